@@ -33,7 +33,7 @@ const (
 	devices    = 8
 	spanLength = 2 * time.Millisecond
 	window     = batchSize / devices * spanLength
-	warm       = 60 // requests before the measurement: longer than gpu_join holds the first
+	warm       = 60 // requests before the measurement: longer than gpu_join delays the first
 	sampleRate = 100 * time.Millisecond
 	history    = 2 * time.Minute // history of samples in the rings
 )

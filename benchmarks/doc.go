@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package benchmarks runs our components side by side with their peers, in one process and one run, so that the
-// ratios do not depend on the machine. It is a module of its own, outside of go.work: the peers' dependencies stay
+// ratios do not depend on the machine. It is a separate module, outside of go.work: the peers' dependencies stay
 // here.
 //
 //	GOWORK=off go test -run '^$' -bench 'Derive|Metrics|OTLPInToOut' -benchmem -benchtime 300x -count 5 | tee new.txt

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config holds the ready pipelines of the distribution as YAML, so that they can be run, printed and tested
-// as the very files that the documentation shows.
+// Package config contains the ready pipelines of the distribution as YAML, so that they can be run, printed and tested
+// exactly as documented.
 package config
 
 import (

@@ -61,7 +61,7 @@ func (g *numbered) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return trace.TraceID{15: s[7]}, s
 }
 
-// nosy is a span processor that starts a span of its own in the context of each section's.
+// nosy is a span processor that starts another span in the context of each section's.
 type nosy struct {
 	tracer func() trace.Tracer
 	inner  trace.SpanContext

@@ -75,7 +75,7 @@ func TestInnerSectionsDoNotWaitForTheOuterOnesSlot(t *testing.T) {
 		r.clock.Advance(100 * time.Microsecond)
 		r.flush()
 	}
-	require.Empty(t, r.named("inner"), "a nest is held until its outermost section resolves")
+	require.Empty(t, r.named("inner"), "a nest waits until its outermost section resolves")
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()

@@ -23,7 +23,7 @@ import (
 // Operation does nothing.
 type Operation struct{ operation *record.Operation }
 
-// real returns the operation that callers hold; nil for a nil and for a zero Operation, which do nothing.
+// real returns the operation of the caller; nil for a nil and for a zero Operation, which do nothing.
 func (o *Operation) real() *record.Operation {
 	if o == nil {
 		return nil
@@ -31,7 +31,7 @@ func (o *Operation) real() *record.Operation {
 	return o.operation
 }
 
-// operationOf returns what callers hold of an operation: always the same.
+// operationOf returns the public value of an operation, always the same.
 func operationOf(o *record.Operation) *Operation {
 	return o.Public.Get(func() any { return &Operation{o} }).(*Operation)
 }
@@ -189,7 +189,7 @@ func Tile(level string) OperationOption {
 
 // Batched states that the operation serves several requests at once, each linked by [Section.LinkItems] or
 // [Section.Link]. Its sections are timed whether or not the span around them is sampled, because the requests have
-// traces of their own; with the sampler of package gpuspan/sampler they are recorded if any of the requests is.
+// their own traces; with the sampler of package gpuspan/sampler they are recorded if any of the requests is.
 func Batched() OperationOption {
 	return operationOption(func(c *record.OperationConfig) { c.Batch = true })
 }

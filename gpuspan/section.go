@@ -97,7 +97,7 @@ func (x Section) Elapsed() *Elapsed {
 	return elapsedOf(x.section.Elapsed())
 }
 
-// elapsedOf returns what callers hold of a measured time: always the same.
+// elapsedOf returns the public value of a measured time, always the same.
 func elapsedOf(e *elapsed.Value) *Elapsed {
 	if e == nil {
 		return nil

@@ -95,7 +95,7 @@ func TestEveryStepCounts(t *testing.T) {
 	for _, o := range r.p.Snapshot().Operations {
 		names[o.Name] = true
 	}
-	require.NotContains(t, names, "train", "steps have a table of their own")
+	require.NotContains(t, names, "train", "steps have a separate table")
 }
 
 // A program that needs only reports and metrics has no tracer; its steps are still timed.

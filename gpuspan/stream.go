@@ -18,7 +18,7 @@ import (
 // its mutex, sections of different streams share nothing. A nil Stream does nothing.
 type Stream struct{ stream *record.Stream }
 
-// real returns the stream that callers hold; nil for a nil and for a zero Stream, which do nothing.
+// real returns the stream of the caller; nil for a nil and for a zero Stream, which do nothing.
 func (s *Stream) real() *record.Stream {
 	if s == nil {
 		return nil
@@ -26,7 +26,7 @@ func (s *Stream) real() *record.Stream {
 	return s.stream
 }
 
-// streamOf returns what callers hold of a stream: always the same.
+// streamOf returns the public value of a stream, always the same.
 func streamOf(s *record.Stream) *Stream {
 	if s == nil {
 		return nil

@@ -7,7 +7,7 @@ Linux platform.
     python build_wheels.py OUT --library  # the capture libraries only, as OUT/linux_ARCH/libotelgpu_capture.so
 
 The libraries are compiled by Zig's C compiler, which links with the symbols of the old glibc, so that they load in images
-as old as CentOS 7. A compiler of the system would link with the symbols of its own glibc, which older images lack."""
+as old as CentOS 7. A compiler of the system would link with the symbols of its glibc, which older images lack."""
 
 import argparse
 import gzip

@@ -1038,7 +1038,7 @@ const (
 	GPUFindingKindNotJudged            = "not_judged"            // less than half of the window could be judged
 	GPUFindingKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUFindingKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
-	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
+	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself delays the host
 	GPUFindingKindRegression           = "regression"            // an operation takes more GPU time or energy than in the version before, or than the day before
 	GPUFindingKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
 	GPUFindingKindSlowRequest          = "slow_request"          // a request takes far longer than others of its service

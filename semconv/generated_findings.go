@@ -87,7 +87,7 @@ func FindingKinds() []FindingKind {
 		},
 		{
 			Kind: "exposed_copies", Title: "copies that no kernel hides", Threshold: FindingExposedCopiesThreshold, Of: "window",
-			Remedy: "copy ahead of time on a stream of its own, keep data on the device, copy less",
+			Remedy: "copy ahead of time on a separate stream, keep data on the device, copy less",
 		},
 		{
 			Kind: "fusion", Title: "elementwise kernels write what the next one reads", Threshold: FindingFusionThreshold, Of: "window",
@@ -148,10 +148,10 @@ func FindingKinds() []FindingKind {
 		},
 		{
 			Kind: "pageable_copies", Title: "exposed copies from or to memory that is not pinned", Threshold: FindingPageableCopiesThreshold, Of: "window",
-			Remedy: "pinned memory (pin_memory=True) with non_blocking=True, on a stream of its own",
+			Remedy: "pinned memory (pin_memory=True) with non_blocking=True, on a separate stream",
 		},
 		{
-			Kind: "profiler_overhead", Title: "the profiler itself holds the host up", Threshold: FindingProfilerOverheadThreshold, Of: "window",
+			Kind: "profiler_overhead", Title: "the profiler itself delays the host", Threshold: FindingProfilerOverheadThreshold, Of: "window",
 			Remedy: "not the program's own time: leave the first steps out (schedule with wait and warmup), record less",
 		},
 		{

@@ -109,7 +109,7 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b, err := os.ReadFile(traces)
 		return err == nil && bytes.Count(b, []byte(`"spanId"`)) >= sent
-	}, time.Minute, 100*time.Millisecond, "spans are lost or still held")
+	}, time.Minute, 100*time.Millisecond, "spans are lost or still waiting")
 	require.NoError(t, p.Stop(time.Minute))
 	var spans []ptrace.ResourceSpans
 	for line := range lines(t, traces) {

@@ -110,7 +110,7 @@ func TestIntegrationTraceOfARequestShowsItsGPUWork(t *testing.T) {
 	require.Equal(t, tokens, made)
 	require.Positive(t, device)
 	require.InEpsilon(t, device, accounts+own, 1e-6,
-		"requests and what iterations have of their own are the device's energy")
+		"requests and what iterations have alone are the device's energy")
 }
 
 // each calls f for all spans.

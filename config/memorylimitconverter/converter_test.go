@@ -36,7 +36,7 @@ func TestGarbageIsCollectedBeforeDataIsRefused(t *testing.T) {
 
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	require.NoError(t, c.Convert(t.Context(), conf))
-	assert.Equal(t, old, debug.SetMemoryLimit(-1), "what the user sets holds")
+	assert.Equal(t, old, debug.SetMemoryLimit(-1), "the user's setting is kept")
 
 	require.NoError(t, os.Unsetenv("GOMEMLIMIT")) // t.Setenv restores it
 	require.NoError(t, c.Convert(t.Context(), conf))

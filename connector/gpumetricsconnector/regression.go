@@ -62,7 +62,7 @@ var regressionQuantities = [...]string{
 	regression.Energy: semconv.GPURegressionQuantityEnergy,
 }
 
-// regressed writes the ratios of the regressions that hold, and queues the findings of new ones.
+// regressed writes the ratios of the current regressions, and queues the findings of new ones.
 func (a *aggregator) regressed(now int64) {
 	if a.regressions == nil {
 		return

@@ -277,7 +277,7 @@ func (b *book) merge(inner, k key, now int64) {
 	}
 }
 
-// absorb moves the account of a span above to an open request inside, unless that span has batches of its own or was
+// absorb moves the account of a span above to an open request inside, unless that span has its own batches or was
 // reported.
 func (b *book) absorb(inner, outer key) {
 	r, around := b.requests[inner], b.requests[outer]

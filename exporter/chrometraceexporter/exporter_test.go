@@ -197,7 +197,7 @@ func TestTracesAndMetricsOfOneExporterMakeOneFile(t *testing.T) {
 	assert.Len(t, f.Of("i"), 1)
 	var watts []any
 	for _, c := range f.Of("C") {
-		assert.NotEqual(t, int64(4711), c.PID, "the device has a process of its own")
+		assert.NotEqual(t, int64(4711), c.PID, "the device has a separate process")
 		if c.Name == "hw.power" {
 			watts = append(watts, c.Args["W"])
 		}

@@ -30,7 +30,7 @@ type Device struct {
 	PCIBDF        string `json:"pci,omitempty"`    // gpu.pci.bdf; NVML's or Linux' spelling, compared after NormalizePCI
 	Ordinal       int    `json:"ordinal"`          // gpu.device.ordinal as the source numbers it; -1 when unknown
 	Source        string `json:"source,omitempty"` // gpu.measurement.source: dcgm, nvml, gpm, replay, simulated
-	HostName      string `json:"-"`                // host.name of the machine that holds the device
+	HostName      string `json:"-"`                // host.name of the device's machine
 	HostID        string `json:"-"`                // host.id of that machine
 	// Interval is the requested time between two samples; 0: unknown, then it is measured.
 	Interval time.Duration `json:"-"`

@@ -185,7 +185,7 @@ func find[T any](host component.Host, id component.ID) (T, error) {
 	}
 	t, ok := ext.(T)
 	if !ok {
-		return none, fmt.Errorf("extension %q does not hold device samples (use an extension of type gpu_samples)", id)
+		return none, fmt.Errorf("extension %q has no device samples (use an extension of type gpu_samples)", id)
 	}
 	return t, nil
 }

@@ -264,7 +264,7 @@ func (s *series) each(start, end int64, fn func(a, b float64)) {
 
 // updatePeriod measures how often a counter really changes: the mean time between two samples in which it increased. A
 // driver refreshes its energy counter every 20 to 100 ms whatever the rate of reading; a span shorter than that has no
-// information of its own. Periods below the sampling interval cannot be measured; the result is then the sampling
+// separate value. Periods below the sampling interval cannot be measured; the result is then the sampling
 // interval.
 type updatePeriod struct {
 	first, last int64

@@ -152,7 +152,7 @@ func (st *Store) Lease(owner component.ID) (func(), error) {
 		if by := st.lease.Load(); by != nil {
 			return nil, fmt.Errorf(
 				"device samples are already joined by %q, refused for %q (energy would be dealt out twice; give the "+
-					"second join a gpu_samples extension of its own)", *by, owner)
+					"second join its own gpu_samples extension)", *by, owner)
 		}
 	}
 	return func() { st.lease.CompareAndSwap(&owner, nil) }, nil

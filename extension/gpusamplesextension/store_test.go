@@ -287,7 +287,7 @@ func TestFindNamesMissingSymbols(t *testing.T) {
 	require.EqualError(t, err,
 		"cannot find extension \"absent\" (define it under `extensions` and list it under `service::extensions`)")
 	_, err = FindReader(h, component.MustNewID("zpages"))
-	require.EqualError(t, err, `extension "zpages" does not hold device samples (use an extension of type gpu_samples)`)
+	require.EqualError(t, err, `extension "zpages" has no device samples (use an extension of type gpu_samples)`)
 }
 
 // The address of a replaced board belongs to its successor, also after the old board is evicted.

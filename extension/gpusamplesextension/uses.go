@@ -41,7 +41,7 @@ type UseOrigin struct {
 	Owner component.ID // the component
 	Kind  UseKind      // of the uses
 
-	HostID, HostName string // of the machine that holds the devices
+	HostID, HostName string // of the devices' machine
 }
 
 // UseKind is the kind of source that uses are read from.

@@ -174,7 +174,7 @@ func (e *Exporter) step(s *Event) error {
 
 func (e *Event) key() spanKey { return spanKey{e.Trace, e.Span} }
 
-// below adds to a set of spans all held descendants.
+// below adds to a set of spans all buffered descendants.
 func (e *Exporter) below(in map[spanKey]bool) map[spanKey]bool {
 	for grown := true; grown; { // a pass for each level of nesting
 		grown = false
@@ -206,7 +206,7 @@ func partition(events []Event, belongs func(*Event) bool) int {
 	return n
 }
 
-// write writes the first n held spans into the open window.
+// write writes the first n buffered spans into the open window.
 func (e *Exporter) write(n int) error {
 	if n == 0 {
 		return nil

@@ -30,7 +30,7 @@ type hollow struct {
 	stream uintptr
 	second uintptr
 	empty  dl.Func
-	rest   sync.Mutex // held: the polling thread waits in Query
+	rest   sync.Mutex // while locked, the polling thread waits in Query
 }
 
 func (h *hollow) Query(e backend.Event) backend.Status {

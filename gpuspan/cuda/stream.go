@@ -12,7 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 )
 
-// Handles with a meaning of their own (cuda.h).
+// Handles with a special meaning (cuda.h).
 const (
 	streamNull      = 0
 	streamLegacy    = 1

@@ -82,7 +82,7 @@ func TestSetupWorksDespiteErrors(t *testing.T) {
 	t.Setenv("GPUSPAN_VERBOSITY", "debug")
 	run, err := job(filepath.Join(t.TempDir(), "missing.yaml"))
 	require.ErrorContains(t, err, "cannot open configuration")
-	require.Equal(t, "debug", run.File.Settings.Verbosity.String(), "what the environment says holds")
+	require.Equal(t, "debug", run.File.Settings.Verbosity.String(), "the environment's setting is kept")
 	require.NotEmpty(t, run.Profiler.Snapshot().Operations)
 
 	dir := t.TempDir()

@@ -84,7 +84,7 @@ func (c *config) complete() error {
 		c.batchSize = 2048
 	}
 	if c.queue < 1 {
-		errs = append(errs, fmt.Errorf("the queue must hold a request at least, found %d", c.queue))
+		errs = append(errs, fmt.Errorf("the queue must hold at least one request, found %d", c.queue))
 		c.queue = 16
 	}
 	if c.sender != nil {

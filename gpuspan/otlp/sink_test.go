@@ -206,7 +206,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, `the endpoint must be a URL such as http://127.0.0.1:4318, found "127.0.0.1:4318"`)
 	require.ErrorContains(t, err, "the interval must be positive, found -1ns")
 	require.ErrorContains(t, err, "the batch size must be positive, found 0")
-	require.ErrorContains(t, err, "the queue must hold a request at least, found 0")
+	require.ErrorContains(t, err, "the queue must hold at least one request, found 0")
 	s.Section(section("a"))
 	require.NoError(t, s.Flush(context.Background()))
 	require.NoError(t, s.Shutdown(context.Background()))

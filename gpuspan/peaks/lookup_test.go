@@ -89,7 +89,7 @@ func testdata(t *testing.T) string {
 		}
 		dir = filepath.Dir(dir)
 	}
-	t.Skip("no recorded data: set OTELGPU_TESTDATA to the folder that holds MANIFEST.md")
+	t.Skip("no recorded data: set OTELGPU_TESTDATA to the folder of MANIFEST.md")
 	return ""
 }
 

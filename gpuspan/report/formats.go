@@ -140,7 +140,7 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 	}
 }
 
-// part returns the mean and the rates, under names of their own.
+// part returns the mean and the rates, under separate names.
 func part(prefix string, attrs []slog.Attr) (out []slog.Attr) {
 	for _, a := range attrs {
 		if a.Key == "mean_seconds" || strings.HasSuffix(a.Key, "_per_second") {

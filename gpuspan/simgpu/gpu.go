@@ -5,7 +5,7 @@
 // counters, in pure Go.
 //
 // It implements [backend.Backend], so the library runs on it as on a driver, anchors and clock mapping included: the
-// device has a clock of its own (offset, drift, tick), event times are float32 milliseconds, and the true host time of
+// device has its own clock (offset, drift, tick), event times are float32 milliseconds, and the true host time of
 // every event can be queried, which no real device offers.
 //
 // Work is stated as bytes and FLOPs, and the device determines its time: a kernel runs for the longer of its memory

@@ -93,7 +93,7 @@ func (m *meter) integrate(from, to int64) {
 	m.celsius = target + (m.celsius-target)*math.Exp(-dt/thermalTau)
 }
 
-// at sums what runs at time t. The board's power limit holds for the sum as well.
+// at sums what runs at time t. The board's power limit applies to the sum as well.
 func (m *meter) at(t int64) (sum rates, busy, kernel bool) {
 	sum.clock = 1
 	for i := range m.pieces {

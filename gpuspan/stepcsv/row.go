@@ -66,7 +66,7 @@ func newColumns(further []string) (columns, error) {
 		}
 		column := "t_" + p + "_ms"
 		if p == "" || strings.ContainsAny(p, ",\"\r\n") || slices.Contains(c.header, column) {
-			return columns{}, fmt.Errorf("phase %q cannot have a column of its own", p)
+			return columns{}, fmt.Errorf("phase %q cannot have a separate column", p)
 		}
 		c.phase[p] = len(c.header)
 		c.header = append(c.header, column)

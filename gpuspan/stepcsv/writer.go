@@ -181,9 +181,9 @@ func lines(f *os.File) (whole, all int64, err error) {
 			return end - n + int64(i) + 1, all, nil
 		}
 		end -= n
-		// One incomplete line. Only a possible beginning of our own header may be removed.
+		// One incomplete line. Only a possible beginning of the header may be removed.
 		if end == 0 && (all > int64(len(b)) || !strings.HasPrefix("step,epoch,", string(b[:min(n, 11)]))) {
-			return 0, 0, errors.New("it holds something else than steps")
+			return 0, 0, errors.New("it contains something other than steps")
 		}
 	}
 	return 0, all, nil

@@ -152,7 +152,7 @@ func TestForeignFilesAreNeverChanged(t *testing.T) {
 	for before, want := range map[string]string{
 		"loss,step\n1,2\n":             "its header is \"loss,step\"",
 		header + "\n1\n":               "its header has no column t_eval_ms",
-		"some notes without an end":    "it holds something else than steps",
+		"some notes without an end":    "it contains something other than steps",
 		header + ",t_x\n":              "its header is",
 		"\"unterminated\nand more\n\n": "its header cannot be read",
 	} {

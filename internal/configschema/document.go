@@ -43,7 +43,7 @@ func Document(id string, components map[string]map[string]*Node) ([]byte, error)
 }
 
 // service returns the schema of the section service. Telemetry is the declarative configuration of the OpenTelemetry
-// SDKs, which has a schema of its own.
+// SDKs, which has its own schema.
 func service() map[string]any {
 	ids := map[string]any{"type": []any{"array", "null"}, "items": map[string]any{"type": "string"}}
 	pipeline := map[string]any{

@@ -133,7 +133,7 @@ func (l *List) fields(key string, found any, t reflect.Type) {
 }
 
 // misspelled adds the keys that no field has and that resemble the key of one. Unmarshal rejects them, too, without
-// naming the key that is meant. Types with an Unmarshal method of their own may have keys without a field.
+// naming the key that is meant. Types with their own Unmarshal method may have keys without a field.
 func (l *List) misspelled(key string, found any, t reflect.Type) {
 	t = inner(t)
 	m, ok := found.(map[string]any)

@@ -214,9 +214,9 @@ func unknown(name string, known []string) (what, remedy string) {
 	case best != "":
 		remedy = "did you mean " + best + "?"
 	case strings.HasPrefix(name, "hw."):
-		remedy = "names of OpenTelemetry's hardware conventions, or a namespace of your own"
+		remedy = "names of OpenTelemetry's hardware conventions, or your own namespace"
 	default:
-		remedy = "use a namespace of your own, or a name of docs/semconv"
+		remedy = "use your own namespace, or a name of docs/semconv"
 	}
 	return what, remedy
 }

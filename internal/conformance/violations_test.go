@@ -117,7 +117,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 	}{
 		{
 			"an unknown name", at(func(m pcommon.Map) { m.PutStr("gpu.nothing.at.all.like.it", "x") }),
-			`attribute gpu.nothing.at.all.like.it: not in the registry (use a namespace of your own, or a name of docs/semconv)`,
+			`attribute gpu.nothing.at.all.like.it: not in the registry (use your own namespace, or a name of docs/semconv)`,
 		},
 		{
 			"misspelled", at(func(m pcommon.Map) { m.PutDouble("gpu.start.dleay", 1) }),
@@ -129,7 +129,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"unknown hardware", at(func(m pcommon.Map) { m.PutStr("hw.something_else", "x") }),
-			`attribute hw.something_else: not in the registry (names of OpenTelemetry's hardware conventions, or a namespace of your own)`,
+			`attribute hw.something_else: not in the registry (names of OpenTelemetry's hardware conventions, or your own namespace)`,
 		},
 		{
 			"a namespace", at(func(m pcommon.Map) { m.PutStr("gpu.operation", "x") }),
@@ -529,7 +529,7 @@ func TestEveryViolationOfALogRecordIsNamed(t *testing.T) {
 		{"another's event", func(l plog.LogRecord) { l.SetEventName("my.event") }, ""},
 		{
 			"nobody's event", func(l plog.LogRecord) { l.SetEventName("gpu.explosion") },
-			`log record "gpu.explosion": the event name is not in the registry (use a namespace of your own, or a name of docs/semconv)`,
+			`log record "gpu.explosion": the event name is not in the registry (use your own namespace, or a name of docs/semconv)`,
 		},
 		{
 			"without code", func(l plog.LogRecord) { l.Attributes().Remove("gpu.event.code") },

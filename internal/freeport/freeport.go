@@ -18,7 +18,7 @@ import (
 // listens on it.
 //
 // The tests of several packages run at the same time, and seconds pass between the choice of a port and the program
-// that listens on it. So each process chooses from blocks of its own, by its number, and never chooses a port twice
+// that listens on it. So each process chooses from its own blocks, by its number, and never chooses a port twice
 // until it has had all. Processes whose numbers fall on one block are kept apart by its first port, the guard: who
 // listens on it has the block. Drawing lots was refused: with a dozen ports chosen and not yet taken, one start in a
 // hundred failed.

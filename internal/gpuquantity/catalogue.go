@@ -107,7 +107,7 @@ var catalogue = [Num]Info{
 		NVML: Call{
 			FieldID: 186, Function: "nvmlDeviceGetPowerUsage", Scale: milli, Results: 1, Pace: Fast, // NVML_FI_DEV_POWER_INSTANT
 		},
-		AMD: []Exported{ // a partition without a power sensor of its own reports 0 W
+		AMD: []Exported{ // a partition without its own power sensor reports 0 W
 			{Name: "gpu_package_power", Positive: true},
 			{Name: "gpu_power_usage", Rank: 1, Positive: true},
 			{Name: "gpu_average_package_power", Rank: 2, Positive: true},
@@ -274,7 +274,7 @@ var catalogue = [Num]Info{
 		Name: "memory_limit", Domain: size, Metric: Metric{Name: semconv.HWGPUMemoryLimitName, NoPod: true},
 		DCGM: []Field{{ID: 250, Scale: mebi, Pace: Slow, Levels: GPUInstance}},
 	},
-	MemoryReserved: { // By, held by the driver, part of neither used nor free
+	MemoryReserved: { // By, reserved by the driver, part of neither used nor free
 		Name: "memory_reserved", Domain: size, DCGM: []Field{{ID: 253, Scale: mebi, Pace: Slow}},
 	},
 	MemoryTemperature: { // Cel, of the stacks of HBM; boards with GDDR have none

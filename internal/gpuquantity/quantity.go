@@ -30,7 +30,7 @@ const (
 	// Counter only increases; between two samples it is interpolated linearly. A decrease is a reset: what was counted
 	// across it is unknown and counts as zero, uncovered; so is an increase that no device can reach.
 	Counter
-	// Mask is a set of bits that held since the previous sample. Its mean is the share of time with any bit set.
+	// Mask is a set of bits that were set since the previous sample. Its mean is the share of time with any bit set.
 	Mask
 )
 
@@ -60,7 +60,7 @@ type Info struct {
 	Chart bool
 	// DCGM are the fields of DCGM that measure the quantity, and their names in dcgm-exporter.
 	DCGM []Field
-	// NVML are calls of NVML without a value of their own type; a source tries them in order.
+	// NVML are calls of NVML without a typed value; a source tries them in order.
 	NVML Call
 	// GPM is the metric of NVML's GPU performance monitoring.
 	GPM GPM
@@ -112,7 +112,7 @@ const (
 	Fast                  // at the sampling interval; each costs DCGM a round trip per board and read
 	Medium                // within seconds
 	Slow                  // with the collection interval
-	Profiling             // at the sampling interval, by the profiling module or GPM, in watches of its own
+	Profiling             // at the sampling interval, by the profiling module or GPM, in separate watches
 )
 
 // Level is a set of kinds of entities.

@@ -90,7 +90,7 @@ func analyze(t *testing.T, k *Kind, style Style, seed uint64) outcome {
 	} else {
 		assert.Less(t, job.Loss.Abs().Seconds()/devices[0].Window.Seconds(), 0.05, k.Name)
 	}
-	assert.Greater(t, job.Busy, 0.8, "the twin has a loss of its own: %s", k.Name)
+	assert.Greater(t, job.Busy, 0.8, "the twin has another loss: %s", k.Name)
 	require.NotEmpty(t, devices[0].Findings, k.Name)
 	o.found, o.gain = devices[0].Findings[0].Kind, devices[0].Findings[0].Gain
 	return o

@@ -25,7 +25,7 @@ type Launch struct {
 }
 
 // Units in which NVIDIA's devices allocate registers (to a warp) and shared memory, and parts of a multiprocessor that
-// have registers of their own, all from compute capability 5.0 on.
+// have separate registers, all from compute capability 5.0 on.
 const (
 	warpSize      = 32
 	registerUnit  = 256

@@ -197,12 +197,12 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 		want               int
 	}{
 		"short copy": {9 * time.Millisecond, 0, 0, time.Second, 0}, "long copies": {11 * time.Millisecond, 0, 0, time.Second, 1},
-		"held for less than 0.1 %": {0, 900 * time.Microsecond, 0, time.Second, 0},
-		"held for more":            {0, 1100 * time.Microsecond, 0, time.Second, 1},
-		"held in 4 % of its time":  {0, 4 * time.Millisecond, 96 * time.Millisecond, time.Second, 0},
-		"held in 6 % of its time":  {0, 6 * time.Millisecond, 94 * time.Millisecond, time.Second, 1},
-		"held for 49 ms of 100 s":  {0, 49 * time.Millisecond, 0, 100 * time.Second, 0},
-		"held for 51 ms of 100 s":  {0, 51 * time.Millisecond, 0, 100 * time.Second, 1},
+		"throttled for less than 0.1 %": {0, 900 * time.Microsecond, 0, time.Second, 0},
+		"throttled for more":            {0, 1100 * time.Microsecond, 0, time.Second, 1},
+		"throttled in 4 % of its time":  {0, 4 * time.Millisecond, 96 * time.Millisecond, time.Second, 0},
+		"throttled in 6 % of its time":  {0, 6 * time.Millisecond, 94 * time.Millisecond, time.Second, 1},
+		"throttled for 49 ms of 100 s":  {0, 49 * time.Millisecond, 0, 100 * time.Second, 0},
+		"throttled for 51 ms of 100 s":  {0, 51 * time.Millisecond, 0, 100 * time.Second, 1},
 	} {
 		m := at()
 		section := func(name string, length time.Duration, attributes map[string]any) {

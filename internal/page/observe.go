@@ -184,7 +184,7 @@ func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	return q
 }
 
-// engine adds the span of a request that its engine times on the host. Work within it has an account of its own.
+// engine adds the span of a request that its engine times on the host. Work within it has a separate usage record.
 func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q := m.request(f, r)
 	q.Model = clip(cmp.Or(f.RequestModel, q.Model))

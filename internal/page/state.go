@@ -221,7 +221,7 @@ func (m *Model) State(q Query) *State {
 		return q.Service == "" || service == q.Service
 	}
 	joined := m.operationsOf(s, first, last, wanted)
-	if !m.fixed { // a report draws activities instead of seconds, and has findings of its own
+	if !m.fixed { // a report draws activities instead of seconds, and has its own findings
 		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
 		m.findingsOf(s, from, to, first, last)
 	}

@@ -38,7 +38,7 @@ var kinds = []kind{
 	},
 	{
 		ends:   []string{".ncu-rep"},
-		says:   "a report of Nsight Compute, which holds counters of single kernels and no timeline",
+		says:   "a report of Nsight Compute, which has counters of single kernels and no timeline",
 		remedy: "record with nsys profile, then nsys export --type sqlite",
 	},
 	{
@@ -52,7 +52,7 @@ var kinds = []kind{
 	{is: begins("{\x00"), says: "text in UTF-16", remedy: "iconv -f UTF-16LE -t UTF-8 FILE"},
 	{is: begins("\x00{"), says: "text in UTF-16", remedy: "iconv -f UTF-16BE -t UTF-8 FILE"},
 	{
-		is: begins("\x80"), says: "a Python pickle, as of PyTorch's memory snapshots, which hold no times of the device",
+		is: begins("\x80"), says: "a Python pickle, as of PyTorch's memory snapshots, which have no times of the device",
 		remedy: "torch.profiler.profile(...).export_chrome_trace",
 	},
 	{is: begins("PK\x03\x04"), says: "a ZIP archive", remedy: "unpack it"},

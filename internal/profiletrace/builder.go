@@ -86,7 +86,7 @@ func (b *builder) wait() {
 }
 
 // sweep runs the sweep of a writer. If the level has many spans and the program has several processors, it runs in a
-// goroutine of its own, which has ended when sweep returns, and spans are written in this one.
+// separate goroutine, which has ended when sweep returns, and spans are written in this one.
 func (w *writer) sweep(ctx context.Context, s *sweep) error {
 	if runtime.GOMAXPROCS(0) == 1 || w.rule.level == LevelSteps || w.rule.level == LevelAnnotations {
 		return s.run(ctx)

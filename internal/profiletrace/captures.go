@@ -80,7 +80,7 @@ const (
 )
 
 // nodeKey returns the same for a captured launch and its activity. Copies and memsets have no name when they are
-// captured, and HIP runs some of them as kernels of its own.
+// captured, and HIP runs some of them as internal kernels.
 func nodeKey(kind Kind, name string) uint64 {
 	switch {
 	case kind == KindCopy, strings.HasPrefix(name, "__amd_rocclr_copy"):
@@ -186,7 +186,7 @@ func (g *graphs) call(r *record, f *frame, p *process, class timeline.Range) {
 }
 
 // capturing returns the capture that a launch of the thread belongs to: the thread's own, otherwise the only one of its
-// process, because a backward pass launches from a thread of its own.
+// process, because a backward pass launches from its own thread.
 func (g *graphs) capturing(p *process, track uint32) (c *captured) {
 	for _, o := range slices.Backward(g.open) {
 		if o.process != p {

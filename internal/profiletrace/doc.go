@@ -16,7 +16,7 @@
 // sorted and written to a temporary file, and the files are merged while they are read. What grows is the table of
 // names (bounded), and the host ranges that are open at one instant of the trace.
 //
-// Where the program has several processors and the level brings many spans, the sweep runs in a goroutine of its own
+// Where the program has several processors and the level brings many spans, the sweep runs in a separate goroutine
 // and hands over what is to be a span; spans are made, and handed to the function, in that which called Emit.
 //
 // # Times

@@ -155,7 +155,7 @@ func (p *Profile) windowNumber(pid int64) int64 {
 	return n
 }
 
-// openWindow sets the parent of a process's root: a live trace, or a trace of its own.
+// openWindow sets the parent of a process's root: a live trace, or a new trace.
 func (p *Profile) openWindow(proc *process, root spanRef) {
 	n := p.windowNumber(proc.pid)
 	w := proc.window
@@ -203,7 +203,7 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	return n
 }
 
-// placeStep makes a step the root of a trace of its own if the level requires it. Under a live trace it stays there. If
+// placeStep makes a step the root of a separate trace if the level requires it. Under a live trace it stays there. If
 // the job is known, identifiers are derived from job, rank and number, so that other ranks can link to them; steps with
 // a repeated number, as of a second loop or of other processes, have identifiers derived from the content.
 func (p *Profile) placeStep(n *node, st *step, proc *process) {

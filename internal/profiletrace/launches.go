@@ -31,7 +31,7 @@ type surroundings struct {
 	caller uint32        // innermost range that is neither a call nor a mover: the caller that needs the bytes
 	op     uint32        // innermost operator
 	opAt   int64         // its begin
-	named  uint32        // innermost that has a name of its own, no call
+	named  uint32        // innermost that has a name, not a call
 	around uint32        // innermost annotation or module
 	phase  uint32        // outermost annotation without a number, except steps
 	module uint32        // in the tree of modules; 0: outside

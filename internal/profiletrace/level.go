@@ -42,5 +42,5 @@ func named[T ~uint8](to *T, what string, names []string, b []byte) error {
 	return nil
 }
 
-// perStep reports whether every step is a trace of its own. Otherwise there is one trace per process.
+// perStep reports whether every step is a separate trace. Otherwise there is one trace per process.
 func (l Level) perStep() bool { return l == LevelOperators || l == LevelKernels }

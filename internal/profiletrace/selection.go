@@ -162,7 +162,7 @@ func (p *Profile) deviceCandidate(name uint32) candidate {
 	return candidate{spans: 1, size: deviceSpanSize + min(len(p.Names.Name(name)), maxText)}
 }
 
-// Upper estimates of the size of a span in OTLP without its names, from its attributes; a test holds them.
+// Upper estimates of the size of a span in OTLP without its names, from its attributes; a test checks them.
 const (
 	hostSpanSize    = 760  // with a summary
 	stepSpanSize    = 2500 // more, with four findings

@@ -10,7 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// summary is what happened below a span and has no span of its own.
+// summary is what happened below a span and has no separate span.
 type summary struct {
 	activities [len(summarised)]struct {
 		count, time, bytes int64

@@ -247,7 +247,7 @@ func (s *sweep) autograd(r *record) bool {
 }
 
 // waiting returns the innermost annotation with a span on the thread of the step that holds the instant: while the
-// backward pass runs on threads of its own, the thread that began it waits there.
+// backward pass runs on its own threads, the thread that began it waits there.
 func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
 	const deep = 256 // nested ranges that are visited
 	stack := s.threads[st.track].stack

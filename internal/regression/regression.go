@@ -193,7 +193,7 @@ func (t *Tracker) Take() (found []*Finding, dropped int64) {
 	return found, dropped
 }
 
-// Active calls fn for every regression that still holds: one whose last comparison found it, and whose operation runs.
+// Active calls fn for every current regression: one whose last comparison found it, and whose operation runs.
 func (t *Tracker) Active(fn func(*Finding)) {
 	for _, op := range t.ops {
 		if t.newest-op.lastRun() > forget {

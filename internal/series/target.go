@@ -52,7 +52,7 @@ func (t *Targets) Whole(attrs pcommon.Map) []byte {
 	return t.text(attrs)
 }
 
-// text returns the attributes with the given names as a text, in an order of its own.
+// text returns the attributes with the given names as a text, in a fixed order.
 func (t *Targets) text(attrs pcommon.Map) []byte {
 	slices.Sort(t.names)
 	t.key = t.key[:0]

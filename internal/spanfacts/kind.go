@@ -20,7 +20,7 @@ const (
 	Graph
 	Step
 	Other
-	Share   // usage record of one request; no work of its own
+	Share   // usage record of one request; without additional work
 	Request // timed on the host while it occupies a device
 	Host    // work on the host
 )

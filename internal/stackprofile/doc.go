@@ -13,7 +13,7 @@
 //
 //   - gpu_time is self time: the device time of a span less the part of it in which spans below it ran on the same
 //     device. What runs at the same instant on two streams counts for both. Device ranges that a profiler derives from
-//     ranges of the host have no time of their own; activities that were summed on a span count there.
+//     ranges of the host have no GPU time; activities that were summed on a span count there.
 //   - gpu_energy is gpu.self_energy, so that all samples together have what was attributed to spans. A span without it
 //     has its gpu.energy less the energy of the spans below it.
 //   - gpu_idle is the time between two activities of a device, charged to the stack of the later one.

@@ -23,7 +23,7 @@ type span struct {
 	parent     pcommon.SpanID
 	start, end uint64  // unix ns; of GPU work on the device
 	launch     uint64  // unix ns; 0: unknown
-	time       int64   // on the device, ns; 0: none of its own
+	time       int64   // on the device, ns; 0: none
 	energy     float64 // of the span alone, as far as it is stated, J
 	total      float64 // with its descendants, J
 	weight     float64 // how many spans it represents
@@ -38,7 +38,7 @@ type span struct {
 	gpu        bool
 	placed     bool // its times are usable
 	projected  bool // a profiler derived it from a range of the host
-	whole      bool // it states no energy of its own: energy is total minus what descendants have
+	whole      bool // it has no energy attribute for itself: energy is total minus what descendants have
 }
 
 const (

@@ -69,7 +69,7 @@ type counted struct {
 	source     *Source
 	device     *timeline // of the nearest span with device time; nil: there is none
 	start, end uint64    // of that
-	whole      bool      // the nearest span with energy states no energy of its own, so it includes late spans
+	whole      bool      // the nearest span with energy has no energy attribute for itself, so it includes late spans
 }
 
 // countedSpans remembers counted spans in bounded memory, as generations does.

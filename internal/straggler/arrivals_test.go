@@ -169,7 +169,7 @@ func TestRankDelayedByAnotherIsNotBlamed(t *testing.T) {
 	assert.InDelta(t, 5*(10+10+10)*1e-6, got[0].Caused, exact, "what it did itself after the pair had met")
 	assert.InDelta(t, 5*(900+900+900)*1e-6, got[1].Caused, exact)
 	assert.Zero(t, got[2].Caused)
-	assert.Empty(t, got[0].LastAt, "where it was last it had been held up")
+	assert.Empty(t, got[0].LastAt, "where it was last, it had been delayed")
 	require.Len(t, got[1].LastAt, 5)
 	assert.Equal(t, 1000*us+hour, got[1].LastAt[0].Start, "on the rank's own clock")
 	assert.Equal(t, 1100*us+hour, got[1].LastAt[0].End)

@@ -74,7 +74,7 @@ func (h *History) Compare(sets [][]Rank) []Comparison {
 			continue
 		}
 		// The median of two ranks is one of them, so that the other's delay has the noise of both; the median of many ranks
-		// has little noise of its own.
+		// has little noise.
 		spread := noise * math.Sqrt(1+2/float64(len(p.ranks)))
 		out[i] = p.compare(func(k int, delay float64) bool {
 			if delay <= outlierShare*p.median || delay <= outlierStep*p.ranks[k].Step {

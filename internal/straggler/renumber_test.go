@@ -54,8 +54,8 @@ func TestRecordsAreNumberedAsTheOthers(t *testing.T) {
 			record(irregular, 10, 30, day, "a", "b")[1:], record(irregular, 0, 20, 0, "a", "b"),
 			map[string]int64{"a": 11, "b": 10},
 		},
-		"too few":            {record(irregular, 2, 5, 0, "a"), record(irregular, 0, 20, 0, "a"), map[string]int64{"a": 0}},
-		"a group of its own": {record(irregular, 2, 20, 0, "x"), record(irregular, 0, 20, 0, "a"), map[string]int64{"x": 0}},
+		"too few":          {record(irregular, 2, 5, 0, "a"), record(irregular, 0, 20, 0, "a"), map[string]int64{"a": 0}},
+		"a separate group": {record(irregular, 2, 20, 0, "x"), record(irregular, 0, 20, 0, "a"), map[string]int64{"x": 0}},
 	} {
 		Number(c.mine)
 		Renumber(c.mine, c.theirs)

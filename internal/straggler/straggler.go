@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package straggler finds the rank that holds up a job.
+// Package straggler finds the rank that delays a job.
 //
 // In synchronous training all ranks' steps are equally long: the fast ranks wait in communication for the slow one. Two
 // measures see through that:

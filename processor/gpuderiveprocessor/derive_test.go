@@ -190,7 +190,7 @@ func TestDerivedValuesEqualTheClosedForms(t *testing.T) {
 				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
 			},
 		},
-		"an instance of unknown shape has no peaks of its own": {
+		"an instance of unknown shape has no peaks": {
 			with(h100, attrs{"hw.id": "MIG-1", "gpu.io.size": 1_000_000}),
 			attrs{"gpu.io.rate": 5e8, "gpu.rate.status": "ok"},
 		},
@@ -239,7 +239,7 @@ func TestDerivedValuesEqualTheClosedForms(t *testing.T) {
 			},
 			attrs{"gpu.step.mfu": 0.4, "gpu.peak.source": "table"},
 		},
-		"a step without a duration of its own takes the span's": {
+		"a step without a duration takes the span's": {
 			attrs{"gpu.operation.type": "step", "gpu.step.items": 4},
 			attrs{"gpu.step.item.rate": 2000.0},
 		},

@@ -18,7 +18,7 @@ import (
 )
 
 // measured are the attributes of the catalogue: means over the span, time-weighted, and highest values. A MIG instance
-// has ratios of its own; other values are its physical GPU's if it lacks them.
+// has its own ratios; other values are its physical GPU's if it lacks them.
 var measured = func() (list []spanValue) {
 	for _, q := range gpuquantity.All() {
 		if span := &q.Info().Span; span.Key != "" {

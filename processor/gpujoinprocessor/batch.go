@@ -43,7 +43,7 @@ type scope struct {
 	source string // of the samples of all of its spans
 	mixed  bool   // they have several, or some are not joined
 	cells  int    // spans of method cell minus spans of method interval
-	method string // of its spans that have none of their own
+	method string // of its spans without one
 }
 
 // hostSpan is a span without GPU operation in a request that has some with.

@@ -30,7 +30,7 @@ type engine struct {
 }
 
 // boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose physical GPU has no
-// samples is one of its own.
+// samples is another.
 func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	view, ok := dev.Board()
 	if !ok {

@@ -324,7 +324,7 @@ func TestRepeatedSpansAreDropped(t *testing.T) {
 			return td.Traces
 		}
 		r.consume(request(1, 2))
-		r.consume(request(1, 2)) // held
+		r.consume(request(1, 2)) // waits
 		r.consume(request(2, 3)) // in part
 		time.Sleep(8 * time.Second)
 		r.consume(request(1, 2)) // gone

@@ -45,7 +45,7 @@ func TestMemoryOfAHeldSpan(t *testing.T) {
 	perSpan := (heap() - before) / (requests * spans)
 	require.EqualValues(t, requests*spans, r.proc.(*joinProcessor).stats.held.Load(), "all of them wait")
 	runtime.KeepAlive(x)
-	t.Logf("%.0f bytes per held span", perSpan)
+	t.Logf("%.0f bytes per waiting span", perSpan)
 	assert.Less(t, perSpan, float64(HeldSpanBytes))
 	assert.Greater(t, perSpan, float64(HeldSpanBytes)/2, "sizing is not far off either")
 }

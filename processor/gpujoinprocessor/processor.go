@@ -128,7 +128,7 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. Held batches are joined with the available samples and sent; what the next
+// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent; what the next
 // component does not accept stays in the storage, if there is one.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error

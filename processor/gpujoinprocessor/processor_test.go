@@ -49,7 +49,7 @@ func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 		r.consume(td.Traces)
 
 		time.Sleep(4900 * time.Millisecond)
-		assert.Empty(t, r.spans(), "held until settle after its end")
+		assert.Empty(t, r.spans(), "waits until settle after its end")
 		time.Sleep(200 * time.Millisecond)
 		s := r.spans()[1]
 		require.NotEmpty(t, r.spans())

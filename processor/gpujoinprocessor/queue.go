@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 )
 
-// newQueue returns the queue with its one consumer. A queue in memory has requests of its own, since a waiting request
+// newQueue returns the queue with its one consumer. A queue in memory has its own type of request, since a waiting request
 // is packed and its spans cannot be counted; a queue in a storage keeps the requests and the format of
 // exporterhelper.
 func (p *joinProcessor) newQueue(ctx context.Context, set exporter.Settings) (exporter.Traces, error) {

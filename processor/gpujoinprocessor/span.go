@@ -46,7 +46,7 @@ type gpuSpan struct {
 }
 
 // read reads a span of a scope. It returns false if the span is unrelated to a GPU, is a usage record of work with
-// spans of its own, or was joined already. at becomes the target that it names; stream is -1 if it has none, and for a
+// its own spans, or was joined already. at becomes the target that it names; stream is -1 if it has none, and for a
 // step, whose stream is the host's. f is scratch space.
 func (g *gpuSpan) read(
 	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *targetName, now int64,

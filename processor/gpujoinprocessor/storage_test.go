@@ -88,7 +88,7 @@ func TestQueuedBatchesSurviveKill(t *testing.T) {
 	}
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	require.Zero(t, passed, "all were held")
+	require.Zero(t, passed, "all are waiting")
 
 	// The next process gets the samples of that time (a replay of them) and the batches from storage.
 	r := newRig(t).withStorage(dir)

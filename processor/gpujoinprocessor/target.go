@@ -153,7 +153,7 @@ func (e *engine) find(view gpusamplesextension.View, p *targets) {
 	}
 }
 
-// method reports whether a span is long enough for values of its own.
+// method reports whether a span is long enough for its own values.
 func (x *target) method(length int64) string {
 	if length < x.cell {
 		return semconv.GPUJoinMethodCell

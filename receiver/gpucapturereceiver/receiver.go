@@ -138,7 +138,7 @@ func (r *captureReceiver) scan(ctx context.Context) {
 	maps.DeleteFunc(r.refused, func(path, _ string) bool { return !present[path] })
 }
 
-// session opens a ring and reads it in a goroutine of its own; false if it cannot be used. Called with the lock held.
+// session opens a ring and reads it in a separate goroutine; false if it cannot be used. Called with the lock held.
 func (r *captureReceiver) session(ctx context.Context, path string) bool {
 	q, err := ring.Open(path)
 	if err != nil {

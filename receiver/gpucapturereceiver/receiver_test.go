@@ -143,7 +143,7 @@ func TestKernelsOfABatchLinkToItsRequests(t *testing.T) {
 	assert.Equal(t, many[:128], served(all))
 	assert.EqualValues(t, 72, all.DroppedLinksCount())
 	assert.EqualValues(t, 200, all.Attributes().AsRaw()["gpu.batch.size"])
-	assert.Equal(t, spans["gpu capture"].TraceID(), all.TraceID(), "a batch need not have a span of its own")
+	assert.Equal(t, spans["gpu capture"].TraceID(), all.TraceID(), "a batch need not have a span")
 	assert.Empty(t, served(spans["inner"]))
 	assert.Empty(t, served(spans["none"]))
 }

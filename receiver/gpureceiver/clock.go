@@ -71,7 +71,7 @@ func (c *clockState) set(kind string, err func() error) {
 	}
 }
 
-// checkClock adds the notice of a source whose samples are not current. A recording has times of its own.
+// checkClock adds the notice of a source whose samples are not current. A recording has its own times.
 func (r *gpuReceiver) checkClock(source string, devices int, b *gpudata.Batch, now time.Time) {
 	if source == sourceReplay {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// engine keeps one of several sources open and reads it. Calls of a source run in goroutines of their own, one at a
+// engine keeps one of several sources open and reads it. Calls of a source run in separate goroutines, one at a
 // time for each source, because a call can block for a minute (a hung host engine) or forever: the engine waits
 // callTimeout, reports that the call is late, and continues with other work.
 type engine struct {

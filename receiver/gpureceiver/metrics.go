@@ -109,7 +109,7 @@ type pointWriter struct {
 	points   pmetric.NumberDataPointSlice
 	identity pcommon.Map // of the present device
 	now      time.Time
-	pod      podresources.Pod // that holds the present device
+	pod      podresources.Pod // that uses the present device
 	hasPod   bool
 }
 
@@ -128,7 +128,7 @@ func (w *pointWriter) limit(d *deviceState, key, value string, v float64) {
 	p.SetDoubleValue(v)
 }
 
-// present adds a point of a value of now, which belongs to the pod that holds the device now. Counters have counted for
+// present adds a point of a value of now, which belongs to the pod that uses the device now. Counters have counted for
 // others too.
 func (w *pointWriter) present(t int64, key, value string) pmetric.NumberDataPoint {
 	p := w.point(t, key, value)

@@ -103,8 +103,8 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 }
 
 // sample returns the sample of the present device at time t. Sources give all values of one moment together, or field
-// by field in order of time: then the moments of the first field are found again by binary search. Moments of a field
-// of its own are appended and sorted later.
+// by field in order of time: then the moments of the first field are found again by binary search. Other moments of a
+// field are appended and sorted later.
 func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 	ordered := r.scratch[:r.ordered]
 	after := func(s gpusamplesextension.Sample, t int64) int { return cmp.Compare(s.Time, t) }
@@ -178,7 +178,7 @@ type deviceState struct {
 	newest   int64 // time of the newest value
 	reported int64 // newest at the last emission
 	series   [gpuquantity.Num]seriesState
-	// throttles are the reasons for throttling that held at any time, throttled the seconds of each, by bit.
+	// throttles are the reasons for throttling that applied at any time, throttled the seconds of each, by bit.
 	throttles gpusamplesextension.ThrottleReason
 	throttled [64]float64
 	// processes is the newest reading of the memory of each process.

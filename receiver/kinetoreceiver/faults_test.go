@@ -188,7 +188,7 @@ func faults() map[string]program {
 				m.copies("PtoP (Device -> Device)", 50_000_000, length, 7)
 			})
 		}},
-		"validation among steps, with a loader of its own": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
+		"validation among steps, with a separate loader": {kind: semconv.GPUFindingKindLoader, run: func(m *machine, sick bool) {
 			m.steps(10, func(i int) {
 				m.layers(60, 150*us)
 				if i%4 == 3 {
@@ -229,7 +229,7 @@ func faults() map[string]program {
 					if sick {
 						length = m.about(3 * ms)
 					}
-					n := 1000 * (i*4 + k + 1) // each of its own size
+					n := 1000 * (i*4 + k + 1) // each of a different size
 					end := m.reduce("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "all_to_allv", n, length)
 					m.free[[2]int64{0, 7}] = end
 				}

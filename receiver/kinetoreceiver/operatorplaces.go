@@ -50,7 +50,7 @@ func rotary(in *inputs) gpuspan.Work {
 	return w
 }
 
-// stored writes keys and values into caches of their own type.
+// stored writes keys and values into caches of the same type.
 func stored(in *inputs) (w gpuspan.Work) {
 	for i := range 2 {
 		n, _ := in.size(i)

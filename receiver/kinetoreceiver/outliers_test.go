@@ -38,7 +38,7 @@ func TestAnOutlyingEventIsNamedAndSkipped(t *testing.T) {
 		"call":                   func(m *machine) { m.event("cuda_runtime", "odd", "800", "4711", year, year+10, `"correlation":3`) },
 		"operator of a year":     func(m *machine) { m.event("cpu_op", "odd", "800", "4711", 900_000, year, "") },
 		"step":                   func(m *machine) { m.event("user_annotation", "ProfilerStep#99", "800", "4711", year, year+10, "") },
-		"copy of a device of its own": func(m *machine) {
+		"copy of a separate device": func(m *machine) {
 			m.event("gpu_memcpy", "odd", "5", "7", -year, -year+5000, `"device":5,"bytes":10`)
 		},
 		"allocation": func(m *machine) {

@@ -306,7 +306,7 @@ func shapes() map[string]program {
 				m.wait("")
 			})
 		}, loss: stall(140 * ms)},
-		"copies on a stream of their own that computing waits for": {
+		"copies on a separate stream that computing waits for": {
 			kind: semconv.GPUFindingKindExposedCopies, says: "host to device",
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {

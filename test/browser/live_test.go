@@ -432,7 +432,7 @@ func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
 		assert.Equal(t, []string{"forward", "backward", "loss", "log", "other"}, sorted(lines(b.text("#steps .legend li"))),
 			"what a chart shows")
 		assert.Equal(t, 5, eval[int](b, `new Set([...document.querySelectorAll("#steps .legend rect")].map((n) =>
-			n.getAttribute("class"))).size`), "each phase has a colour of its own")
+			n.getAttribute("class"))).size`), "each phase has a different color")
 		assert.Equal(t, 64, eval[int](b,
 			`[...document.querySelectorAll("#memory path.level")].filter((n) => n.getTotalLength() > 100).length`),
 			"a sample is of the time since the one before")

@@ -16,7 +16,7 @@
 // the rates of the two clocks differ by at most MaxDrift; and that difference changes by at most MaxRateChange at once
 // (time daemons slew the host's clock in steps of about one part per million) and MaxSlew per second besides
 // (oscillators follow their temperature). The roundings of float32 are relative, at most 2^-24 each, so they count as
-// one more change of rate and need no term of their own. When anchors contradict the assumptions, that is an anomaly:
+// one more change of rate and need no separate term. When anchors contradict the assumptions, that is an anomaly:
 // it is counted, the older half of the window is forgotten and the limits are doubled until the contradiction has left
 // the window.
 //

@@ -7,7 +7,7 @@ package ctest
 // of 2 KiB to 64 KiB grows, for any frames of the code under test.
 const Depths = 3000
 
-// AtEachDepth runs each of calls at many depths of a stack of its own, so that in some of them the stack grows, and
+// AtEachDepth runs each of calls at many depths of a separate stack, so that in some of them the stack grows, and
 // therefore moves, between any two steps of it. Memory on the stack whose address C has been given by then is lost;
 // with GODEBUG=efence=1 touching it is a fault.
 //

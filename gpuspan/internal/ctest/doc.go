@@ -6,6 +6,6 @@
 //
 // The stubs have a virtual clock with known drift, offset, tick and latencies, obey the documented rules on contexts,
 // streams, events and captures, fail on demand, and report the true time of each event. They are built by gcc once in a
-// process; without gcc the test is skipped. Every call of CUDA, HIP or Load makes a library of its own, so that tests
+// process; without gcc the test is skipped. Every call of CUDA, HIP or Load makes a separate library, so that tests
 // do not share state.
 package ctest

@@ -4,7 +4,7 @@
 // Package export makes spans, metrics and statistics of finished sections and steps.
 //
 // An [Exporter] owns one goroutine, since all that it calls is code of the application: tracers, sinks, recorders. Such
-// code may be slow, panic, or end the goroutine without holding up the polling thread.
+// code may be slow, panic, or end the goroutine without delaying the polling thread.
 //
 // Invariants:
 //   - Parents are exported before their children.

@@ -23,7 +23,7 @@ import (
 // EmitBudget is how many outermost sections of one stream become spans before another stream has its turn.
 const EmitBudget = 16
 
-// Exporter ends spans and updates metrics and statistics. It has a goroutine of its own, because all of this runs the
+// Exporter ends spans and updates metrics and statistics. It has its own goroutine, because all of this runs the
 // application's code: a slow span processor delays neither the polling of the driver nor the clocks.
 type Exporter struct {
 	timeline.Worker

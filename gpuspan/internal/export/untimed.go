@@ -51,7 +51,7 @@ func reportPosition(pl *record.Position, rec report.Recorder) {
 }
 
 // reportSample passes runs on, and the work of chunks also to the enclosing sections, unless an untimed section around
-// them states work of its own.
+// them declares work.
 func reportSample(pl *record.Position, rec report.Recorder, n int64, s report.Sample) {
 	rec.Untimed(nodeOf(pl, rec), n, s)
 	for pl.Chunked.Load() && pl.Parent != nil && !pl.Parent.Untimed.Stated() {

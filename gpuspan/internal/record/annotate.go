@@ -134,7 +134,7 @@ func (p *Core) endRange(id uint64) {
 	p.Cfg.Annotator.RangeEnd(id)
 }
 
-// ownFrames is the number of the library's own frames that the stack may hold besides the caller's: Start's frames, and
+// ownFrames is the number of the library's own frames that the stack may contain in addition to the caller's: Start's frames, and
 // a loop iterator's frames between frames of the application.
 const ownFrames = 16
 

@@ -39,7 +39,7 @@ type Device struct {
 	HalfNs    atomic.Int64 // half width of the newest section; 0: none yet
 }
 
-// NewDevice creates a device, whose spans have scopes of their own with the identity of the device, once for all of
+// NewDevice creates a device, whose spans have their own scopes with the identity of the device, once for all of
 // them.
 func (p *Core) NewDevice(info backend.Device) *Device {
 	d := &Device{Info: info, Attrs: identity(info)}

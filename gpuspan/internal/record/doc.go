@@ -9,7 +9,7 @@
 //
 // Invariants:
 //   - Start and End allocate nothing, never wait for the device, and hold only the stream's mutex.
-//   - A free or open slot belongs to the holder of the stream's mutex, a pending or held one to the polling thread.
+//   - A free or open slot belongs to the holder of the stream's mutex, a pending or retained one to the polling thread.
 //   - The order of a stream's queue is the order of its end events, which is the order of completion.
 //   - What Start and End touch of a slot is in its first three cache lines.
 //   - Lists of [Core] only grow under its mutex; any goroutine reads them without.

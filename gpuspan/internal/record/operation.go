@@ -52,7 +52,7 @@ type Operation struct {
 	Attrs  []attribute.KeyValue // all that are on each span
 	host   bool                 // work on the host: no events
 
-	launch struct { // the operation's launches of graphs are an operation of their own, of the same name
+	launch struct { // the operation's launches of graphs are a separate operation of the same name
 		once sync.Once
 		op   *Operation
 	}

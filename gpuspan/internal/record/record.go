@@ -104,7 +104,7 @@ func (s *EventRecorder) recordHere(c *backend.Call) backend.Status {
 	return s.Backend.Record(c)
 }
 
-// recordBound makes the stream's context current for the record. It is a function of its own, because a deferred call
+// recordBound makes the stream's context current for the record. It is a separate function, because a deferred call
 // in record would cost all records.
 func (s *EventRecorder) recordBound(c *backend.Call) backend.Status {
 	runtime.LockOSThread()

@@ -22,9 +22,9 @@ import (
 // slotState is who owns a slot.
 //
 //	free ──begin──► open ──end──► pending ──polling thread──► free
-//	                                 └──► held (outermost section whose inner ones are not all resolved) ──► free
+//	                                 └──► retained (outermost section whose inner ones are not all resolved) ──► free
 //
-// Free and open slots belong to the holder of the stream's mutex; pending and held ones to the polling thread.
+// Free and open slots belong to the holder of the stream's mutex; pending and retained ones to the polling thread.
 type slotState uint8
 
 const (

@@ -72,7 +72,7 @@ func (i *IDs) Fit(parent trace.SpanContext) bool {
 }
 
 // Reservation is passed in the context in which a span is created. It applies to one span: others that span processors
-// start in that context get IDs of their own.
+// start in that context get their own IDs.
 type Reservation struct {
 	IDs   IDs
 	taken atomic.Bool

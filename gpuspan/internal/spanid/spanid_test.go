@@ -31,7 +31,7 @@ func TestAReservationServesOneSpan(t *testing.T) {
 	require.Equal(t, trace.TraceID{8}, gotTrace)
 	require.Equal(t, trace.SpanID{9}, gotSpan)
 	gotTrace, gotSpan = g.NewIDs(ctx)
-	require.Equal(t, trace.TraceID{1}, gotTrace, "a second span of the context has IDs of its own")
+	require.Equal(t, trace.TraceID{1}, gotTrace, "a second span of the context has its own IDs")
 	require.Equal(t, trace.SpanID{2}, gotSpan)
 }
 

@@ -196,7 +196,7 @@ func (t *reader) stampsOf(s *record.Stream, sl *record.Slot, seen int64) (clockm
 	return d.Anchorer.Read(sl.Rec.StartEvent, backend.Event(sl.End.Args[0]), d.Axis+sl.Rec.HostStart, d.Axis+seen)
 }
 
-// timed stores them. If the driver refuses, the event holds the reason.
+// timed stores them. If the driver rejects it, the event has the reason.
 func (t *reader) timed(s *record.Stream, sl *record.Slot, stamps clockmap.Stamps, ok bool) {
 	r := &sl.Rec
 	if ok {

@@ -187,7 +187,7 @@ func TestMissingEndsThatExhaustAStreamAreReported(t *testing.T) {
 		f.P.Poller.Tidy()
 	}))
 	require.Regexp(t,
-		"^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
+		"^gpuspan: stream \"main\": 4 of its 4 slots are in use by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
 			"\\(end them on error paths too, as by defer, or raise `slots`\\); until then sections only count$", f.Errors())
 	f.B.QueryStatus.Store(int32(backend.StatusOK))
 }

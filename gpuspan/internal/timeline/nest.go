@@ -19,7 +19,7 @@ type nester struct {
 	spare   *record.SpareNests
 	nests   []*record.Nest // empty ones
 	Waiting []*record.Slot // outermost sections that wait for sections in them
-	HeldNow int            // records held by waiting nests
+	HeldNow int            // records retained by waiting nests
 }
 
 // settleInner passes on a resolved section that is inside another, so that a long outer section does not block short

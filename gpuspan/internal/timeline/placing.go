@@ -14,7 +14,7 @@ import (
 // ms.
 const (
 	PlaceLimit = 250 * time.Millisecond // after which it is placed by the anchors before it
-	Crowded    = record.MaxInFlight / 4 // number of waiting sections of one stream that are worth an anchor of their own
+	Crowded    = record.MaxInFlight / 4 // number of waiting sections of one stream that justify a separate anchor
 	anchorGap  = 5 * time.Millisecond   // minimum time between two of those
 	UsualQueue = 256                    // initial capacity of a stream's lists
 
@@ -24,7 +24,7 @@ const (
 // placer places sections on the wall clock.
 type placer struct {
 	p         *record.Core
-	CrowdedAt int64 // hostClock when a crowded stream last took an anchor of its own
+	CrowdedAt int64 // hostClock when a crowded stream last took a separate anchor
 }
 
 // Place places what it can on the wall clock and passes it to the emitter. all: also sections without a later anchor.

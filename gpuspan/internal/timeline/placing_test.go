@@ -98,7 +98,7 @@ func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
 		require.Equal(t, made, d.Anchorer.Made())
 		queue(f, s, 1)
 		place()
-		require.Equal(t, made+1, d.Anchorer.Made(), "a crowd has an anchor of its own")
+		require.Equal(t, made+1, d.Anchorer.Made(), "a crowd has a separate anchor")
 		require.Zero(t, place())
 		queue(f, s, timeline.Crowded+1)
 		f.P.Poller.CrowdedAt = f.P.Clock.Now() + int64(time.Hour)

@@ -33,7 +33,7 @@ func adopt(r, child *record.Record) {
 	}
 }
 
-// adoptCopied adds bytes that chunks moved in a direction. Copies have no device memory traffic of their own.
+// adoptCopied adds bytes that chunks moved in a direction. Copies have no separate device memory traffic.
 func adoptCopied(r *record.Record, d work.Direction, n int64) {
 	switch {
 	case n == 0 || d == work.DirectionUnset:

@@ -57,7 +57,7 @@ func openStep(s *record.Stream, l *Loop, st *Step) *record.Slot {
 }
 
 // follow makes a step start where the previous one ended, to the nanosecond. Both are one event, but each step is
-// placed with the anchors of its own time, which would leave gaps and overlaps of a few µs. The step keeps its length,
+// placed with the anchors of its time, which would leave gaps and overlaps of a few µs. The step keeps its length,
 // the difference of two stamps, until its end differs from its own position by more than that position's error: then
 // the end moves there, and the step's length absorbs the accumulated difference.
 func follow(r, before *record.Record) {

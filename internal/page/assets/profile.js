@@ -263,7 +263,7 @@ function communication(view) {
     {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: ["time", true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)})];
 }
 
-// Which copies hold the device up?
+// Which copies delay the device?
 function copies() {
   const each = everyDevice().flatMap(({d, name}) => (d.copies || []).map((c) => ({...c, device: name, share: c.exposed_ns / d.window_ns})));
   if (!each.length) return null;

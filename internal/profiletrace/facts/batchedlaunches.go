@@ -11,7 +11,7 @@ type Batches struct {
 	until          int64 // end of the last such gap
 }
 
-// LeastBatch is the minimum mean number of launches held back by such a gap if they arrive in batches.
+// LeastBatch is the minimum mean number of launches delayed by such a gap if they arrive in batches.
 const LeastBatch = 2
 
 // idle adds idle time that the activity ended.

@@ -5,7 +5,7 @@ package facts
 
 import "time"
 
-// Experts sums exchanges of tokens between ranks that hold experts: all-to-alls of which both sizes are known.
+// Experts sums exchanges of tokens between ranks with experts: all-to-alls of which both sizes are known.
 type Experts struct {
 	Count          int64
 	Sent, Received int64 // elements

@@ -55,7 +55,7 @@ func (c *Config) Check() error {
 	bad.If(len(c.Include) == 0, "`include` must name at least one pattern, found none")
 	check := func(key string, list []string) {
 		for _, p := range list {
-			bad.If(p == "" || !doublestar.ValidatePathPattern(p), "`%s` must hold valid patterns, found %q", key, p)
+			bad.If(p == "" || !doublestar.ValidatePathPattern(p), "`%s` must contain valid patterns, found %q", key, p)
 		}
 	}
 	check("include", c.Include)

@@ -208,7 +208,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	c := Config{Include: []string{"[a"}, Exclude: []string{""}, Mode: "never", StableFor: -1}
 	err := c.Check()
 	for _, want := range []string{
-		"`include` must hold valid patterns, found \"[a\"", "`exclude` must hold valid patterns, found \"\"",
+		"`include` must contain valid patterns, found \"[a\"", "`exclude` must contain valid patterns, found \"\"",
 		"`mode` must be follow or once, found \"never\"", "`poll_interval` must be positive, found 0s",
 		"`stable_for` must be non-negative, found -1ns",
 	} {

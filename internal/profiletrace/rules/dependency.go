@@ -29,7 +29,7 @@ func (j *judge) dependency(d *facts.Totals) {
 	}
 	if j.f.Windows && d != nil && d.Held.Launches >= facts.LeastBatch*d.Held.Gaps {
 		v.Certainty = finding.Medium
-		v.Chain[0] = "the driver held launches back (Windows' WDDM hands them to the device in batches)"
+		v.Chain[0] = "the driver delayed launches (Windows' WDDM submits them to the device in batches)"
 		v.Evidence += fmt.Sprintf("; then %.3g launches that had waited began one after the other, in the mean of %d times",
 			float64(d.Held.Launches)/float64(d.Held.Gaps), d.Held.Gaps)
 		v.Remedy = "ask for the stream's state after launching (cudaStreamQuery hands a batch over), CUDA graphs, hardware-" +

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules turns facts into findings. Each rule has a file of its own, and a row in the table of tests that checks
+// Package rules turns facts into findings. Each rule has its own file, and a row in the table of tests that checks
 // it on both sides of its threshold.
 //
 // Rules run in the order in which [Device] calls them: a rule that claims time subtracts it from what later rules may

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timeline holds what happened on devices and host threads in a profile, in the order of time, and finds the
+// Package timeline keeps the events of devices and host threads in a profile, in the order of time, and finds the
 // cause of each idle moment. It knows no findings and writes no sentences.
 //
 // A [Log] has the innermost range of a host thread at each moment. A [Splitter] divides a gap between two activities of

@@ -206,7 +206,7 @@ func (s *Splitter) host(from int64, l *Launch) {
 			switch {
 			case start >= p.end || specific:
 			case long && nameless && after:
-				// It is too long to lead to the next launch: work of its own, which may need the result of the wait.
+				// It is too long to lead to the next launch: it is other work, which may need the result of the wait.
 				s.put(start, p.end, CauseAfterWait, a.wait.name, a.wait.in)
 				s.shares[len(s.shares)-1].Waited += to - start
 				a.time, cost, start = a.time-(to-start), cost-(to-start), p.end

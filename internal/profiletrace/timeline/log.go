@@ -57,7 +57,7 @@ type hostState struct {
 // names than this.
 const InnerName = 1 << 27
 
-// named returns the innermost range with a name of its own.
+// named returns the innermost range that is named.
 func (d hostState) named() uint32 {
 	switch d.class {
 	case RangeNamed, RangeOperator, RangeFrame, RangeCompile, RangeSave:

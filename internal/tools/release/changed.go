@@ -19,7 +19,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// heavy are the modules that run in jobs of their own: their tests need servers of others.
+// heavy are the modules that run in separate jobs: their tests need servers of others.
 var heavy = []string{"test/browser", "test/prometheus", "benchmarks"}
 
 // outside are directories with the module whose tests read them.

@@ -206,7 +206,7 @@ func licenses(ctx context.Context, root string, info *buildinfo.BuildInfo) ([]by
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		if own(m.Path) || strings.HasPrefix(m.Path, ".") { // the repository's own license is a file of its own
+		if own(m.Path) || strings.HasPrefix(m.Path, ".") { // the repository's own license is a separate file
 			continue
 		}
 		path, err := module.EscapePath(m.Path)

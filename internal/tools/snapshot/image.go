@@ -26,7 +26,7 @@ import (
 // user is the numeric ID of the images' user, which lets an orchestrator verify that it is not root.
 const user = 65532
 
-// listeners are the addresses of the ready pipelines in an image. A container has a network of its own: the Collector
+// listeners are the addresses of the ready pipelines in an image. A container has its own network: the Collector
 // would be unreachable on its loopback interface, and -p decides which ports the host opens.
 var listeners = []struct{ variable, port string }{
 	{"OTELGPU_OTLP_GRPC", "4317"},
@@ -102,7 +102,7 @@ func (r *release) images(ctx context.Context, programs []program, base []basePac
 			Env:          []string{"PATH=/usr/bin:/bin", "SSL_CERT_FILE=/" + certificates},
 			ExposedPorts: map[string]struct{}{},
 		}
-		if p.name == "otelcol-gpu" { // the full build has no pipeline of its own
+		if p.name == "otelcol-gpu" { // the full build has no pipeline
 			for _, l := range listeners {
 				config.Env = append(config.Env, l.variable+"=0.0.0.0:"+l.port)
 				config.ExposedPorts[l.port+"/tcp"] = struct{}{}

@@ -132,7 +132,7 @@ func (r *release) seal(base []basePackage) error {
 }
 
 // provenance returns an unsigned in-toto statement with SLSA's predicate: the inputs, the outputs and the command. The
-// release workflow signs a statement of its own on the machine that built the files.
+// release workflow signs a separate statement on the machine that built the files.
 func (r *release) provenance(all []artifact, base []basePackage) ([]byte, error) {
 	type resource struct {
 		Name   string            `json:"name,omitempty"`

@@ -16,7 +16,7 @@ import (
 
 const repository = "github.com/otelgpu/otelgpu"
 
-// sequential are the packages of others, with those below them, that call nothing in a goroutine of their own.
+// sequential are the packages of others, with those below them, that call nothing in their own goroutine.
 var sequential = []string{
 	"github.com/stretchr/testify", "go.opentelemetry.io/otel/attribute", "go.uber.org/goleak", "go.yaml.in/yaml/v3",
 }

@@ -31,7 +31,7 @@ static bool loaded;                 // libcupti is open
 static uint8_t *buffers;            // BUFFERS of BUFFER_SIZE, while a window is open
 static uint64_t taken;              // bit mask of the buffers that CUPTI owns
 static uint64_t left;               // records that the window may still write
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the four above; never held by the program's own threads
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the four above; never locked by the program's threads
 static _Atomic bool over_budget;
 
 static void nothing(void) {}

@@ -45,7 +45,7 @@ func (m realMachine) devices() int                 { return 1 }
 func (m realMachine) precision() gpuspan.Precision { return gpuspan.FP32 }
 func (m realMachine) close() error                 { return nil }
 
-// realQueue has a backend of its own: a profiler polls a backend from one thread, and the demo has two profilers.
+// realQueue has its own backend: a profiler polls a backend from one thread, and the demo has two profilers.
 type realQueue struct {
 	size    realMachine
 	cuda    *cuda.Backend

@@ -239,7 +239,7 @@ func mlpWork(tokens int64, layers float64) gpuspan.Work {
 	}
 }
 
-// trainer is a rank of a training job: it runs steps of a loop on a stream of its own.
+// trainer is a rank of a training job: it runs steps of a loop on a separate stream.
 type trainer struct {
 	gpu    queue
 	stream *gpuspan.Stream

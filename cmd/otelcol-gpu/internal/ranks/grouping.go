@@ -34,7 +34,7 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 	for _, x := range list {
 		var best, other meeting // of the jobs that have room, and of all others
 		at := -1
-		for _, together := range []bool{true, false} { // profiles of another time only if none of its own fits
+		for _, together := range []bool{true, false} { // profiles of another time only if none of the same time fits
 			if at >= 0 {
 				break
 			}

@@ -3,7 +3,7 @@
 
 // Package summarytable sums GPU spans by operation and draws them as a tree on a terminal.
 //
-// It is an exporter's end: it reads what the processors put on the spans and derives nothing of its own but sums and
+// It is an exporter's end: it reads what the processors put on the spans and computes only sums and
 // the rates of sums.
 package summarytable
 

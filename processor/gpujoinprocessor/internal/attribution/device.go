@@ -92,7 +92,7 @@ type Share struct {
 	Value   float64 // its own part and its descendants'
 	Own     float64 // its own part
 	Covered int64   // ns of it in which the counter was known; 0: Value is undefined
-	Late    int64   // ns that were settled before it arrived and that no descendant of it holds
+	Late    int64   // ns that were settled before it arrived and that no descendant has received
 	Ended   bool    // its end is settled; false: Value is its value so far
 }
 
@@ -280,7 +280,7 @@ func (d *Device) link(n *node, parent Key) {
 	}
 }
 
-// late gives n what is still unattributed in the settled part of s, of which descendants have held ns.
+// late gives n what is still unattributed in the settled part of s, of which descendants have received ns.
 func (d *Device) late(n *node, s Span, held int64, m Meter) {
 	to := min(s.End, d.settled)
 	n.late = max(0, to-s.Start-held)

@@ -335,7 +335,7 @@ func TestThreadsKeepTheirContextsApart(t *testing.T) {
 		threads[pushed.Thread]++
 		numbers[number] = true
 	}
-	assert.Equal(t, 8000, len(numbers), "each push has a number of its own")
+	assert.Equal(t, 8000, len(numbers), "each push has a unique number")
 	assert.Len(t, threads, 8)
 	for _, n := range threads {
 		assert.Equal(t, 1000, n)

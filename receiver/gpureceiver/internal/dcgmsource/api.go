@@ -7,7 +7,7 @@
 //   - The client library has no contexts and no cancellation: a call can block for a minute, and connecting forever.
 //     The receiver calls a source from a goroutine that may block.
 //   - A watch belongs to a connection, an entity and a field: watching again replaces the interval, and the first
-//     removal ends it, whichever group it names. So each source has a connection of its own, and no session watches a
+//     removal ends it, whichever group it names. So each source has its own connection, and no session watches a
 //     field of an entity twice.
 //   - Groups, field groups and watches end with the connection, and their numbers may be reused. They
 //     are all in a session, which is thrown away as a whole.

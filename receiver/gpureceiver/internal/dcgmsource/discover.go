@@ -102,7 +102,7 @@ func (s *session) add(d gpusamplesextension.Device, p part) {
 	s.devices, s.parts = append(s.devices, d), append(s.parts, p)
 }
 
-// describe reads the describing fields of all entities, by watches of its own that are removed afterwards.
+// describe reads the describing fields of all entities, by separate watches that are removed afterwards.
 func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 	known := map[entity]*facts{}
 	var boards, instances []entity
@@ -215,7 +215,7 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 		f := known[x.entity]
 		id := f.text[fieldUUID]
 		if !strings.HasPrefix(id, "MIG-") {
-			// Drivers before 470 have no UUID of their own for instances; this is their notation.
+			// Drivers before 470 have no UUIDs of instances; this is their notation.
 			id = fmt.Sprintf("MIG-%s/%d/%d", b.ID, gi.gpuInstance, x.compute)
 		}
 		memory := int64(f.number[fieldFBTotal]) * mebi

@@ -274,7 +274,7 @@ func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
 // TestABacklogTakesLittleMemory reads two minutes of 8 boards, for which go-dcgm would allocate 1.1 GB.
 func TestABacklogTakesLittleMemory(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector takes memory of its own for what is read")
+		t.Skip("the race detector takes additional memory for what is read")
 	}
 	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
 	s := open(t, m, settings())

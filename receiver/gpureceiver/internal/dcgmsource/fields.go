@@ -114,7 +114,7 @@ func without(fields []uint16, drop func(uint16) bool) []uint16 {
 }
 
 // atLevel keeps the fields that a kind of entity has: a GPU instance has no PCIe and NVLink, a compute instance no
-// memory interface of its own either.
+// separate memory interface either.
 func atLevel(kind entityKind, fields []uint16) []uint16 {
 	var level gpuquantity.Level
 	switch kind {

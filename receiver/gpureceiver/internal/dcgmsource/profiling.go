@@ -212,7 +212,7 @@ func (s *session) unprofiled() (list []gpudata.Notice) {
 	return list
 }
 
-var errBlankProfiling = errors.New("DCGM accepts the watch, but every value is blank (another profiler may hold the " +
+var errBlankProfiling = errors.New("DCGM accepts the watch, but every value is blank (another profiler may use the " +
 	"counters; stop it, or resume with dcgmi profile --resume)")
 
 // notices returns what is missing for longer than one read.

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpudata defines what every source of device data returns: values with the time of their own measurement, and
+// Package gpudata defines what every source of device data returns: values with the time of their measurement, and
 // the interface Source.
 package gpudata
 

@@ -257,7 +257,7 @@ func (s *source) unwatch() {
 	}
 }
 
-// readEvents reads queued events, without waiting. NVML events have no time of their own; they get the time of the
+// readEvents reads queued events, without waiting. NVML events have no time; they get the time of the
 // read.
 func (s *source) readEvents(b *gpudata.Batch) {
 	if s.events == 0 {

@@ -516,7 +516,7 @@ func TestNamesFollowTheUUIDWhenBoardsVanish(t *testing.T) {
 	assert.Equal(t, all, names(), "it is back")
 	m.boards = append(boards[1:3:3], newBoard(m, 7))
 	assert.Equal(t, map[string]string{"GPU-1": "gpu1 1", "GPU-2": "gpu2 2", "GPU-7": "gpu3 3"}, names(),
-		"a new board has a number of its own")
+		"a new board has a new number")
 	require.NoError(t, s.Close())
 	m.boards = boards[2:]
 	require.NoError(t, s.Open())

@@ -44,7 +44,7 @@ func New(socket string) (*Client, error) {
 	return &Client{conn}, nil
 }
 
-// List returns the devices that are held now.
+// List returns the devices that are in use.
 func (c *Client) List(ctx context.Context) (*Devices, error) {
 	var answer emptypb.Empty // which keeps fields that it does not know
 	if err := c.conn.Invoke(ctx, method, &emptypb.Empty{}, &answer); err != nil {
@@ -60,7 +60,7 @@ func (c *Client) List(ctx context.Context) (*Devices, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Pod is a container of a pod that holds a device.
+// Pod is a container of a pod that uses a device.
 type Pod struct{ Namespace, Name, Container string }
 
 // Devices maps devices to containers. Nil is empty.
@@ -87,7 +87,7 @@ func (d *Devices) Owner(dev *gpusamplesextension.Device) (Pod, bool) {
 	return Pod{}, false
 }
 
-// Owners returns the containers that hold a device: several where it is shared. The slice is not changed later.
+// Owners returns the containers that use a device: several if it is shared. The slice is not changed later.
 func (d *Devices) Owners(dev *gpusamplesextension.Device) []Pod {
 	if d == nil {
 		return nil
@@ -149,7 +149,7 @@ func parse(b []byte) (*Devices, error) {
 	return d, err
 }
 
-// add notes an owner once: a container can hold several replicas of one device.
+// add notes an owner once: a container can use several replicas of one device.
 func (d *Devices) add(key string, p Pod) {
 	if !slices.Contains(d.owners[key], p) {
 		d.owners[key] = append(d.owners[key], p)

@@ -113,7 +113,7 @@ func TestOwnersAreFoundByEverySpellingOfADevice(t *testing.T) {
 	}
 	for _, id := range []string{"GPU-ee", "GPU-ff", "GPU-unknown"} {
 		_, ok := d.Owner(&gpusamplesextension.Device{ID: id})
-		assert.False(t, ok, "%s is shared or not held", id)
+		assert.False(t, ok, "%s is shared or not in use", id)
 	}
 	_, ok := (*Devices)(nil).Owner(&gpusamplesextension.Device{ID: "GPU-aa"})
 	assert.False(t, ok)
