@@ -128,8 +128,8 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent; what the next
-// component does not accept stays in the storage, if there is one.
+// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent; what the
+// next component does not accept stays in the storage, if there is one.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {

@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 )
 
-// newQueue returns the queue with its one consumer. A queue in memory has its own type of request, since a waiting request
-// is packed and its spans cannot be counted; a queue in a storage keeps the requests and the format of
+// newQueue returns the queue with its one consumer. A queue in memory has its own type of request, since a waiting
+// request is packed and its spans cannot be counted; a queue in a storage keeps the requests and the format of
 // exporterhelper.
 func (p *joinProcessor) newQueue(ctx context.Context, set exporter.Settings) (exporter.Traces, error) {
 	options := []exporterhelper.Option{

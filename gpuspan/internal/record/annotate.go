@@ -134,8 +134,8 @@ func (p *Core) endRange(id uint64) {
 	p.Cfg.Annotator.RangeEnd(id)
 }
 
-// ownFrames is the number of the library's own frames that the stack may contain in addition to the caller's: Start's frames, and
-// a loop iterator's frames between frames of the application.
+// ownFrames is the number of the library's own frames that the stack may contain in addition to the caller's: Start's
+// frames, and a loop iterator's frames between frames of the application.
 const ownFrames = 16
 
 // locate records which code starts a section. Names are looked up when the span is made.

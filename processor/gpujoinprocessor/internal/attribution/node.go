@@ -73,8 +73,8 @@ type node struct {
 	own     float64 // its own part so far
 	below   float64 // own parts of its ended descendants
 	covered int64   // ns of it in which the counter was known; while it is active, less the device's covered time
-	// ns that were settled before it arrived and that no descendant has received, at most. Of a placeholder those in which any
-	// descendant was active; while one is, less the settled time.
+	// ns that were settled before it arrived and that no descendant has received, at most. Of a placeholder those in
+	// which any descendant was active; while one is, less the settled time.
 	late    int64
 	seen    int64 // when it arrived, on the caller's clock
 	changed int64 // on the settled time
