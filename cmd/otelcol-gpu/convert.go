@@ -146,7 +146,7 @@ func profileReader(o kinetoreceiver.Options, alone bool) convert.Reader {
 	) (convert.Result, error) {
 		o := o
 		if all {
-			o.Detail = kinetoreceiver.DetailKernels
+			o.Detail, o.Paths = kinetoreceiver.DetailKernels, true
 		}
 		p, err := read(ctx, path, o, emit)
 		return p.result(asked, alone), err
@@ -182,6 +182,7 @@ func read(
 func (p *profile) result(detail kinetoreceiver.Detail, alone bool) convert.Result {
 	r := convert.Result{
 		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.Faults),
+		Paths: p.Paths,
 	}
 	if p.Host != nil {
 		r.Remarks = append(r.Remarks, p.Host.String())
@@ -198,6 +199,11 @@ func (p *profile) result(detail kinetoreceiver.Detail, alone bool) convert.Resul
 		}
 		if detail == kinetoreceiver.DetailOperators {
 			r.Remarks = append(r.Remarks, operatorTable(&d)...)
+		}
+	}
+	if alone || detail == kinetoreceiver.DetailOperators {
+		for _, path := range p.Paths {
+			r.Remarks = append(r.Remarks, pathLines(path, len(p.Paths) > 1)...)
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(p.Skipped)) {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
@@ -20,6 +21,7 @@ type budget struct {
 	kernels, operators, collectives, findings int // of a device
 	transfers                                 int
 	steps, levels, modules                    int
+	parts, segments                           int // of the critical path of a process
 	nodes                                     int // of the flame graph of all profiles
 }
 
@@ -31,7 +33,7 @@ func budgetOf(devices int) budget {
 		operators: of(2400, 12, shownOperators), collectives: of(1280, 8, shownCollectives), findings: of(512, 4, 1000),
 		transfers: of(1280, 8, shownTransfers),
 		steps:     of(2560, 8, shownProfileStep), levels: of(8000, 32, 1000),
-		modules: of(1280, 10, 300), nodes: of(100_000, 6000, shownNodes),
+		modules: of(1280, 10, 300), parts: of(640, 8, 60), segments: of(4800, 60, 240), nodes: of(100_000, 6000, shownNodes),
 	}
 }
 
@@ -48,7 +50,8 @@ func (b budget) less() (budget, bool) {
 	halve(100, &b.cells)
 	halve(1000, &b.nodes)
 	halve(16, &b.levels)
-	for _, n := range []*int{&b.kernels, &b.operators, &b.steps, &b.modules} {
+	halve(20, &b.segments)
+	for _, n := range []*int{&b.kernels, &b.operators, &b.steps, &b.modules, &b.parts} {
 		halve(4, n)
 	}
 	for _, n := range []*int{&b.rows, &b.collectives, &b.transfers, &b.findings} {
@@ -98,6 +101,10 @@ func (p *Profile) within(l budget) *Profile {
 		d.Findings, d.MoreFindings = less(d.Findings, l.findings, d.MoreFindings)
 		d.Modules, d.MoreModules = modulesWithin(d.Modules, l.modules, d.MoreModules)
 		d.Memory = coarser(d.Memory, l.levels)
+	}
+	out.Paths = make([]*criticalpath.Path, 0, len(p.Paths))
+	for _, x := range p.Paths {
+		out.Paths = append(out.Paths, x.Within(l.parts, l.segments, max(2, l.parts/6)))
 	}
 	if p.timeline != nil {
 		out.Timeline = p.timeline.shown(l.rows, l.cells)

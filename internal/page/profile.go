@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
@@ -42,6 +43,8 @@ type Profile struct {
 	Host     *finding.Finding `json:"host,omitempty"`
 	Remarks  []string         `json:"remarks,omitempty"`
 	Timeline *Timeline        `json:"timeline,omitempty"`
+	// the critical paths of steps, by process
+	Paths []*criticalpath.Path `json:"paths,omitempty"`
 
 	timeline *timeline
 	stacks   *stackprofile.Builder // until the profile is complete
@@ -174,6 +177,29 @@ func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 func (b *Book) Host(name string, v *finding.Finding) {
 	if p := b.profile(name); p != nil {
 		p.Host = v
+	}
+}
+
+// Paths adds the critical paths of a profile's steps.
+func (b *Book) Paths(name string, list []*criticalpath.Path) {
+	p := b.profile(name)
+	if p == nil {
+		return
+	}
+	for _, x := range list {
+		c := *x
+		c.Parts, c.Median.Names = slices.Clone(c.Parts), slices.Clone(c.Median.Names)
+		c.Median.Longest = slices.Clone(c.Median.Longest)
+		for i := range c.Parts {
+			c.Parts[i].Name = clip(c.Parts[i].Name)
+		}
+		for i := range c.Median.Names {
+			c.Median.Names[i] = clip(c.Median.Names[i])
+		}
+		for i := range c.Median.Longest {
+			c.Median.Longest[i].Name = clip(c.Median.Longest[i].Name)
+		}
+		p.Paths = append(p.Paths, &c)
 	}
 }
 

@@ -33,7 +33,7 @@ var assets embed.FS
 // scripts are the page's, in this order one script.
 var scripts = []string{
 	"base.js", "charts.js", "flames.js", "live.js", "launches.js", "collectives.js", "profile.js", "ranks.js",
-	"modules.js", "main.js",
+	"modules.js", "criticalpath.js", "main.js",
 }
 
 const (

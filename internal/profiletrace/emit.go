@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -26,13 +27,14 @@ type Stats struct {
 	Memsets      int64
 	Steps        int64
 	Spans        int64
-	Cut          int64            // spans dropped by a limit on the trace
-	DeepSteps    int64            // steps within 64 others, which have no totals of the device
-	Forgotten    int64            // activities whose launch was evicted before they started
-	NamesDropped int64            // distinct names that were not kept
-	SpilledBytes int64            // written to the spill file
-	Devices      []facts.Report   // of the window, by device
-	Host         *finding.Finding // where the host's time went, of a file without activities of a device
+	Cut          int64                // spans dropped by a limit on the trace
+	DeepSteps    int64                // steps within 64 others, which have no totals of the device
+	Forgotten    int64                // activities whose launch was evicted before they started
+	NamesDropped int64                // distinct names that were not kept
+	SpilledBytes int64                // written to the spill file
+	Devices      []facts.Report       // of the window, by device
+	Host         *finding.Finding     // where the host's time went, of a file without activities of a device
+	Paths        []*criticalpath.Path // by process, if Options.Paths
 	Graphs       Graphs
 	Outliers     Outliers
 	Unused
@@ -113,6 +115,7 @@ func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	w := &writer{rule: r, sel: sel, out: out}
 	sw := p.newSweep(w)
 	sw.analyses, sw.replays = true, replays
+	sw.followPaths()
 	for _, proc := range sw.processes {
 		p.openWindow(proc, root)
 	}
@@ -131,6 +134,9 @@ func (p *Profile) emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 	}
 	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
 	st.Host, st.SpilledBytes = out.noGPU, p.sorter.at
+	if err == nil {
+		st.Paths = sw.criticalPaths(out.shortName)
+	}
 	return st, err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
@@ -175,6 +176,7 @@ type process struct {
 	sweep  int     // length of steps at which ended ones are searched
 	deep   int64   // steps that track did not keep
 	ids    idSource
+	path   *criticalpath.Recorder // nil: not recorded
 
 	main    uint32 // track of the thread that leads: the first step's, else the first launch's
 	hasMain bool

@@ -51,6 +51,8 @@ type Options struct {
 	Captures []string `mapstructure:"-"`
 	// Cache keeps the captures found there for the next file (default: each file reads them again).
 	Cache *CaptureCache `mapstructure:"-"`
+	// Paths finds the critical paths of steps.
+	Paths bool `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
 	Shapes bool `mapstructure:"-"`
 	// Version is the version of the reading program, used for the instrumentation scope (default: none).

@@ -89,7 +89,7 @@ type track struct {
 	owner  int64
 }
 
-type processCount struct{ pid, calls int64 }
+type processCount struct{ pid, calls, steps int64 }
 
 // New starts a profile. Close must be called.
 func New(o Options, s Source) *Profile {
@@ -252,6 +252,7 @@ func (p *Profile) count(e *Event) {
 		p.process.calls++
 	}
 	if e.Kind == KindStep {
+		p.process.steps++
 		p.bounds.add(e)
 	}
 	if e.Kind == KindStep && e.Detail.HasStep && (!p.hasStep || e.Detail.Step < p.firstStep) {

@@ -273,6 +273,9 @@ func (s *sweep) newStep(r *record, p *process) *step {
 	}
 	p.track(st)
 	p.leads(r.track)
+	if p.path != nil {
+		p.path.Step(st.start, st.end, r.track, r.name)
+	}
 	return st
 }
 
@@ -304,12 +307,12 @@ func (s *sweep) device(r *record) {
 		proc, above = a.launch.process, a.launch.at.live()
 	}
 	if s.analyses {
-		s.analyse(proc, a)
+		s.analyse(proc, a, r)
 	}
 	s.v.device(a, above, proc)
 }
 
-func (s *sweep) analyse(proc *process, a *activity) {
+func (s *sweep) analyse(proc *process, a *activity, r *record) {
 	first := false
 	if w := a.launch.work; w != nil && a.kind == KindKernel && !a.comm {
 		if first = !w.counted; first {
@@ -332,6 +335,9 @@ func (s *sweep) analyse(proc *process, a *activity) {
 		d.add(s, proc, a, first)
 	}
 	s.clip(proc, a)
+	if proc.path != nil {
+		s.path(proc, a, r.track)
+	}
 }
 
 // clip adds the activity to the steps during which it ran, whatever launched it, and forgets steps that ended before

@@ -3,7 +3,7 @@
 
 // Views by the section that they fill. A view that returns null does not apply to this page and is not shown.
 const liveViews = {standsOut, devices, operations, flames, steps, ranks, requests, memory, health};
-const reportViews = {comparison, findings, where, profileSteps, timeline, flames, profileModules, profileRoofline, lists, communication, copies, bandwidth, profileMemory, profileRanks, sources};
+const reportViews = {comparison, findings, where, profileSteps, profilePath, timeline, flames, profileModules, profileRoofline, lists, communication, copies, bandwidth, profileMemory, profileRanks, sources};
 
 let target = location.hash.slice(1); // the section that the address names, until it exists
 

@@ -133,6 +133,8 @@ type Log struct {
 	cursor int64     // up to which done is complete
 	next   int       // length of done at which it is trimmed again
 	holds  hostState // while a graph is captured, this state overrides the thread
+
+	history *History // nil: not kept
 }
 
 type openRange struct {
@@ -189,6 +191,9 @@ func (l *Log) emit(to int64, d hostState) {
 	}
 	if l.holds.class != RangeNone {
 		d = l.holds
+	}
+	if l.history != nil && d.class != RangeNone {
+		l.history.add(l.cursor, to, d)
 	}
 	if n := len(l.done); n > 0 && l.done[n-1].hostState == d && l.done[n-1].end == l.cursor {
 		l.done[n-1].end = to

@@ -28,6 +28,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
@@ -48,6 +49,7 @@ type Result struct {
 	Odd     []string // the remarks about oddities of the file
 	Devices []facts.Report
 	Host    *finding.Finding // of a profile without activities of a device
+	Paths   []*criticalpath.Path
 }
 
 // Options of Run.
@@ -154,6 +156,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			transfers = append(transfers, r.Devices[i].Transfers...)
 		}
 		book.Host(file, r.Host)
+		book.Paths(file, r.Paths)
 		if r.Partial {
 			partial++
 			complain(problems, fmt.Errorf("%q could be read only in part", file))
@@ -285,7 +288,7 @@ func (o Options) read(ctx context.Context, file string, files, all consumer.Cons
 	}
 	full, err := o.Reader(ctx, file, true, all)
 	// Findings are more precise if no range is left out.
-	r.Remarks, r.Odd, r.Devices = full.Remarks, full.Odd, full.Devices
+	r.Remarks, r.Odd, r.Devices, r.Paths = full.Remarks, full.Odd, full.Devices, full.Paths
 	return r, err
 }
 

@@ -1,0 +1,465 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criticalpath
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+)
+
+// Kind is what a segment of a path is.
+type Kind uint8
+
+// Kinds.
+const (
+	Host          Kind = iota // a thread of the host worked, or waited for something other than the device
+	LaunchDelay               // from the call that launched the work to its start
+	Kernel                    // a kernel that is no communication ran
+	Communication             // a collective, or a message, was on the device
+	Copy                      // a copy or memset ran
+	QueueDelay                // from the end of the activity that the work waited for to its start
+	Unexplained               // the device waited for something that the profile does not show
+	kindCount
+)
+
+// Limits, in ns.
+const (
+	clockError = int64(1_000)  // of times of one device that were rounded to microseconds
+	waitError  = int64(10_000) // a wait may seem to end before the work that it waited for
+	shortQueue = int64(5_000)  // a queued activity follows the one before within this time, on any stream
+	longQueue  = int64(20_000) // a stream that waited for another one follows within this time
+	leastWait  = int64(10_000) // a shorter call did not wait
+)
+
+const noActivity = int32(-1)
+
+// place is where a walk is: at an activity, or else on a thread of the host.
+type place struct {
+	act    int32
+	thread uint32
+}
+
+// Segment is a part of a path.
+type segment struct {
+	start, end int64
+	kind       Kind
+	lane       uint32 // stream, or thread of the host
+	name       uint32
+}
+
+// wait is a call of a thread that ended because an activity had ended.
+type wait struct {
+	start, end int64
+	act        int32
+	name       uint32
+}
+
+// walk walks back over what a recorder holds.
+type walk struct {
+	r        *Recorder
+	byEnd    []int32            // activities by end
+	streams  map[uint32][]int32 // likewise, of each stream
+	before   []int32            // by activity: the one before on its stream; noActivity: none
+	delay    int64              // usual time from a launch to the start, on an idle stream
+	threads  map[uint32]*hostThread
+	followed []uint32 // threads that launched activities
+	waits    map[uint32][]eventWait
+	segments []segment
+	inferred int64 // waits of work for other streams, by times
+	stated   int64 // likewise, as the profile states them
+	from     int64
+	t        int64
+}
+
+type hostThread struct {
+	pieces []timeline.Piece
+	waits  []wait // by end
+	any    bool   // waits are there
+}
+
+// prepare indexes what the recorder holds.
+func (w *walk) prepare(r *Recorder) {
+	w.r = r
+	acts := r.acts
+	w.byEnd = slices.Grow(w.byEnd[:0], len(acts))
+	for i := range acts {
+		w.byEnd = append(w.byEnd, int32(i))
+	}
+	slices.SortFunc(w.byEnd, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(acts[a].End, acts[b].End), cmp.Compare(a, b))
+	})
+	w.streams, w.threads, w.followed = map[uint32][]int32{}, map[uint32]*hostThread{}, w.followed[:0]
+	for _, i := range w.byEnd {
+		s := acts[i].Stream
+		w.streams[s] = append(w.streams[s], i)
+	}
+	for i := range r.steps {
+		if th := r.steps[i].track; !r.whole && !slices.Contains(w.followed, th) {
+			w.followed = append(w.followed, th)
+		}
+	}
+	w.waits = map[uint32][]eventWait{}
+	for _, x := range r.waits {
+		w.waits[x.stream] = append(w.waits[x.stream], x)
+	}
+	for _, list := range w.waits {
+		slices.SortFunc(list, func(a, b eventWait) int { return cmp.Compare(a.called, b.called) })
+	}
+	w.before = slices.Grow(w.before[:0], len(acts))
+	var delays []int64
+	for i := range acts {
+		a := &acts[i]
+		p := w.previous(int32(i))
+		w.before = append(w.before, p)
+		if !a.Launched {
+			continue
+		}
+		if !slices.Contains(w.followed, a.Thread) {
+			w.followed = append(w.followed, a.Thread)
+		}
+		idle := p == noActivity || acts[p].End <= a.Called
+		if d := a.Start - a.Called; idle && d >= 0 && d <= timeline.LatencyLimit {
+			delays = append(delays, d)
+		}
+	}
+	w.delay = 0
+	if len(delays) > 0 {
+		slices.Sort(delays)
+		w.delay = delays[len(delays)/2]
+	}
+}
+
+// endedBy returns the last activity of a list by end that ended until then.
+func (w *walk) endedBy(list []int32, t int64) int32 {
+	n := sort.Search(len(list), func(i int) bool { return w.r.acts[list[i]].End > t })
+	if n == 0 {
+		return noActivity
+	}
+	return list[n-1]
+}
+
+// previous returns the activity of the same stream that ended last before the start of one.
+func (w *walk) previous(i int32) int32 {
+	acts := w.r.acts
+	list := w.streams[acts[i].Stream]
+	t := acts[i].Start + clockError
+	n := sort.Search(len(list), func(k int) bool { return acts[list[k]].End > t })
+	for n--; n >= 0; n-- {
+		if list[n] < i {
+			return list[n]
+		}
+	}
+	return noActivity
+}
+
+// put adds the segment from a time to where the walk is.
+func (w *walk) put(k Kind, lane, name uint32, from int64) {
+	from = max(from, w.from)
+	if from >= w.t {
+		return
+	}
+	if n := len(w.segments); n > 0 {
+		if s := &w.segments[n-1]; s.start == w.t && s.kind == k && s.lane == lane && s.name == name && k == Host {
+			s.start, w.t = from, from
+			return
+		}
+	}
+	w.segments = append(w.segments, segment{from, w.t, k, lane, name})
+	w.t = from
+}
+
+// back returns the path that leads to a place at a time, from a time on, the last segment first.
+func (w *walk) back(from, to int64, at place) []segment {
+	w.segments, w.from, w.t = w.segments[:0], from, to
+	still := 0
+	for w.t > from {
+		t := w.t
+		if at.act != noActivity {
+			at = w.activity(at.act)
+		} else {
+			at = w.host(at.thread)
+		}
+		if w.t < t {
+			still = 0
+		} else if still++; still > 1000 || at == (place{act: noActivity, thread: nowhere}) {
+			w.put(Unexplained, 0, 0, from)
+		}
+	}
+	return w.segments
+}
+
+// nowhere is the thread of a place to which nothing leads.
+const nowhere = ^uint32(0)
+
+// activity goes from an activity to what explains its start.
+func (w *walk) activity(i int32) place {
+	acts := w.r.acts
+	a := &acts[i]
+	w.put(a.Kind, a.Stream, a.Name, a.Start)
+	if w.t <= w.from {
+		return place{act: noActivity, thread: nowhere}
+	}
+	t := w.t
+	cause, ready := w.before[i], int64(-1<<62)
+	if cause != noActivity {
+		ready = min(acts[cause].End, t)
+	}
+	launched := a.Launched && min(a.Called+w.delay, t) >= ready
+	if launched {
+		ready = min(a.Called+w.delay, t)
+	}
+	if c := w.event(i); c != noActivity && min(acts[c].End, t) > ready {
+		cause, launched, ready = c, false, min(acts[c].End, t)
+		w.stated++
+	} else if t-ready > shortQueue {
+		if c := w.beside(i, max(ready, t-longQueue-1)); c != noActivity {
+			cause, launched, ready = c, false, acts[c].End
+			w.inferred++
+		}
+	}
+	if t-ready > timeline.LatencyLimit {
+		if c := w.running(i); c != noActivity {
+			w.inferred++
+			return place{act: c}
+		}
+	}
+	switch {
+	case launched:
+		called := min(a.Called, t)
+		if t-called > timeline.LatencyLimit && a.Blocks && a.Returned >= t { // the call prepares pageable memory
+			return place{act: noActivity, thread: a.Thread}
+		}
+		if t-called > timeline.LatencyLimit {
+			w.put(Unexplained, a.Stream, 0, called+cmp.Or(w.delay, timeline.LatencyLimit))
+		}
+		w.put(LaunchDelay, a.Stream, 0, called)
+		return place{act: noActivity, thread: a.Thread}
+	case cause == noActivity || !a.Launched && t-ready > timeline.LatencyLimit:
+		if cause = w.endedBy(w.byEnd, t); cause == noActivity || cause >= i {
+			w.put(Unexplained, a.Stream, 0, w.from)
+			return place{act: noActivity, thread: nowhere}
+		}
+	}
+	k := QueueDelay
+	if t-acts[cause].End > timeline.LatencyLimit {
+		k = Unexplained
+	}
+	w.put(k, a.Stream, 0, acts[cause].End)
+	return place{act: cause}
+}
+
+// beside returns the activity of another stream that ended last before the start of one, after a time.
+func (w *walk) beside(i int32, after int64) int32 {
+	acts := w.r.acts
+	n := sort.Search(len(w.byEnd), func(k int) bool { return acts[w.byEnd[k]].End > acts[i].Start })
+	for n--; n >= 0 && acts[w.byEnd[n]].End > after; n-- {
+		if c := w.byEnd[n]; c < i && acts[c].Stream != acts[i].Stream {
+			return c
+		}
+	}
+	return noActivity
+}
+
+// running returns the activity of another stream that was running when one started on the same device, which then had
+// no room for it before; of several, the one that started last.
+func (w *walk) running(i int32) int32 {
+	acts := w.r.acts
+	a := &acts[i]
+	const most = 512 // activities that are compared
+	for c := i - 1; c >= max(0, i-most); c-- {
+		b := &acts[c]
+		if b.End > a.Start && b.Start < a.Start && b.Stream != a.Stream && b.Device == a.Device &&
+			(b.Kind == Copy) == (a.Kind == Copy) {
+			return c
+		}
+	}
+	return noActivity
+}
+
+// event returns the activity for which the activity's stream had to wait, as the profile states it; of several, the
+// one that ended last.
+func (w *walk) event(i int32) (found int32) {
+	acts := w.r.acts
+	a := &acts[i]
+	list := w.waits[a.Stream]
+	found = noActivity
+	if len(list) == 0 || !a.Launched {
+		return found
+	}
+	since := int64(-1 << 62) // earlier waits were for the activity before
+	if p := w.before[i]; p != noActivity && acts[p].Launched {
+		since = acts[p].Called
+	}
+	n := sort.Search(len(list), func(k int) bool { return list[k].called >= a.Called })
+	for n--; n >= 0 && list[n].called > since; n-- {
+		x := &list[n]
+		of := w.streams[x.on]
+		k := sort.Search(len(of), func(k int) bool { return acts[of[k]].End > a.Start+clockError })
+		for k--; k >= 0; k-- {
+			c := of[k]
+			if acts[c].Launched && acts[c].Called <= x.recorded && c < i {
+				if found == noActivity || acts[c].End > acts[found].End {
+					found = c
+				}
+				break
+			}
+		}
+	}
+	return found
+}
+
+// thread returns what is known of a thread of the host.
+func (w *walk) thread(track uint32) *hostThread {
+	th := w.threads[track]
+	if th == nil {
+		th = &hostThread{}
+		if h := w.r.threads[track]; h != nil {
+			th.pieces = h.Until(1<<62 - 1)
+		}
+		w.threads[track] = th
+	}
+	return th
+}
+
+// waiting returns the waits of a thread.
+func (w *walk) waiting(track uint32) []wait {
+	th := w.thread(track)
+	if th.any {
+		return th.waits
+	}
+	th.any = true
+	for i := range th.pieces {
+		p := &th.pieces[i]
+		if p.Class != timeline.CallWait {
+			continue
+		}
+		if act := w.ended(track, p.Start, p.End); act != noActivity {
+			th.waits = append(th.waits, wait{p.Start, p.End, act, p.Name})
+		}
+	}
+	for i := range w.r.acts {
+		a := &w.r.acts[i]
+		if a.Launched && a.Thread == track && a.Blocks && a.Returned-a.Called >= leastWait &&
+			a.Returned >= a.End-waitError && a.Start >= a.Called {
+			th.waits = append(th.waits, wait{a.Called, a.Returned, int32(i), 0})
+		}
+	}
+	slices.SortStableFunc(th.waits, func(a, b wait) int { return cmp.Compare(a.end, b.end) })
+	return th.waits
+}
+
+// ended returns the activity whose end ended a wait of a thread: the last one that ended in it and was
+// launched before the wait or by it. Where that was long before, it is the one that ended a little after, because
+// clocks are not exact.
+func (w *walk) ended(track uint32, start, end int64) int32 {
+	acts := w.r.acts
+	after := noActivity
+	n := sort.Search(len(w.byEnd), func(i int) bool { return acts[w.byEnd[i]].End > end+waitError })
+	for n--; n >= 0; n-- {
+		i := w.byEnd[n]
+		a := &acts[i]
+		switch {
+		case a.End <= start:
+			return after
+		case a.Start >= end || a.Launched && a.Called > start && (a.Thread != track || a.Called >= end):
+		case a.End > end+clockError:
+			after = i
+		case after != noActivity && a.End < end-longQueue:
+			return after
+		default:
+			return i
+		}
+	}
+	return after
+}
+
+// waitBefore returns the last wait of a thread that began before a time; the part before that time counts.
+func (w *walk) waitBefore(track uint32, t int64) (x wait, ok bool) {
+	list := w.waiting(track)
+	n := sort.Search(len(list), func(i int) bool { return list[i].start >= t })
+	for n--; n >= 0 && list[n].end > w.from; n-- {
+		x = list[n]
+		if x.end > t {
+			if x.end, x.act = t, w.ended(track, x.start, t); x.act == noActivity {
+				continue
+			}
+		}
+		return x, true
+	}
+	return wait{}, false
+}
+
+// at returns what a thread did until a time; a piece of RangeNone if it was in no range.
+func (th *hostThread) at(t int64) timeline.Piece {
+	n := sort.Search(len(th.pieces), func(i int) bool { return th.pieces[i].End >= t })
+	if n < len(th.pieces) && th.pieces[n].Start < t {
+		return th.pieces[n]
+	}
+	hole := timeline.Piece{Start: -1 << 62, End: t}
+	if n > 0 {
+		hole.Start = th.pieces[n-1].End
+	}
+	return hole
+}
+
+// specificBefore returns the end of the last piece of a thread, up to a time, that is not vague.
+func (th *hostThread) specificBefore(t, from int64) int64 {
+	n := sort.Search(len(th.pieces), func(i int) bool { return th.pieces[i].End > t })
+	for n--; n >= 0 && th.pieces[n].End > from; n-- {
+		if !th.pieces[n].Vague() {
+			return th.pieces[n].End
+		}
+	}
+	return from
+}
+
+// host follows a thread back to a wait for the device.
+func (w *walk) host(track uint32) place {
+	if track == nowhere {
+		return place{act: noActivity, thread: nowhere}
+	}
+	x, waits := w.waitBefore(track, w.t)
+	low := w.from
+	if waits {
+		low = max(low, x.end)
+	}
+	for w.t > low {
+		th := w.thread(track)
+		p := th.at(w.t)
+		from := max(p.Start, low)
+		if p.Vague() {
+			other := nowhere
+			for _, f := range w.followed {
+				if f == track {
+					continue
+				}
+				o := w.thread(f)
+				q := o.at(w.t)
+				if !q.Vague() {
+					return place{act: noActivity, thread: f}
+				}
+				if p.Class == timeline.RangeNone && q.Class != timeline.RangeNone && other == nowhere {
+					other = f
+				}
+				from = o.specificBefore(w.t, from)
+			}
+			if other != nowhere {
+				return place{act: noActivity, thread: other}
+			}
+		}
+		w.put(Host, track, p.Name, from)
+	}
+	if !waits || w.t <= w.from {
+		return place{act: noActivity, thread: nowhere}
+	}
+	name := x.name
+	if name == 0 {
+		name = w.thread(track).at(w.t).Name
+	}
+	w.put(Host, track, name, min(w.r.acts[x.act].End, w.t))
+	return place{act: x.act}
+}
