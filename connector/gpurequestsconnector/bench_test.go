@@ -122,7 +122,7 @@ func TestTenThousandOpenRequestsFitInto64MiB(t *testing.T) {
 		}
 	}
 	require.Len(t, b.requests, requests)
-	require.Len(t, b.waiting, requests)
+	require.Len(t, b.waiting.at, requests)
 	used := heap() - before
 	t.Logf("%.1f MiB, %d bytes each", float64(used)/(1<<20), used/requests)
 	require.Less(t, used, uint64(64<<20))

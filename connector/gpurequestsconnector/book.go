@@ -40,8 +40,7 @@ type book struct {
 	cfg      *Config
 	requests map[key]*request
 	byAge    *list.List // of *request, the oldest first
-	traces   map[pcommon.TraceID][]*child
-	waiting  map[key]*child                   // the children waiting for traces
+	waiting  children
 	recent   boundedmap.Recent[key, seenSpan] // spans of a request arrive in any order, and a batch may arrive twice
 	closed   boundedmap.Recent[key, struct{}] // requests
 	debts    spanfacts.Waiting[[]debt]
@@ -64,7 +63,7 @@ type book struct {
 func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
-		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
+		waiting: newChildren(),
 		recent: boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans),
 		closed: boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
 		debts:  spanfacts.Waiting[[]debt]{Max: cfg.MaxSpans},
@@ -136,7 +135,7 @@ func (b *book) take(td ptrace.Traces, now int64) {
 
 // known reports whether GPU work has arrived before or is in this payload.
 func (b *book) known(k key) bool {
-	if _, here := b.index[k]; here || b.waiting[k] != nil {
+	if _, here := b.index[k]; here || b.waiting.find(k) != nil {
 		return true
 	}
 	old := b.recent.Find(k)
@@ -192,7 +191,7 @@ func (b *book) operation(o operation) *operation {
 
 // charge divides a batch among its requests.
 func (b *book) charge(s *span, now int64) {
-	own := s.debt()
+	own := s.debt(s.device)
 	b.parts = spanfacts.Shares(s.links, b.parts[:0])
 	size := max(float64(len(b.parts))+float64(s.links.DroppedLinksCount()), s.batchSize)
 	op := b.operation(s.operation)

@@ -4,15 +4,96 @@
 package gpurequestsconnector
 
 import (
-	"slices"
+	"math"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
 // child is GPU work without links, which may belong to the request above it.
 type child struct {
-	span
-	seen int64
+	key
+	parent     pcommon.SpanID
+	start, end uint64 // unix ns
+	seen       int64  // when it arrived
+	usage
+	op     *operation
+	source *source
+	device string // hw.id
+	kind   kind
+	next   int32 // in the same trace, younger; of a free element the next free one
+}
+
+func (c *child) above() key { return key{Trace: c.Trace, Span: c.parent} }
+
+// children are the GPU work that waits for the requests of its trace. Tens of thousands wait in a busy service, so they
+// are the elements of one array: as separate objects they made every cycle of the garbage collector several times as
+// long.
+type children struct {
+	list   []child // the first is none, so that 0 can say so
+	free   int32   // head of the list of free elements
+	at     map[key]int32
+	traces map[pcommon.TraceID]family
+}
+
+// family are the children of one trace, the oldest first.
+type family struct{ first, last int32 }
+
+func newChildren() children {
+	return children{list: make([]child, 1), at: map[key]int32{}, traces: map[pcommon.TraceID]family{}}
+}
+
+// find returns the child with a key, nil if none waits. The pointer is valid until the next add.
+func (w *children) find(k key) *child {
+	if i, ok := w.at[k]; ok {
+		return &w.list[i]
+	}
+	return nil
+}
+
+func (w *children) add(c child) {
+	i := w.free
+	if i == 0 {
+		i = int32(len(w.list))
+		w.list = append(w.list, child{})
+	}
+	w.free, w.list[i] = w.list[i].next, c
+	w.at[c.key] = i
+	f, ok := w.traces[c.Trace]
+	if ok {
+		w.list[f.last].next = i
+	} else {
+		f.first = i
+	}
+	f.last = i
+	w.traces[c.Trace] = f
+}
+
+// remove ends the wait of the children of a trace for which done returns true; done may change nothing but the children
+// themselves.
+func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
+	var left family
+	for i := w.traces[trace].first; i != 0; {
+		c := &w.list[i]
+		next := c.next
+		if done(c) {
+			delete(w.at, c.key)
+			*c = child{next: w.free}
+			w.free = i
+		} else {
+			if c.next = 0; left.last != 0 {
+				w.list[left.last].next = i
+			} else {
+				left.first = i
+			}
+			left.last = i
+		}
+		i = next
+	}
+	if left.first == 0 {
+		delete(w.traces, trace)
+		return
+	}
+	w.traces[trace] = left
 }
 
 // wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
@@ -22,33 +103,27 @@ func (b *book) wait(s *span, now int64) {
 			return // the span around it has it, and so has what is around that; of a step on another device only the step
 		}
 	}
-	own := s.debt()
+	own := s.debt(s.device)
 	if s.kind == leafWork && s.parent.IsEmpty() {
 		b.stats.unassigned += own.energy
 		return
 	}
-	if len(b.waiting) >= b.cfg.MaxSpans {
+	if len(b.waiting.at) >= b.cfg.MaxSpans {
 		b.stats.lostChildren++
 		b.stats.unassigned += own.energy
 		b.lift(s.above(), own, now)
 		return
 	}
-	c := &child{*s, now}
-	op := b.operation(s.operation)
-	c.operation = *op
-	c.device = b.text(s.device)
-	b.traces[s.Trace] = append(b.traces[s.Trace], c)
-	b.waiting[s.key] = c
+	b.waiting.add(child{
+		key: s.key, parent: s.parent, start: s.start, end: s.end, seen: now, usage: s.usage,
+		op: b.operation(s.operation), source: s.source, device: b.text(s.device), kind: s.kind,
+	})
 }
 
 // adopt assigns to the ending requests of a trace the GPU work below them, as far as the spans between have arrived.
 func (b *book) adopt(trace pcommon.TraceID, now int64) {
-	all := b.traces[trace]
-	if len(all) == 0 {
-		return
-	}
-	left := slices.DeleteFunc(all, func(c *child) bool {
-		if !c.adopted() {
+	b.waiting.remove(trace, func(c *child) bool {
+		if !c.kind.adopted() {
 			return false
 		}
 		r := b.ending[c.above()]
@@ -60,36 +135,30 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 		case around != nil || r == nil:
 			return false
 		case b.had(c):
-			delete(b.waiting, c.key)
 		default:
 			b.join(r, c, now)
 		}
 		return true
 	})
-	if len(left) == 0 {
-		delete(b.traces, trace)
-		return
-	}
-	b.traces[trace] = left
 }
 
 // join adds GPU work of the request's own trace to its account.
 func (b *book) join(r *request, c *child, now int64) {
 	b.counted(c, now)
-	own := c.debt()
-	a := b.account(r, b.operation(c.operation), c.source)
+	own := c.debt(c.device)
+	s := span{seenSpan: seenSpan{key: c.key, start: c.start, device: c.device}, end: c.end, usage: c.usage}
+	a := b.account(r, c.op, c.source)
 	a.batches++
 	a.sizes++
-	a.times(&c.span, 0)
-	a.add(&c.span, c.items, own.time, own.energy)
+	a.times(&s, 0)
+	a.add(&s, c.items, own.time, own.energy)
 	b.stats.charged += own.energy
 }
 
 // counted ends the wait of a child whose energy is accounted for. GPU work above it that has not arrived yet contains
 // it too.
 func (b *book) counted(c *child, now int64) {
-	delete(b.waiting, c.key)
-	b.lift(c.above(), c.debt(), now)
+	b.lift(c.above(), c.debt(c.device), now)
 	if s := b.recent.Find(c.key); s != nil {
 		s.counted = true
 	}
@@ -105,30 +174,26 @@ const parentPatience = 10
 // new work.
 func (b *book) expire(now int64, all bool) {
 	old := now - int64(b.cfg.Idle)
-	crowded := len(b.waiting) > b.cfg.MaxSpans/2
-	for trace, list := range b.traces {
-		if !all && list[len(list)-1].seen > old {
-			fresh := 0
-			for crowded && list[fresh].seen <= old {
-				fresh++
-			}
-			if fresh == 0 {
+	crowded := len(b.waiting.at) > b.cfg.MaxSpans/2
+	for trace, f := range b.waiting.traces {
+		limit := int64(math.MaxInt64)
+		if !all && b.waiting.list[f.last].seen > old {
+			if limit = old; !crowded || b.waiting.list[f.first].seen > old {
 				continue
 			}
-			b.traces[trace], list = slices.Clone(list[fresh:]), list[:fresh]
-		} else {
-			delete(b.traces, trace)
 		}
 		var opened []*request
-		for _, c := range list {
+		b.waiting.remove(trace, func(c *child) bool {
+			if c.seen > limit {
+				return false
+			}
 			above, around := b.ancestor(c, func(s *seenSpan) bool {
 				return s.entry || b.requests[s.key] != nil || b.closed.Find(s.key) != nil
 			})
 			switch {
 			case around != nil && contains(gpuWork, around.device, c.device) || b.had(c):
-				delete(b.waiting, c.key)
-			case above == nil || around != nil || !c.adopted():
-				b.stats.unassigned += c.debt().energy
+			case above == nil || around != nil || !c.kind.adopted():
+				b.stats.unassigned += c.debt(c.device).energy
 				b.counted(c, now)
 			default:
 				r := b.requests[above.key]
@@ -138,7 +203,8 @@ func (b *book) expire(now int64, all bool) {
 				}
 				b.join(r, c, now)
 			}
-		}
+			return true
+		})
 		for _, r := range opened {
 			if b.requests[r.key] == r {
 				b.close(r, settled, now)

@@ -34,10 +34,10 @@ func contains(k kind, device, inner string) bool {
 	return k == stepWork || device == "" || inner == "" || spanfacts.SameDevice(device, inner)
 }
 
-// take subtracts from a span what batches within it have.
-func (s *span) take(o debt) {
-	s.innerTime += o.time
-	s.innerEnergy += o.energy
+// take subtracts from work what batches within it have.
+func (u *usage) take(o debt) {
+	u.innerTime += o.time
+	u.innerEnergy += o.energy
 }
 
 // maxDepth bounds the walk up; cycles of parents end there.
@@ -132,8 +132,10 @@ func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
 			return -1, true
 		case here:
 			b.spans[i].take(o)
-		case b.waiting[k] != nil:
-			b.waiting[k].take(o)
+		default:
+			if c := b.waiting.find(k); c != nil {
+				c.take(o)
+			}
 		}
 		if s.batch || !contains(gpuWork, s.device, o.device) {
 			return i, false
@@ -161,7 +163,7 @@ func (b *book) owe(k key, o debt, now int64) {
 // between that contains the child.
 func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *seenSpan) {
 	first := true
-	for s := range b.up(c) {
+	for s := range b.up(c.above()) {
 		if first && s.kind != hostSpan && s.kind != requestSpan {
 			if first = false; contains(s.kind, s.device, c.device) {
 				around = s
@@ -177,7 +179,7 @@ func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *see
 // had reports whether GPU work above a child, whose energy contains the child's, was counted before. A request may be
 // between the two, so that the child belongs to the request as well.
 func (b *book) had(c *child) bool {
-	for parent := range b.up(c) {
+	for parent := range b.up(c.above()) {
 		switch {
 		case parent.kind == hostSpan:
 		case parent.kind == requestSpan || !contains(parent.kind, parent.device, c.device):
@@ -191,14 +193,15 @@ func (b *book) had(c *child) bool {
 	return false
 }
 
-// up returns the spans above a child, from its parent on, while they are known.
-func (b *book) up(c *child) iter.Seq[*seenSpan] {
+// up returns the spans from the one with a key upward, while they are known.
+func (b *book) up(k key) iter.Seq[*seenSpan] {
 	return func(yield func(*seenSpan) bool) {
-		s := &c.seenSpan
 		for range maxDepth {
-			if s = b.recent.Find(s.above()); s == nil || !yield(s) {
+			s := b.recent.Find(k)
+			if s == nil || !yield(s) {
 				return
 			}
+			k = s.above()
 		}
 	}
 }

@@ -39,20 +39,14 @@ type span struct {
 
 	operation
 
-	time      float64 // on the device, s
-	energy    float64 // J, with its descendants on its device; of a requestSpan without
-	self      float64 // J, without them, if stated
-	coverage  float64 // part of the time to which the energy belongs
-	items     float64
+	usage
 	batchSize float64
-	upper     bool // the energy is an upper bound
 
-	// Set by nest: what batches within it have already.
-	innerTime, innerEnergy float64
-	elsewhere              float64 // J of a step, of work on other devices in the payload
-	outer                  int     // the batch around it in the payload, −1: none
-	nested                 bool    // its energy was counted with an earlier span
-	done                   bool    // charged or waiting: nothing is subtracted from it any more
+	// Set by nest.
+	elsewhere float64 // J of a step, of work on other devices in the payload
+	outer     int     // the batch around it in the payload, −1: none
+	nested    bool    // its energy was counted with an earlier span
+	done      bool    // charged or waiting: nothing is subtracted from it any more
 
 	source *source     // whose span it is
 	links  ptrace.Span // of a batch: itself
@@ -70,8 +64,10 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 		operation: operation{
 			spanfacts.Clip(f.Name), spanfacts.Clip(f.Category), spanfacts.Clip(f.ItemType), spanfacts.Clip(f.RequestModel),
 		},
-		time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, batchSize: f.BatchSize, outer: -1,
-		upper: f.UpperBound,
+		usage: usage{
+			time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, upper: f.UpperBound,
+		},
+		batchSize: f.BatchSize, outer: -1,
 	}
 	if f.HasSelfEnergy {
 		s.self = f.SelfEnergy
@@ -102,11 +98,23 @@ func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
 
 // adopted reports whether a request's account includes it. Steps serve no request, and a window is a sample of what the
 // live spans show as a whole.
-func (s *span) adopted() bool { return s.kind != stepWork && s.kind != windowWork }
+func (k kind) adopted() bool { return k != stepWork && k != windowWork }
 
-// debt returns the time and the energy that belong to no batch within.
-func (s *span) debt() debt {
-	return debt{s.device, max(0, s.time-s.innerTime), max(s.self, s.energy-s.innerEnergy)}
+// usage is what GPU work used, and processed. Unstated numbers are 0.
+type usage struct {
+	time     float64 // on the device, s
+	energy   float64 // J, with its descendants on its device; of a requestSpan without
+	self     float64 // J, without them, if stated
+	coverage float64 // part of the time to which the energy belongs
+	items    float64
+	upper    bool // the energy is an upper bound
+
+	innerTime, innerEnergy float64 // s and J of batches within it
+}
+
+// debt returns the time and the energy on a device that belong to no batch within.
+func (u *usage) debt(device string) debt {
+	return debt{device, max(0, u.time-u.innerTime), max(u.self, u.energy-u.innerEnergy)}
 }
 
 // seenSpan is what is kept of a span.
