@@ -85,7 +85,7 @@ func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) 
 			return
 		}
 		key.id, key.bdf = strings.Clone(key.id), strings.Clone(key.bdf)
-		t = &timeline{}
+		t = &timeline{edges: &a.edges}
 		r.devices[key] = t
 	}
 	if t.newest > a.latest() { // the clock was set back
@@ -169,9 +169,10 @@ type activity struct {
 // timeline holds one device's activities that are not analyzed yet; the time before settled is analyzed.
 type timeline struct {
 	pending []activity
-	settled uint64 // 0 before the first analysis
-	newest  uint64 // end of the newest activity
-	seen    int64  // when the last one arrived
+	settled uint64  // 0 before the first analysis
+	newest  uint64  // end of the newest activity
+	seen    int64   // when the last one arrived
+	edges   *[]edge // scratch memory of all timelines
 }
 
 // add adds an activity; it returns false if its whole time has been analyzed.
@@ -211,7 +212,12 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	if len(t.pending) == 0 || to <= t.settled {
 		return spent
 	}
-	edges := make([]edge, 0, 2*len(t.pending))
+	if t.edges == nil {
+		t.edges = new([]edge)
+	}
+	waited := len(t.pending)
+	edges := slices.Grow((*t.edges)[:0], 2*waited)
+	defer func() { *t.edges = edges }()
 	keep := t.pending[:0]
 	for _, x := range t.pending {
 		if x.start < to {
@@ -250,7 +256,7 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	}
 	t.settled = at
 	t.pending = keep
-	if cap(keep) > 4*len(keep) { // more arrived than will arrive in the near future
+	if cap(keep) > 4*waited { // more waited once than now
 		t.pending = slices.Clone(keep)
 	}
 	return spent

@@ -90,7 +90,8 @@ type aggregator struct {
 	regressions *regressions // nil: off
 	found       []*finding   // regressions since the last call of findings
 
-	activities int // waiting, over all devices
+	activities int    // waiting, over all devices
+	edges      []edge // scratch memory of their timelines
 	repeats    spanfacts.Repeats
 	targets    series.Targets
 	now        int64 // of the current batch or output, by a series.Clock

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,9 +43,10 @@ func TestBothSignalsAreOnePage(t *testing.T) {
 	require.NoError(t, tr.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, me.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, tr.ConsumeTraces(t.Context(), ptrace.NewTraces()))
-	assert.EqualValues(t, 1, m.Generation(), "the model that the program reads, too")
+	consumed := func(requests uint64) func() bool { return func() bool { return m.Generation() == requests } }
+	require.Eventually(t, consumed(1), time.Minute, time.Millisecond, "the model that the program reads, too")
 	require.NoError(t, me.ConsumeMetrics(t.Context(), pmetric.NewMetrics()))
-	assert.EqualValues(t, 2, m.Generation())
+	require.Eventually(t, consumed(2), time.Minute, time.Millisecond)
 	r, err := http.Get("http://" + cfg.NetAddr.Endpoint + "/api/state")
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, r.StatusCode)
@@ -54,7 +56,11 @@ func TestBothSignalsAreOnePage(t *testing.T) {
 	events, err := http.Get("http://" + cfg.NetAddr.Endpoint + "/api/events")
 	require.NoError(t, err)
 	defer events.Body.Close()
+	for range 100 {
+		require.NoError(t, tr.ConsumeTraces(t.Context(), ptrace.NewTraces()))
+	}
 	require.NoError(t, tr.Shutdown(t.Context()))
+	assert.EqualValues(t, 102, m.Generation(), "the queue is emptied before the end")
 	r, err = http.Get("http://" + cfg.NetAddr.Endpoint + "/")
 	require.NoError(t, err, "the other signal still feeds it")
 	require.NoError(t, r.Body.Close())

@@ -13,7 +13,6 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -44,8 +43,8 @@ func newServer(cfg *Config, set exporter.Settings, o options, forget func()) *se
 	return &server{cfg: cfg, set: set, options: o, forget: forget}
 }
 
-// Start listens.
-func (s *server) Start(ctx context.Context, host component.Host) error {
+// start listens.
+func (s *server) start(ctx context.Context, host component.Host) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started++
@@ -80,8 +79,8 @@ func (s *server) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown closes the page.
-func (s *server) Shutdown(ctx context.Context) error {
+// shutdown closes the page.
+func (s *server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started--; s.started > 0 || s.http == nil {
@@ -95,14 +94,12 @@ func (s *server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (*server) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
-
-func (s *server) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+func (s *server) traces(_ context.Context, td ptrace.Traces) error {
 	s.model.Traces(td)
 	return nil
 }
 
-func (s *server) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
+func (s *server) metrics(_ context.Context, md pmetric.Metrics) error {
 	s.model.Metrics(md)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
+	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -26,46 +27,58 @@ func (m *Model) traces(td ptrace.Traces, p *Profile) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation++
+	now := m.now()
+	m.latest = now.Unix() + maxSkew
+	visit := func(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool) { m.visit(s, f, r, gpu, p) }
+	if m.fixed {
+		each(td, visit)
+	} else {
+		m.profiled(td, now, visit)
+	}
+	m.health.LastSpan = now.UnixMilli()
+}
+
+// each calls visit for each span.
+func each(td ptrace.Traces, visit stackprofile.Visit) {
 	var r spanfacts.Resource
 	var sc spanfacts.Scope
 	var f spanfacts.Facts
-	now := m.now()
-	m.latest = now.Unix() + maxSkew
 	for _, rs := range td.ResourceSpans().All() {
 		r.Load(rs.Resource().Attributes())
-		if p != nil && r.Rank >= 0 {
-			p.Rank, p.World = r.Rank, r.WorldSize
-		}
 		for _, ss := range rs.ScopeSpans().All() {
 			sc.Load(&r, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
-				m.health.Spans++
-				if f.Load(s, &sc) {
-					m.health.GPUSpans++
-					m.span(&f, &r, s)
-					if p != nil {
-						p.activity(&f)
-					}
-				} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok {
-					q := m.request(&f, &r) // the span of a request's queue
-					q.Queue = max(q.Queue, spanfacts.Positive(v))
-				} else if s.Kind() != ptrace.SpanKindServer {
-					m.straggler(&f, &r, s)
-					m.regress(&f, &r, s)
-					if p != nil {
-						p.call(s)
-					}
-				}
-				if s.Kind() == ptrace.SpanKindServer {
-					m.served(&f)
-				}
+				visit(s, &f, &r, f.Load(s, &sc))
 			}
 		}
 	}
-	if !m.fixed {
-		m.profiled(td, now)
+}
+
+// visit adds a span, which belongs to a profile as well unless p is nil.
+func (m *Model) visit(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool, p *Profile) {
+	m.health.Spans++
+	if p != nil && r.Rank >= 0 {
+		p.Rank, p.World = r.Rank, r.WorldSize
 	}
-	m.health.LastSpan = now.UnixMilli()
+	if gpu {
+		m.health.GPUSpans++
+		m.span(f, r, s)
+		if p != nil {
+			p.activity(f)
+		}
+	} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok {
+		q := m.request(f, r) // the span of a request's queue
+		q.Queue = max(q.Queue, spanfacts.Positive(v))
+	} else if s.Kind() != ptrace.SpanKindServer {
+		m.straggler(f, r, s)
+		m.regress(f, r, s)
+		if p != nil {
+			p.call(s)
+		}
+	}
+	if s.Kind() == ptrace.SpanKindServer {
+		m.served(f)
+	}
 }
 
 func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {

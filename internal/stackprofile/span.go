@@ -65,7 +65,15 @@ const (
 )
 
 // Add adds spans at a time in unix nanoseconds. It keeps no reference to td.
-func (b *Builder) Add(td ptrace.Traces, now int64) {
+func (b *Builder) Add(td ptrace.Traces, now int64) { b.AddEach(td, now, nil) }
+
+// Visit reads a span with its facts, which are valid during the call and must not be changed; gpu reports whether it is
+// a GPU span.
+type Visit func(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool)
+
+// AddEach is like Add, and calls visit for each span in the order of td, so that a caller that needs the same facts
+// reads no span twice. A nil visit is not called.
+func (b *Builder) AddEach(td ptrace.Traces, now int64, visit Visit) {
 	var r spanfacts.Resource
 	var sc spanfacts.Scope
 	b.nest, b.nested = b.nest[:0], b.nested[:0]
@@ -83,7 +91,7 @@ func (b *Builder) Add(td ptrace.Traces, now int64) {
 					b.flushNest()
 					b.makeRoom(now)
 				}
-				b.add(s, &r, &sc, src, uint64(i), now, b.hashes[j%ahead])
+				b.add(s, &r, &sc, src, uint64(i), now, b.hashes[j%ahead], visit)
 			}
 		}
 	}
@@ -112,9 +120,13 @@ func text(m pcommon.Map, key string) string {
 
 func (b *Builder) add(
 	s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope, src *Source, owner uint64, now int64, hash uint64,
+	visit Visit,
 ) {
 	f := &b.facts
 	gpu := f.Load(s, sc)
+	if visit != nil {
+		visit(s, f, r, gpu)
+	}
 	switch {
 	case f.Kind == spanfacts.Share:
 		return // a usage record of work in other spans

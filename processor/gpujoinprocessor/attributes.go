@@ -59,9 +59,9 @@ func (a *attributes) room(g *gpuSpan, at *target) int {
 	case a.level == spanfacts.Full:
 		return 32
 	case at.method(g.share.End-g.share.Start) == semconv.GPUJoinMethodInterval:
-		return 6 + int(g.derives)
+		return 7 + int(g.derives) // energy, power, SMs, tensor pipes, memory, clock, throttle reasons
 	}
-	return 3 + int(g.derives)
+	return 4 + int(g.derives) // energy, power, SMs, throttle reasons
 }
 
 // write joins one span with its device and physical GPU in the current view. False: no sample is near.
