@@ -23,7 +23,7 @@ func NewFactory() confmap.ConverterFactory {
 	return confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return converter{} })
 }
 
-// Convert sets Go's memory limit to nine tenths of the memory from which on the memory_limiter of the configuration
+// Convert sets Go's memory limit to 95 % of the memory from which on the memory_limiter of the configuration
 // refuses data. Without it the garbage collector lets the heap grow to twice the live memory, and the limiter refuses
 // spans although most of the heap is garbage. GOMEMLIMIT takes precedence.
 func (converter) Convert(_ context.Context, conf *confmap.Conf) error {
@@ -31,7 +31,7 @@ func (converter) Convert(_ context.Context, conf *confmap.Conf) error {
 		return nil
 	}
 	if soft := RefusesFrom(conf.ToStringMap()); soft > 0 {
-		debug.SetMemoryLimit(soft / 10 * 9)
+		debug.SetMemoryLimit(soft / 20 * 19)
 	}
 	return nil
 }

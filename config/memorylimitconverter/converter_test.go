@@ -40,7 +40,7 @@ func TestGarbageIsCollectedBeforeDataIsRefused(t *testing.T) {
 
 	require.NoError(t, os.Unsetenv("GOMEMLIMIT")) // t.Setenv restores it
 	require.NoError(t, c.Convert(t.Context(), conf))
-	assert.EqualValues(t, int64(896<<20)/10*9, debug.SetMemoryLimit(-1))
+	assert.EqualValues(t, int64(896<<20)/20*19, debug.SetMemoryLimit(-1))
 }
 
 func TestTheConfigurationIsNotChanged(t *testing.T) {

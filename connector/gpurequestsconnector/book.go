@@ -47,6 +47,7 @@ type book struct {
 	inner    spanfacts.Waiting[[]key] // requests, by the first span above them that has not arrived yet
 
 	operations map[operation]*operation
+	texts      map[string]string
 	sources    map[string]*source
 	targets    series.Targets
 
@@ -64,11 +65,11 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		waiting: newChildren(),
-		recent: boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans),
-		closed: boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
-		debts:  spanfacts.Waiting[[]debt]{Max: cfg.MaxSpans},
-		inner:  spanfacts.Waiting[[]key]{Max: cfg.MaxSpans},
-		ending: make(map[key]*request), operations: make(map[operation]*operation),
+		recent:  boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans),
+		closed:  boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
+		debts:   spanfacts.Waiting[[]debt]{Max: cfg.MaxSpans},
+		inner:   spanfacts.Waiting[[]key]{Max: cfg.MaxSpans},
+		ending:  make(map[key]*request), operations: make(map[operation]*operation), texts: make(map[string]string),
 		sources: make(map[string]*source), index: make(map[key]int),
 	}
 }
@@ -169,7 +170,15 @@ func (b *book) text(s string) string {
 	if s == "" {
 		return ""
 	}
-	return b.operation(operation{model: s}).model
+	if t, ok := b.texts[s]; ok {
+		return t
+	}
+	if len(b.texts) >= maxOperations {
+		clear(b.texts)
+	}
+	t := strings.Clone(s)
+	b.texts[t] = t
+	return t
 }
 
 // maxOperations bounds the operations that are known by identity; beyond it they are looked up again.

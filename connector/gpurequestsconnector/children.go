@@ -29,7 +29,7 @@ func (c *child) above() key { return key{Trace: c.Trace, Span: c.parent} }
 // are the elements of one array: as separate objects they made every cycle of the garbage collector several times as
 // long.
 type children struct {
-	list   []child // the first is none, so that 0 can say so
+	list   []child // the first is unused, so that index 0 means none
 	free   int32   // head of the list of free elements
 	at     map[key]int32
 	traces map[pcommon.TraceID]family

@@ -53,7 +53,9 @@ func NewFactory(opts ...Option) exporter.Factory {
 			}
 			return exporterhelper.NewTraces(ctx, set, cfg, s.traces, s.exporterOptions()...)
 		}, metadata.TracesStability),
-		exporter.WithMetrics(func(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
+		exporter.WithMetrics(func(
+			ctx context.Context, set exporter.Settings, cfg component.Config,
+		) (exporter.Metrics, error) {
 			s, err := of(set, cfg)
 			if err != nil {
 				return nil, err

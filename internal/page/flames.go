@@ -38,8 +38,8 @@ var reportProfile = stackprofile.Options{
 	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 40_000, Settle: 1<<63 - 1, MaxWait: 1<<63 - 1,
 }
 
-// profiled adds spans to the live profile, calls visit for each, and removes what is older than the kept time. The caller
-// holds m.mu.
+// profiled adds spans to the live profile, calls visit for each, and removes what is older than the kept time. The
+// caller holds m.mu.
 func (m *Model) profiled(td ptrace.Traces, now time.Time, visit stackprofile.Visit) {
 	m.stacks.AddEach(td, now.UnixNano(), visit)
 	if now.Sub(m.resolved).Abs() >= profileSettle {

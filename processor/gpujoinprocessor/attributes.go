@@ -58,7 +58,7 @@ func (a *attributes) room(g *gpuSpan, at *target) int {
 		return 0
 	case a.level == spanfacts.Full:
 		return 32
-	case at.method(g.share.End-g.share.Start) == semconv.GPUJoinMethodInterval:
+	case at.method(g.end-g.start) == semconv.GPUJoinMethodInterval:
 		return 7 + int(g.derives) // energy, power, SMs, tensor pipes, memory, clock, throttle reasons
 	}
 	return 4 + int(g.derives) // energy, power, SMs, throttle reasons
@@ -68,7 +68,7 @@ func (a *attributes) room(g *gpuSpan, at *target) int {
 func (a *attributes) write(
 	span ptrace.Span, g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope,
 ) bool {
-	start, end := g.share.Start+a.shift, g.share.End+a.shift
+	start, end := g.start+a.shift, g.end+a.shift
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
 	how := at.method(end - start)

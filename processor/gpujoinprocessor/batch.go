@@ -22,6 +22,7 @@ import (
 // batch is the GPU spans of one request, in the order of the wire. It is reused.
 type batch struct {
 	spans     []gpuSpan
+	shares    []attribution.Span   // of spans, until they have arrived
 	wire      []ptrace.Span        // all spans of the request; nil while it is packed
 	more      []attribution.Handle // on the further devices of spans on several
 	resources []resourceInfo
@@ -59,12 +60,12 @@ type boardEnd struct {
 	end   int64
 }
 
-// joinable returns the spans that wait for samples of a device, with their targets.
-func (b *batch) joinable() iter.Seq2[*gpuSpan, *target] {
-	return func(yield func(*gpuSpan, *target) bool) {
+// joinable returns the indexes of the spans that wait for samples of a device, with their targets.
+func (b *batch) joinable() iter.Seq2[int, *target] {
+	return func(yield func(int, *target) bool) {
 		for i := range b.spans {
 			g := &b.spans[i]
-			if p := &b.targets.list[g.target]; g.fault == sound && p.outcome == found && !yield(g, p) {
+			if p := &b.targets.list[g.target]; g.fault == sound && p.outcome == found && !yield(i, p) {
 				return
 			}
 		}
@@ -80,7 +81,7 @@ func (b *batch) reset() {
 	b.targets.reset()
 	b.packed.reset()
 	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
-	b.wire, b.more = nil, b.more[:0]
+	b.wire, b.more, b.shares = nil, b.more[:0], b.shares[:0]
 	b.waiting = 0
 }
 
@@ -95,11 +96,15 @@ func (b *batch) furtherHandles(g *gpuSpan) []attribution.Handle {
 func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Duration) {
 	b.seed = id.seed
 	all := td.ResourceSpans()
+	if b.shares == nil {
+		b.shares = *shareScratch.Get().(*[]attribution.Span)
+	}
 	if cap(b.resources) < all.Len() {
 		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: targets point into it
 	}
 	var g gpuSpan
 	var f spanfacts.Facts
+	var share attribution.Span
 	var at targetName
 	var resource spanfacts.Resource
 	var scoped spanfacts.Scope
@@ -114,18 +119,19 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 			b.wire = slices.Grow(b.wire, ss.Spans().Len())
 			for _, s := range ss.Spans().All() {
 				b.wire = append(b.wire, s)
-				stream, ok := g.read(&f, s, &scoped, r, &at, now, maxWait)
+				stream, ok := g.read(&share, &f, s, &scoped, r, &at, now, maxWait)
 				if !ok {
 					b.host = append(b.host, hostSpan{attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span}, f.Parent})
 					continue
 				}
 				g.wire, g.target, g.scope = int32(len(b.wire)-1), b.targets.number(&at), int32(len(b.scopes))
-				b.targets.list[g.target].extend(&g.share)
+				b.targets.list[g.target].extend(&share)
 				if len(b.spans) == cap(b.spans) { // one growth for a scope, not one for each doubling
 					b.spans = slices.Grow(b.spans, ss.Spans().Len())
+					b.shares = slices.Grow(b.shares, ss.Spans().Len())
 					streams = slices.Grow(streams, ss.Spans().Len())
 				}
-				b.spans = append(b.spans, g)
+				b.spans, b.shares = append(b.spans, g), append(b.shares, share)
 				streams = append(streams, spanfacts.NestSpan{Owner: r.process, Device: f.Device.Number(), Stream: stream})
 			}
 			b.scopes = append(b.scopes, scope{scope: ss.Scope()})
@@ -143,17 +149,26 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 // so it is not part of them.
 var nestScratch = sync.Pool{New: func() any { return new([]spanfacts.NestSpan) }}
 
+// shareScratch holds the shares of a batch for the same reason.
+var shareScratch = sync.Pool{New: func() any { return new([]attribution.Span) }}
+
+// arrived releases what is not needed after arrive.
+func (b *batch) arrived() {
+	s := b.shares[:0]
+	b.shares = nil
+	shareScratch.Put(&s)
+}
+
 // nest moves spans that ran inside others of their stream below those. A loop's phase, and sections of the code that it
 // calls with the step's context, are siblings in the trace; without nesting each would get half of the energy.
 func (b *batch) nest(streams []spanfacts.NestSpan) {
 	for i := range streams {
-		s, g := &streams[i], &b.spans[i].share
+		s, g := &streams[i], &b.shares[i]
 		s.Trace, s.Parent, s.Start, s.End = g.Trace, g.Parent, g.Start, g.End
 	}
 	spanfacts.Nest(streams, func(inner, outer int) {
-		in, out := &b.spans[inner], &b.spans[outer]
-		if b.targets.sameDevice(in.target, out.target) {
-			in.share.Parent, streams[inner].Parent = out.share.Span, out.share.Span
+		if b.targets.sameDevice(b.spans[inner].target, b.spans[outer].target) {
+			b.shares[inner].Parent, streams[inner].Parent = b.shares[outer].Span, b.shares[outer].Span
 		}
 	})
 }
@@ -166,7 +181,7 @@ func (b *batch) others() (sum uint64) {
 	}
 	for i := range b.spans {
 		if g := &b.spans[i]; g.fault != sound || b.targets.list[g.target].outcome != found {
-			add(&g.share.Key)
+			add(&g.Key)
 		}
 	}
 	return sum
@@ -182,7 +197,7 @@ func (b *batch) bridge() {
 		b.bridges[h.key] = h.parent
 	}
 	for i := range b.spans {
-		s := &b.spans[i].share
+		s := &b.shares[i]
 		for range maxBridge {
 			up, ok := b.bridges[attribution.Key{Trace: s.Trace, Span: s.Parent}]
 			if !ok {
@@ -205,7 +220,7 @@ func (b *batch) mark() {
 		source := ""
 		if at := &b.targets.list[g.target]; g.fault == sound && at.outcome == found {
 			source = at.dev.Device().Source
-			if g.share.End-g.share.Start < at.cell {
+			if g.end-g.start < at.cell {
 				s.cells++
 			} else {
 				s.cells--

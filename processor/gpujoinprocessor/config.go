@@ -95,4 +95,4 @@ func (c *Config) Validate() error {
 
 // HeldSpanBytes is the heap memory in bytes of a waiting span with 12 attributes, including its node in the energy
 // attribution; sizing is based on it. A test measures it.
-const HeldSpanBytes = 440
+const HeldSpanBytes = 380

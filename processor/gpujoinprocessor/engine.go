@@ -58,15 +58,15 @@ func (e *engine) look(b *batch) (known int) {
 	defer view.Release()
 	e.find(view, &b.targets)
 	b.waiting = 0
-	for g := range b.joinable() {
+	for i := range b.joinable() {
 		b.waiting++
-		e.budget.Hash(&g.share)
+		e.budget.Hash(&b.shares[i])
 	}
-	for g, p := range b.joinable() {
-		p.board.dev.Fetch(&g.share)
+	for i, p := range b.joinable() {
+		p.board.dev.Fetch(&b.shares[i])
 	}
-	for g, p := range b.joinable() {
-		if p.board.dev.Contains(&g.share) {
+	for i, p := range b.joinable() {
+		if p.board.dev.Contains(&b.shares[i]) {
 			known++
 		}
 	}
@@ -86,21 +86,22 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	e.find(view, &b.targets)
 	known := 0
 	b.seen, b.waiting = now.UnixNano(), 0
-	for g, p := range b.joinable() {
+	for i, p := range b.joinable() {
+		g, share := &b.spans[i], &b.shares[i]
 		b.waiting++
-		p.latest = max(p.latest, g.share.End)
-		a, at, seen := p.board.dev.Add(g.share, now.UnixNano(), &p.board.meter)
+		p.latest = max(p.latest, g.end)
+		a, at, seen := p.board.dev.Add(*share, now.UnixNano(), &p.board.meter)
 		if a == attribution.Known {
 			known++
 		}
 		g.at = at
 		pin := a == attribution.Taken || leaving
 		if pin {
-			p.board.dev.Pin(g.share.Key, at)
+			p.board.dev.Pin(g.Key, at)
 		}
-		p.arriveMore(b, g, now.UnixNano(), pin)
+		p.arriveMore(b, g, share, now.UnixNano(), pin)
 		if p.request && p.res.server != 0 && a == attribution.Taken {
-			e.loads.arrive(p, &g.share)
+			e.loads.arrive(p, share)
 		}
 		b.seen = min(b.seen, seen)
 	}
@@ -141,9 +142,9 @@ func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known := map[ptrace.Span]bool{}
-	for g, p := range b.joinable() {
-		if p.board.dev.Contains(&g.share) {
-			known[b.wire[g.wire]] = true
+	for i, p := range b.joinable() {
+		if p.board.dev.Contains(&b.shares[i]) {
+			known[b.wire[b.spans[i].wire]] = true
 		}
 	}
 	return remove(td, known)
@@ -169,8 +170,8 @@ func remove(td ptrace.Traces, which map[ptrace.Span]bool) (n int) {
 func (e *engine) giveBack(b *batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for g, p := range b.joinable() {
-		p.board.dev.MarkRejected(g.share.Key, g.at)
+	for i, p := range b.joinable() {
+		p.board.dev.MarkRejected(b.spans[i].Key, b.spans[i].at)
 	}
 }
 
@@ -224,15 +225,16 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 // arrived after the batch: a step has the energy of all of them.
 func (e *engine) settledElsewhere(view gpusamplesextension.View, b *batch, now time.Time, drain bool) bool {
 	ready := true
-	for g, p := range b.joinable() {
+	for i, p := range b.joinable() {
+		g := &b.spans[i]
 		if !g.step {
 			continue
 		}
 		for _, o := range e.boards {
-			if o == p.board || !o.dev.Awaits(g.share.Key) || !e.settle(view, o, now, drain) {
+			if o == p.board || !o.dev.Awaits(g.Key) || !e.settle(view, o, now, drain) {
 				continue
 			}
-			if t, ok := o.dev.Settled(); !ok || t < g.share.End {
+			if t, ok := o.dev.Settled(); !ok || t < g.end {
 				ready = false
 			}
 		}

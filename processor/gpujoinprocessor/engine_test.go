@@ -53,7 +53,7 @@ func (s *still) arriveOne(id uint64, start, end time.Time) *batch {
 
 func (s *still) shareOf(b *batch) attribution.Share {
 	for _, on := range s.boards {
-		share, ok := on.dev.Share(b.spans[0].share.Key, b.spans[0].at)
+		share, ok := on.dev.Share(b.spans[0].Key, b.spans[0].at)
 		require.True(s.t, ok)
 		return share
 	}
@@ -128,7 +128,7 @@ func TestSpansDoNotWaitAfterTheHostClockIsSetBack(t *testing.T) {
 	require.True(t, s.settled(b, s.now, false))
 	require.True(t, s.settled(b, s.now, false))
 	for _, on := range s.boards {
-		_, ok := on.dev.Share(b.spans[0].share.Key, b.spans[0].at)
+		_, ok := on.dev.Share(b.spans[0].Key, b.spans[0].at)
 		require.False(t, ok, "its share is not known any more")
 	}
 }

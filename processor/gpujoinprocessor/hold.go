@@ -129,10 +129,11 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	}
 	var late, uncovered, untracked int64
 	var again map[ptrace.Span]bool
-	for g, at := range b.joinable() {
+	for i, at := range b.joinable() {
+		g := &b.spans[i]
 		span := b.wire[g.wire]
-		share, shared := at.board.dev.Share(g.share.Key, g.at)
-		if at.board.dev.Unpin(g.share.Key, g.at) {
+		share, shared := at.board.dev.Share(g.Key, g.at)
+		if at.board.dev.Unpin(g.Key, g.at) {
 			if again == nil {
 				again = map[ptrace.Span]bool{}
 			}
@@ -140,14 +141,14 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 			continue
 		}
 		if g.step { // the only span whose children may be on other devices: a section is on one stream
-			share.Value += e.elsewhere(at.board, g.share.Key)
+			share.Value += e.elsewhere(at.board, g.Key)
 		}
 		wrote := false
 		if len(at.more) > 0 && len(at.more) == int(g.further) {
 			more := b.furtherHandles(g)
 			wrote = p.attrs.writeSeveral(span, g, at, more, share, shared)
 			for i, target := range more {
-				at.more[i].board.dev.Unpin(g.share.Key, target)
+				at.more[i].board.dev.Unpin(g.Key, target)
 			}
 		} else {
 			wrote = p.attrs.write(span, g, at, share, shared, &b.scopes[g.scope])

@@ -101,8 +101,8 @@ func (l *loads) levels(
 }
 
 // known reports whether the share of a request is its fair one: the load of its server covers its time.
-func (l *loads) known(r *resourceInfo, s *attribution.Span, shift int64) bool {
-	return r.server != 0 && l.reader.LoadKnown(r.load, s.Start+shift, s.End+shift)
+func (l *loads) known(r *resourceInfo, start, end int64) bool {
+	return r.server != 0 && l.reader.LoadKnown(r.load, start, end)
 }
 
 // weightOf returns how many requests one represents at a sampling ratio; 0: the ratio is invalid.
@@ -119,7 +119,7 @@ func weightOf(v pcommon.Value) float64 {
 
 // bound writes that a request's energy is an upper bound.
 func (a *attributes) bound(g *gpuSpan, x *target, to pcommon.Map) {
-	if x.request && !a.loads.known(x.res, &g.share, a.shift) {
+	if x.request && !a.loads.known(x.res, g.start+a.shift, g.end+a.shift) {
 		to.PutStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
 	}
 }

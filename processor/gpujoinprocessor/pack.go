@@ -36,8 +36,8 @@ type packed struct {
 	build  xpdata.MapBuilder
 }
 
-// packedSpan is a span without events, links, trace state and message. It has no pointers, so that the garbage
-// collector does not visit it.
+// packedSpan is a span without events, links, trace state, status message and counts of what was dropped. It has no
+// pointers, so that the garbage collector does not visit it.
 type packedSpan struct {
 	trace       pcommon.TraceID
 	id, parent  pcommon.SpanID
@@ -45,23 +45,24 @@ type packedSpan struct {
 	name        uint32 // index of a text
 	form, first int32  // of the attributes, and where their values begin
 	flags       uint32
-	dropped     [3]uint32 // attributes, events, links
-	kind        int32
-	status      int32
+	kind        uint8
+	status      uint8
 	kept        bool // the span is the next one of kept, which has all but the attributes
 }
 
 // pack returns all of a span but its attributes.
 func (p *packed) pack(s ptrace.Span, known map[string]uint64) packedSpan {
-	if s.Events().Len() > 0 || s.Links().Len() > 0 || s.TraceState().AsRaw() != "" || s.Status().Message() != "" {
+	kind, status := s.Kind(), s.Status().Code()
+	if s.Events().Len() > 0 || s.Links().Len() > 0 || s.TraceState().AsRaw() != "" || s.Status().Message() != "" ||
+		s.DroppedAttributesCount()|s.DroppedEventsCount()|s.DroppedLinksCount() != 0 ||
+		int32(uint8(kind)) != int32(kind) || int32(uint8(status)) != int32(status) {
 		s.SetName(p.texts[p.text(s.Name(), known)])
 		return packedSpan{kept: true}
 	}
 	return packedSpan{
 		trace: s.TraceID(), id: s.SpanID(), parent: s.ParentSpanID(), start: s.StartTimestamp(), end: s.EndTimestamp(),
 		name: uint32(p.text(s.Name(), known)), flags: s.Flags(),
-		dropped: [3]uint32{s.DroppedAttributesCount(), s.DroppedEventsCount(), s.DroppedLinksCount()},
-		kind:    int32(s.Kind()), status: int32(s.Status().Code()),
+		kind: uint8(kind), status: uint8(status),
 	}
 }
 
@@ -74,9 +75,6 @@ func (p *packed) unpack(x *packedSpan, s ptrace.Span) {
 	s.SetEndTimestamp(x.end)
 	s.SetName(p.texts[x.name])
 	s.SetFlags(x.flags)
-	s.SetDroppedAttributesCount(x.dropped[0])
-	s.SetDroppedEventsCount(x.dropped[1])
-	s.SetDroppedLinksCount(x.dropped[2])
 	s.SetKind(ptrace.SpanKind(x.kind))
 	s.Status().SetCode(ptrace.StatusCode(x.status))
 }

@@ -234,6 +234,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	}
 	held = true
 	fresh := p.engine.arrive(b, now, false)
+	b.arrived()
 	if p.cfg.Queue.Storage == nil { // a storage has its own copy, and returns that
 		b.pack(td)
 	}

@@ -68,13 +68,13 @@ func (e *engine) searchSeveral(view gpusamplesextension.View, x *target) outcome
 
 // arriveMore adds a span to the energy attribution of the target's further physical GPUs, and pins it there if pin is
 // true.
-func (x *target) arriveMore(b *batch, g *gpuSpan, now int64, pin bool) {
+func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now int64, pin bool) {
 	g.more, g.further = int32(len(b.more)), int32(len(x.more))
 	for _, s := range x.more {
 		var at attribution.Handle
 		if !s.again {
-			if _, at, _ = s.board.dev.Add(g.share, now, &s.board.meter); pin {
-				s.board.dev.Pin(g.share.Key, at)
+			if _, at, _ = s.board.dev.Add(*share, now, &s.board.meter); pin {
+				s.board.dev.Pin(g.Key, at)
 			}
 		}
 		b.more = append(b.more, at)
@@ -87,7 +87,7 @@ func (x *target) arriveMore(b *batch, g *gpuSpan, now int64, pin bool) {
 func (a *attributes) writeSeveral(
 	span ptrace.Span, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
 ) bool {
-	start, end := g.share.Start+a.shift, g.share.End+a.shift
+	start, end := g.start+a.shift, g.end+a.shift
 	to := span.Attributes()
 	to.EnsureCapacity(to.Len() + a.room(g, x))
 	lean := a.level == spanfacts.Lean
@@ -139,7 +139,7 @@ func (a *attributes) writeSeveral(
 	for i, m := range x.more {
 		measure(m.dev, m.board)
 		if !m.again {
-			s, ok := m.board.dev.Share(g.share.Key, more[i])
+			s, ok := m.board.dev.Share(g.Key, more[i])
 			known = known && ok
 			count(m.board, s)
 		}

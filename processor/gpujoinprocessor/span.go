@@ -29,10 +29,12 @@ const (
 
 var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", "epoch", "future"}
 
-// gpuSpan is a span with a GPU operation. It has no pointers, so that the garbage collector does not visit
-// waiting spans.
+// gpuSpan is what is kept of a span with a GPU operation while it waits. It has no pointers, so that the garbage
+// collector does not visit waiting spans.
 type gpuSpan struct {
-	share     attribution.Span
+	attribution.Key
+	start     int64 // ns, on the device
+	end       int64
 	at        attribution.Handle
 	more      int32 // index of its first handle on further devices in the batch's more
 	further   int32 // number of those handles
@@ -46,11 +48,11 @@ type gpuSpan struct {
 }
 
 // read reads a span of a scope. It returns false if the span is unrelated to a GPU, is a usage record of work with
-// its own spans, or was joined already. at becomes the target that it names; stream is -1 if it has none, and for a
-// step, whose stream is the host's. f is scratch space.
+// its own spans, or was joined already. share becomes what the energy attribution needs of it, at the target that it
+// names; stream is -1 if it has none, and for a step, whose stream is the host's. f is scratch space.
 func (g *gpuSpan) read(
-	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *targetName, now int64,
-	maxWait time.Duration,
+	share *attribution.Span, f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *targetName,
+	now int64, maxWait time.Duration,
 ) (stream int64, ok bool) {
 	if !f.Load(s, scope) || f.Joined || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return -1, false
@@ -73,7 +75,7 @@ func (g *gpuSpan) read(
 		g.derives++
 	}
 	stream = f.Stream
-	g.share = attribution.Span{
+	*share = attribution.Span{
 		Key:     attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span},
 		Parent:  f.Parent,
 		Process: r.process,
@@ -82,29 +84,30 @@ func (g *gpuSpan) read(
 		Yields:  f.HostTimed() || f.InWindow,
 	}
 	if at.request {
-		g.share.Weight = r.weight
+		share.Weight = r.weight
 		if n, ok := spanfacts.AdjustedCount(s.TraceState().AsRaw()); ok {
-			g.share.Weight = max(n, g.share.Weight)
+			share.Weight = max(n, share.Weight)
 		}
 		if r.server != 0 {
 			r.loads.serve(r.process, r.server)
-			g.share.Process = r.server
+			share.Process = r.server
 		}
-	} else if r.server != 0 && !g.share.Yields {
-		g.share.Process = r.loads.processOf(r.process)
+	} else if r.server != 0 && !share.Yields {
+		share.Process = r.loads.processOf(r.process)
 	}
 	// A request that waits in the engine's queue does not occupy the device yet.
-	if queue := f.Queue * 1e9; at.request && queue < float64(g.share.End-g.share.Start) {
-		g.share.Start += int64(queue)
+	if queue := f.Queue * 1e9; at.request && queue < float64(share.End-share.Start) {
+		share.Start += int64(queue)
 	}
-	if g.fault = g.check(now, maxWait); g.fault != sound || g.step {
+	g.Key, g.start, g.end = share.Key, share.Start, share.End
+	if g.fault = check(share, now, maxWait); g.fault != sound || g.step {
 		stream = -1
 	}
 	return stream, true
 }
 
-func (g *gpuSpan) check(now int64, maxWait time.Duration) fault {
-	switch s := &g.share; {
+func check(s *attribution.Span, now int64, maxWait time.Duration) fault {
+	switch {
 	case s.Span == [8]byte{} || s.Trace == [16]byte{}:
 		return noID
 	case s.End < s.Start:
