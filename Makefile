@@ -8,6 +8,8 @@ GO         ?= go
 MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/build/*' | sed 's,/go.mod,,' | sort)
 # What users build: everything but the tools, the comparisons with other libraries and the programs of tests.
 SHIPPED    := $(filter-out ./internal/tools ./internal/tools/snapshot ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
+# The systems that make vet checks.
+SYSTEMS    ?= linux/amd64 darwin/arm64 windows/amd64
 TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
 # The tools and sources of the site are outside the repository, whose tests read every Markdown file below it.
@@ -76,10 +78,8 @@ style-update: ## lower the number of permitted phrases to what is found
 fmt: $(BIN)/golangci-lint ## format every module and repair what lint can repair by itself
 	$(call each,$(MODULES),$(BIN)/golangci-lint run --fix --issues-exit-code=0 ./...)
 
-vet: ## go vet without cgo, and for other systems (lint vets what is built here)
-	$(call each,$(SHIPPED),env CGO_ENABLED=0 $(GO) vet ./...)
-	$(call each,$(SHIPPED),env CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...)
-	$(call each,$(SHIPPED),env CGO_ENABLED=0 GOOS=windows $(GO) vet ./...)
+vet: ## go vet without cgo for each of SYSTEMS (lint vets what is built here)
+	for s in $(SYSTEMS); do export CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/}; echo "=== $$s"; $(call each,$(SHIPPED),$(GO) vet ./...) done
 
 generate: ## regenerate all code and documentation that is generated
 	$(call each,$(SHIPPED),$(GO) generate ./...)
