@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SDK configured from the environment through the entry points of the installed package."""
 
+import http.server
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 import pathlib
 
 import pytest
@@ -58,6 +61,38 @@ def test_a_program_without_setup_sends_steps_under_auto_instrumentation():
     assert out.stdout.count('"gpu.step.index"') == 2, out.stdout + out.stderr
     assert '"gpu.job.rank": 3' in out.stdout
     assert "no OpenTelemetry SDK" not in out.stderr
+
+
+@pytest.mark.skipif(not installed(), reason="the package is not installed, so it has no entry points")
+def test_the_commands_of_the_page_send_spans_over_http():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "pytorch.md"
+    instrument = pathlib.Path(sys.executable).with_name("opentelemetry-instrument")
+    if not instrument.exists() or not page.exists():
+        pytest.skip("opentelemetry-instrument or docs/pytorch.md is not here")
+    block = page.read_text(encoding="utf-8").split("### Auto-instrumentation")[1].split("```")[1]
+    variables = dict(re.findall(r"\b(OTEL_\w+)=(\S+)", block))
+    assert variables["OTEL_SERVICE_NAME"] == "train"
+    paths = []
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        env = dict(os.environ, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{server.server_port}", **variables)
+        out = subprocess.run([str(instrument), sys.executable, "-c", PROGRAM],
+                             capture_output=True, text=True, timeout=300, env=env)
+        server.shutdown()
+    assert out.returncode == 0, out.stderr
+    assert "Traceback" not in out.stderr
+    assert "/v1/traces" in paths, out.stderr
 
 
 def test_the_sampler_records_batches_of_sampled_requests():
