@@ -8,7 +8,8 @@
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium) or large
 // libraries of others, which it leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and
 // the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus; and the tests
-// that mdatagen generates, which take longer to link than all other tests of a component. With -race it leaves out
+// that mdatagen generates, which take longer to link than all other tests of a component; and the second half of the
+// simulated jobs of receiver/kinetoreceiver. With -race it leaves out
 // packages whose tests start no goroutine.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
@@ -161,6 +162,7 @@ func selection(dir string, integration bool) [][]string {
 		return [][]string{
 			{"-run", "^TestIntegration", "./test/..."},
 			{"./.../internal/metadata", "./.../internal/metadatatest"},
+			{"-run", "^TestCausesAndLosses|^TestVariants", "./receiver/kinetoreceiver"},
 		}
 	case integration && dir == "internal/tools":
 		return [][]string{{"-run", "^TestIntegration", "./..."}}
