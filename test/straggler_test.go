@@ -25,6 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -137,7 +138,7 @@ func TestTheSlowRanksTraceReportsIt(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	t.Parallel()
-	binary, dir := otelcol.Build(t, "-tags", "ottl"), t.TempDir()
+	binary, dir := otelcol.Build(t), t.TempDir()
 	address, err := freeport.Address()
 	require.NoError(t, err)
 	file := filepath.Join(dir, "compared.yaml")
@@ -242,10 +243,8 @@ func edited(t *testing.T, name string, edit func(at func(path ...string) map[str
 
 // The gateway of a cluster: spans are routed by trace and by job, the finding returns by trace, and tail sampling keeps
 // only the slow rank's complete trace.
-func TestTheGatewayKeepsTheSlowRanksTrace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the Collector is not built and run with -short")
-	}
+func TestIntegrationGatewayKeepsTheSlowRanksTrace(t *testing.T) {
+	integration.Need(t) // tail sampling of others, whose build takes longer than all other tests of this package
 	t.Parallel()
 	binary, dir := otelcol.Build(t, "-tags", "ottl"), t.TempDir()
 	var addresses [3]string
