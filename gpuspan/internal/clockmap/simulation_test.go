@@ -8,12 +8,16 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// integration reports whether make test-integration runs the tests: the simulations are then longer and more.
+func integration() bool { return os.Getenv("OTELGPU_INTEGRATION") != "" }
 
 var printSimulation = flag.Bool("clock.table", false, "print the error table of the simulation")
 
@@ -178,7 +182,7 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	switch {
 	case *printSimulation:
 		length = 4 * time.Hour
-	case testing.Short() || raceEnabled: // one goroutine: the race detector only slows it down
+	case testing.Short() || !integration():
 		length = 20 * time.Minute
 	}
 	for i, c := range clockCases {
@@ -268,8 +272,11 @@ func TestTheHalfWidthFollowsTheShortestRoundTrip(t *testing.T) {
 
 // seeds returns n, or a tenth of it under the race detector, which only slows a single goroutine down.
 func seeds(n uint64) uint64 {
-	if raceEnabled {
+	switch {
+	case raceEnabled:
 		return max(1, n/10)
+	case !integration():
+		return max(1, n/4)
 	}
 	return n
 }

@@ -9,7 +9,7 @@
 // libraries of others, which it leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and
 // the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus; and the tests
 // that mdatagen generates, which take longer to link than all other tests of a component; and the second half of the
-// simulated jobs of receiver/kinetoreceiver. With -race it leaves out
+// simulated jobs of receiver/kinetoreceiver, and the long simulations of gpuspan/internal/clockmap. With -race it leaves out
 // packages whose tests start no goroutine.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
@@ -166,6 +166,8 @@ func selection(dir string, integration bool) [][]string {
 		}
 	case integration && dir == "internal/tools":
 		return [][]string{{"-run", "^TestIntegration", "./..."}}
+	case integration && dir == "gpuspan":
+		return [][]string{{"./internal/clockmap"}}
 	case apart != integration:
 		return nil
 	case dir == "test/kubernetes":

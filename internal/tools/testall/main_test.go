@@ -78,7 +78,7 @@ func TestCountsOfPytest(t *testing.T) {
 
 func TestEachTestRunsInOneOfTheTwoModes(t *testing.T) {
 	for dir, want := range map[string][2]bool{
-		"gpuspan": {true, false}, "test/kubernetes": {false, true}, "python": {true, false},
+		"gpuspan": {true, true}, "semconv": {true, false}, "test/kubernetes": {false, true}, "python": {true, false},
 		"test/browser": {false, true}, "test/prometheus": {false, true}, "benchmarks": {false, true},
 		"internal/tools/snapshot": {false, true}, ".": {true, true}, "internal/tools": {true, true},
 	} {
