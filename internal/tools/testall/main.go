@@ -7,10 +7,10 @@
 //
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium) or large
 // libraries of others, which it leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and
-// the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus; and the tests
-// that mdatagen generates, which take longer to link than all other tests of a component; and the second half of the
-// simulated jobs of receiver/kinetoreceiver, and the long simulations of gpuspan/internal/clockmap. With -race it leaves out
-// packages whose tests start no goroutine.
+// the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus; the tests that
+// mdatagen generates, which take longer to link than all other tests of a component; and the second half of the
+// simulated jobs of receiver/kinetoreceiver, and the long simulations of gpuspan/internal/clockmap. With -race it
+// leaves out packages whose tests start no goroutine.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
