@@ -45,9 +45,11 @@ const (
 	FindingWarmUpThreshold               = 0.05 // of window
 )
 
-// Thresholds of findings on live spans: the share of the device time of all operations. Sections inside others count twice
-// in that time, and minutes without the cause dilute it, so they are lower than the thresholds of a profile.
+// Thresholds of findings on live spans: the share of the device time of all operations, for late ranks of the time of all
+// steps. Sections inside others count twice in that time, and minutes without the cause dilute it, so they are lower than
+// the thresholds of a profile. The ranks of a job are compared with the live threshold in profiles, too.
 const (
+	FindingLateRankLiveThreshold       = 0.01
 	FindingPageableCopiesLiveThreshold = 0.01
 	FindingThrottleLiveThreshold       = 0.001
 )

@@ -88,7 +88,7 @@ type aggregator struct {
 	jobs      *stragglers       // nil: off
 
 	regressions *regressions // nil: off
-	found       []*finding   // regressions since the last call of findings
+	found       []*reported  // regressions since the last call of findings
 
 	activities int    // waiting, over all devices
 	edges      []edge // scratch memory of their timelines
@@ -274,7 +274,7 @@ func (a *aggregator) onlyStragglers() {
 }
 
 // findings returns the ranks and operations that stood out since the last call.
-func (a *aggregator) findings() []*finding {
+func (a *aggregator) findings() []*reported {
 	found := a.found
 	a.found = nil
 	if a.jobs != nil {

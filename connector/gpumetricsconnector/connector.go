@@ -64,7 +64,7 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 		return false
 	}
 	refusal := refusal{what: "spans of stragglers"}
-	c.spans = newFindingQueue(func(ctx context.Context, found []*finding) {
+	c.spans = newFindingQueue(func(ctx context.Context, found []*reported) {
 		td := findingSpans(found, c.scope)
 		if td.SpanCount() == 0 {
 			return

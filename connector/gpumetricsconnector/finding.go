@@ -5,6 +5,7 @@ package gpumetricsconnector
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -25,9 +27,10 @@ const findingName = "straggler"
 // traceFlags are the bits of a span's flags that belong to its trace.
 const traceFlags = 0xff
 
-// finding is a rank that stood out in a step, or an operation that takes more than before. It is immutable, so it is
-// read without a lock.
-type finding struct {
+// reported is a finding with the span that reports it: on a rank that stood out in a step, or on an operation that takes
+// more than before. It is immutable, so it is read without a lock.
+type reported struct {
+	finding.Finding
 	straggler.Result
 	step        stepSpan
 	loop        string
@@ -40,7 +43,7 @@ type finding struct {
 
 // findingSpans returns the spans that report findings in the slow ranks' traces. Steps without IDs are skipped, because
 // they have no trace.
-func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
+func findingSpans(found []*reported, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
 	of := make(map[pcommon.Map]ptrace.SpanSlice)
 	for _, f := range found {
@@ -68,7 +71,7 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 
 // write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, because
 // it is not work of the device and must not be counted as such.
-func (f *finding) write(s ptrace.Span) {
+func (f *reported) write(s ptrace.Span) {
 	s.SetTraceID(f.step.Trace)
 	s.SetSpanID(sharedcomponent.SpanID(f.step.Trace[:], f.step.Span[:], []byte(findingName)))
 	s.SetParentSpanID(f.step.Span)
@@ -88,7 +91,8 @@ func (f *finding) write(s ptrace.Span) {
 	}
 
 	a := s.Attributes()
-	a.EnsureCapacity(8)
+	a.EnsureCapacity(16)
+	putFinding(a, &f.Finding)
 	number := func(key attribute.Key, v float64) {
 		if v <= math.MaxFloat64 { // a quotient or sum of invalid times can be infinite
 			a.PutDouble(string(key), v)
@@ -110,6 +114,33 @@ func (f *finding) write(s ptrace.Span) {
 	}
 }
 
+// putFinding writes what all findings have. A share that is unknown is omitted.
+func putFinding(a pcommon.Map, f *finding.Finding) {
+	a.PutStr(string(semconv.GPUFindingKindKey), f.Kind)
+	a.PutStr(string(semconv.GPUFindingCertaintyKey), string(f.Certainty))
+	sharedcomponent.PutText(a, semconv.GPUFindingEvidenceKey, f.Evidence)
+	sharedcomponent.PutText(a, semconv.GPUFindingRemedyKey, f.Remedy)
+	if f.Share > 0 {
+		a.PutDouble(string(semconv.GPUFindingShareKey), f.Share)
+		a.PutDouble(string(semconv.GPUFindingThresholdKey), f.Threshold)
+	}
+}
+
+// lateRank returns the finding on a slow rank among several. The step is in seconds; 0: unknown.
+func lateRank(v *straggler.Result, ranks int, step float64) finding.Finding {
+	f := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
+	f.Subject = fmt.Sprintf("rank %d", v.Rank)
+	late := (v.Score - 1) * v.Median
+	f.Evidence = fmt.Sprintf("own time %s above the median of %d ranks", finding.Duration(1e9*late), ranks)
+	if v.Section != "" {
+		f.Evidence += fmt.Sprintf(", %s of it in %s", finding.Duration(1e9*min(late, v.Delay)), v.Section)
+	}
+	if share := late / step; step > 0 && share <= math.MaxFloat64 {
+		f.Share = share
+	}
+	return f
+}
+
 // maxFindings limits the findings that wait for the next component, maxBatch the spans of one request: about half a
 // megabyte, well below the 4 MiB that OTLP receivers accept.
 const maxFindings, maxBatch = 10_000, 1000
@@ -117,15 +148,15 @@ const maxFindings, maxBatch = 10_000, 1000
 // findingQueue sends findings separately from the flush of metrics, so that a component that is slow to accept spans
 // delays neither metrics nor comparisons.
 type findingQueue struct {
-	send   func(context.Context, []*finding)
-	queue  chan *finding
+	send   func(context.Context, []*reported)
+	queue  chan *reported
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-func newFindingQueue(send func(context.Context, []*finding)) *findingQueue {
-	o := &findingQueue{send: send, queue: make(chan *finding, maxFindings)}
+func newFindingQueue(send func(context.Context, []*reported)) *findingQueue {
+	o := &findingQueue{send: send, queue: make(chan *reported, maxFindings)}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	return o
 }
@@ -133,7 +164,7 @@ func newFindingQueue(send func(context.Context, []*finding)) *findingQueue {
 func (o *findingQueue) start() {
 	o.done.Go(func() {
 		for first := range o.queue {
-			batch := append(make([]*finding, 0, 1+min(len(o.queue), maxBatch-1)), first)
+			batch := append(make([]*reported, 0, 1+min(len(o.queue), maxBatch-1)), first)
 			for len(batch) < maxBatch && len(o.queue) > 0 { // the only reader
 				batch = append(batch, <-o.queue)
 			}
@@ -143,7 +174,7 @@ func (o *findingQueue) start() {
 }
 
 // put adds the findings that there is room for and returns the number of dropped ones.
-func (o *findingQueue) put(found []*finding) (left int64) {
+func (o *findingQueue) put(found []*reported) (left int64) {
 	for _, f := range found {
 		select {
 		case o.queue <- f:

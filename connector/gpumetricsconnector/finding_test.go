@@ -90,11 +90,17 @@ func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	for key, want := range map[string]float64{
 		"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,
 		"gpu.straggler.median": 0.059,
+		"gpu.finding.share":    0.020 / 0.200, "gpu.finding.threshold": 0.05,
 	} {
 		assert.InEpsilon(t, want, got[key], 1e-9, key)
 		delete(got, key)
 	}
+	kind, _ := semconv.LookupFindingKind(semconv.GPUFindingKindLateRank)
+	assert.Equal(t, kind.Remedy, got["gpu.finding.remedy"])
+	delete(got, "gpu.finding.remedy")
 	assert.Equal(t, map[string]any{
+		"gpu.finding.kind": "late_rank", "gpu.finding.certainty": "medium",
+		"gpu.finding.evidence":  "own time 20ms above the median of 4 ranks, 20ms of it in backward/layer.1/attention/gemm",
 		"gpu.straggler.section": "backward/layer.1/attention/gemm", "gpu.straggler.phase": "backward",
 		"gpu.straggler.rank.count": int64(4),
 		"gpu.step.index":           int64(7), "gpu.operation.name": "train",

@@ -237,9 +237,9 @@ func TestASlowConsumerOfSpansDoesNotDelayMetrics(t *testing.T) {
 
 	// The queue is limited, and Shutdown drops it when its context ends.
 	c := x.all[1].(*gpuMetrics)
-	f := &finding{step: stepSpan{Key: spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}}}
+	f := &reported{step: stepSpan{Key: spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}}}
 	f.step.resource = batch(t, nil).ResourceSpans().At(0).Resource().Attributes()
-	many := make([]*finding, maxFindings+3)
+	many := make([]*reported, maxFindings+3)
 	for i := range many {
 		many[i] = f
 	}

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	findings "github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -84,7 +84,8 @@ func (a *aggregator) regressed(now int64) {
 	for _, f := range found {
 		res := serviceOf(f)
 		sharedcomponent.PutText(res, serviceVersion, f.Version)
-		a.found = append(a.found, &finding{
+		a.found = append(a.found, &reported{
+			Finding: regressed(f),
 			step: stepSpan{
 				Key: f.Now.Example.Key, start: f.Now.Example.Start, end: f.Now.Example.End, resource: res,
 			},
@@ -121,7 +122,7 @@ func evidence(f *regression.Finding) string {
 
 // writeRegression makes a regression's span: a child of the example, with a link to the example of the baseline. It has
 // no gpu.operation.type, because it is not work of the device.
-func (f *finding) writeRegression(s ptrace.Span) {
+func (f *reported) writeRegression(s ptrace.Span) {
 	x := f.regression
 	s.SetTraceID(f.step.Trace)
 	s.SetSpanID(sharedcomponent.SpanID(f.step.Trace[:], f.step.Span[:],
@@ -131,16 +132,10 @@ func (f *finding) writeRegression(s ptrace.Span) {
 	s.SetName(regressionName + " " + x.Operation)
 	s.SetStartTimestamp(pcommon.Timestamp(f.step.start))
 	s.SetEndTimestamp(pcommon.Timestamp(max(f.step.start, f.step.end)))
-	of := newFindingOf(x)
 	a := s.Attributes()
 	a.EnsureCapacity(16)
 	a.PutStr(string(semconv.GPUOperationNameKey), x.Operation)
-	a.PutStr(string(semconv.GPUFindingKindKey), of.Kind)
-	a.PutStr(string(semconv.GPUFindingCertaintyKey), string(of.Certainty))
-	a.PutStr(string(semconv.GPUFindingEvidenceKey), of.Evidence)
-	a.PutStr(string(semconv.GPUFindingRemedyKey), of.Remedy)
-	a.PutDouble(string(semconv.GPUFindingShareKey), of.Share)
-	a.PutDouble(string(semconv.GPUFindingThresholdKey), of.Threshold)
+	putFinding(a, &f.Finding)
 	a.PutStr(string(semconv.GPURegressionQuantityKey), regressionQuantities[x.Quantity])
 	sharedcomponent.PutText(a, semconv.GPURegressionVersionKey, x.Version)
 	a.PutStr(string(semconv.GPURegressionBaselineKey), x.Baseline)
@@ -157,9 +152,9 @@ func (f *finding) writeRegression(s ptrace.Span) {
 	}
 }
 
-// newFindingOf returns the finding of a regression.
-func newFindingOf(x *regression.Finding) findings.Finding {
-	of := findings.New(semconv.GPUFindingKindRegression, findings.Low)
+// regressed returns the finding of a regression.
+func regressed(x *regression.Finding) finding.Finding {
+	of := finding.New(semconv.GPUFindingKindRegression, finding.Low)
 	of.Subject, of.Evidence, of.Share, of.Threshold = x.Operation, evidence(x), x.Ratio-1, x.Threshold
 	return of
 }

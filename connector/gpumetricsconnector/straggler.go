@@ -23,8 +23,8 @@ type stragglers struct {
 	// meetings are the collectives directly below steps that have not arrived yet.
 	meetings spanfacts.Waiting[[]straggler.Meeting]
 
-	spans bool       // there is a consumer for the spans of stragglers
-	found []*finding // since the last call; stays empty without spans
+	spans bool        // there is a consumer for the spans of stragglers
+	found []*reported // since the last call; stays empty without spans
 	// source is the resource of the spans being read; it shares the batch's memory.
 	source pcommon.Map
 }
@@ -198,8 +198,9 @@ func (a *aggregator) scorePeers(
 		}
 		write(metricStragglerDelay, v.Section, v.Delay)
 		if g.spans {
-			g.found = append(g.found, &finding{
-				Result: *v, step: *step, loop: c.Loop.Name, index: c.Index, ranks: len(ranks),
+			g.found = append(g.found, &reported{
+				Finding: lateRank(v, len(ranks), ranks[i].Step), Result: *v, step: *step, loop: c.Loop.Name,
+				index: c.Index, ranks: len(ranks),
 				typicalStep: steps[typicalRank].Key, typicalRank: typicalRank,
 			})
 		}

@@ -100,7 +100,7 @@ func (j parallelJob) judge(t *testing.T, dir string) (r parallelResult) {
 	}
 	output(t, a, clock)
 	assert.Zero(t, a.stats.uncompared, "every step is compared")
-	found := map[[2]int]*finding{}
+	found := map[[2]int]*reported{}
 	for _, f := range a.findings() {
 		found[[2]int{int(f.Rank), int(f.index)}] = f
 	}

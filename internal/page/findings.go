@@ -135,7 +135,7 @@ func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	}
 }
 
-// lateRank returns the rank that cost its job most.
+// lateRank returns the rank that cost its job most, if it was late for the live threshold's share of its steps.
 func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	type rank struct {
 		service, job, loop string
@@ -193,10 +193,11 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 		text += "; " + other + " runs on its GPU, too"
 	}
 	f := found(semconv.GPUFindingKindLateRank, fmt.Sprintf("rank %d", k.rank), text, 0, c.trace)
-	if f.Certainty = finding.Medium; stepTime > 0 {
+	f.Certainty, f.Threshold = finding.Medium, semconv.FindingLateRankLiveThreshold
+	if stepTime > 0 {
 		f.Share = c.seconds / stepTime
 	}
-	return f, true
+	return f, stepTime == 0 || f.Share >= f.Threshold
 }
 
 // neighbour returns another service that used one of the devices.

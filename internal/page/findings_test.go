@@ -105,7 +105,7 @@ func TestFindingsArePrinted(t *testing.T) {
 	m.Traces(chat)
 
 	late := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
-	late.Subject, late.Trace, late.Share = "rank 1", traceID(41), 0.025
+	late.Subject, late.Trace, late.Share, late.Threshold = "rank 1", traceID(41), 0.025, semconv.FindingLateRankLiveThreshold
 	late.Chain = []string{"rank 1 of 4 is late in 2 of 3 steps of train, by 37.5ms on average, 20ms of it in backward; " +
 		"chat runs on its GPU, too"}
 	pageable := found(semconv.GPUFindingKindPageableCopies, "large",
@@ -305,7 +305,7 @@ func TestRanksOfTwoJobsAreNotMixed(t *testing.T) {
 			m.Traces(job(bare(traces(t, span{
 				name: "straggler backward", start: 5 * time.Second, length: time.Second, trace: 41,
 				attributes: map[string]any{
-					"gpu.straggler.score": 1.25, "gpu.straggler.median": 0.1, "gpu.straggler.delay": 0.02,
+					"gpu.straggler.score": 1.5, "gpu.straggler.median": 0.1, "gpu.straggler.delay": 0.02,
 					"gpu.straggler.rank.count": 4, "gpu.straggler.section": "backward", "gpu.operation.name": "train",
 				},
 			}), func(ptrace.Span) {}), id))
@@ -313,7 +313,33 @@ func TestRanksOfTwoJobsAreNotMixed(t *testing.T) {
 	}
 	list := m.State(Query{Range: time.Minute}).Findings
 	require.Len(t, list, 1)
-	require.Contains(t, list[0].Chain[0], "rank 1 of 4 of job run-2 is late in 3 of 10 steps of train, by 25ms on average")
+	require.Contains(t, list[0].Chain[0], "rank 1 of 4 of job run-2 is late in 3 of 10 steps of train, by 50ms on average")
+}
+
+// A rank that is late once in many steps is reported only from the live threshold on.
+func TestLateRankIsReportedFromItsThresholdOn(t *testing.T) {
+	for score, want := range map[float64]int{1.999: 0, 2.001: 1} { // 100 ms of 10 s are the threshold
+		m := at()
+		for i := range 10 {
+			m.Traces(traces(t, span{
+				name: "train", kind: "step", start: 5 * time.Second, length: time.Second, trace: 40,
+				attributes: map[string]any{"gpu.step.index": i},
+			}))
+		}
+		m.Traces(bare(traces(t, span{
+			name: "straggler", start: 5 * time.Second, length: time.Second, trace: 41,
+			attributes: map[string]any{
+				"gpu.straggler.score": score, "gpu.straggler.median": 0.1, "gpu.straggler.rank.count": 4,
+				"gpu.operation.name": "train",
+			},
+		}), func(ptrace.Span) {}))
+		list := m.State(Query{Range: time.Minute}).Findings
+		require.Len(t, list, want, score)
+		for _, f := range list {
+			require.Equal(t, semconv.FindingLateRankLiveThreshold, f.Threshold)
+			require.GreaterOrEqual(t, f.Share, f.Threshold)
+		}
+	}
 }
 
 // put adds a point of a metric of device GPU-1 at a time before noon.

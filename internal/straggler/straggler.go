@@ -18,6 +18,8 @@ package straggler
 import (
 	"math"
 	"slices"
+
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // A rank is slow if its own time is outlierSigmas robust standard deviations and outlierShare of the median above the
@@ -27,7 +29,7 @@ import (
 const (
 	outlierSigmas = 3.5
 	outlierShare  = 0.05
-	outlierStep   = 0.05
+	outlierStep   = semconv.FindingLateRankThreshold
 	outlierWorst  = 0.5
 )
 

@@ -16,12 +16,13 @@ import (
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/straggler"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // notable is the minimum share of the window from which lateness is reported, maxLate the maximum number of ranks that
 // are named.
 const (
-	notable = 0.01
+	notable = semconv.FindingLateRankLiveThreshold
 	maxLate = 3
 )
 

@@ -110,10 +110,9 @@ func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
 			did += ", its host mostly in " + l.In
 		}
 	}
-	v := finding.Finding{
-		Kind: semconv.GPUFindingKindLateRank, Subject: fmt.Sprintf("rank %d", l.Rank), Gain: l.Each, Threshold: notable,
-		Certainty: finding.High, Chain: []string{did},
-	}
+	v := finding.New(semconv.GPUFindingKindLateRank, finding.High)
+	v.Subject, v.Gain, v.Threshold, v.Chain = fmt.Sprintf("rank %d", l.Rank), l.Each, notable, []string{did}
+	v.Remedy = "" // the usual one is to compare the ranks
 	if j.Method != page.ByArrival {
 		v.Certainty = finding.Medium
 	}
