@@ -148,7 +148,6 @@ func (p *Profile) newProcess(pid int64, known bool) *process {
 		proc.ids = jobIDs(job, p.Meta.Rank)
 	}
 	proc.window = &node{start: p.first, end: p.last, process: proc}
-	proc.window.ref = &nodeRef{node: proc.window}
 	return proc
 }
 
@@ -192,7 +191,6 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
 		thread: p.trackList[r.track].inner,
 	}
-	n.ref = &nodeRef{node: n, above: above.ref}
 	n.self = spanRef{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
 	if r.kind == KindStep {
 		p.placeStep(n, st, proc)

@@ -33,7 +33,7 @@ type node struct {
 	sum        *summary // see below
 	projected  []projection
 	written    bool
-	ref        *nodeRef
+	ref        *nodeRef // nil: not needed yet
 }
 
 // nodeRef refers to a node for long, as launches do: it releases the node when that is written, and leads to its
@@ -56,9 +56,24 @@ func (r *nodeRef) live() *node {
 
 // release ends the summary. The window stays, for events with no other ancestor.
 func (n *node) release() {
-	if n.written = true; n.parent != nil {
+	if n.written = true; n.parent != nil && n.ref != nil {
 		n.ref.node = nil
 	}
+}
+
+// reference returns the node's nodeRef. Few nodes launch anything, so it is made by the first launch.
+func (n *node) reference() *nodeRef {
+	if n.ref != nil {
+		return n.ref
+	}
+	n.ref = &nodeRef{}
+	if n.parent != nil {
+		n.ref.above = n.parent.reference()
+	}
+	if !n.written || n.parent == nil {
+		n.ref.node = n
+	}
+	return n.ref
 }
 
 // live returns the nearest node that can still gather.

@@ -219,7 +219,7 @@ func (s *sweep) host(r *record) {
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
-			surroundings: f.surroundings, at: f.node.ref, start: start, end: end, process: th.process, graph: fl.opaque,
+			surroundings: f.surroundings, at: f.node.reference(), start: start, end: end, process: th.process, graph: fl.opaque,
 			thread:   r.track,
 			previous: th.previous(s),
 		}

@@ -175,7 +175,7 @@ func (c *collect) correlate(e *profiletrace.Event, external int64) {
 
 // operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where they are wanted.
 func (c *collect) operatorArgs(e *profiletrace.Event, name, args []byte) {
-	e.Gradient = gradient(args)
+	e.Gradient = gradientKey.number(args, &c.gradientAt)
 	count := c.operator(e.Name, name)
 	if count == nil && !c.shapes && !c.recorded(args) {
 		return
@@ -276,12 +276,37 @@ func (c *collect) recorded(args []byte) bool {
 	return false
 }
 
-// gradient returns the number by which PyTorch connects an operator with the function that computes its gradient; 0 if
-// the arguments have none.
-func gradient(args []byte) (n int64) {
-	_, rest, _ := bytes.Cut(args, []byte(`"Sequence number":`))
-	rest = bytes.TrimLeft(rest, " ")
-	for i, c := range rest {
+// searchKey is a key that is searched in arguments which need no parsing otherwise. It is in two parts, so that the
+// search can start at a letter that is rare in arguments: from the quotation mark, it takes 8 % of the time of reading.
+type searchKey struct {
+	before string
+	key    []byte
+}
+
+var (
+	// the number by which PyTorch connects an operator with the function that computes its gradient
+	gradientKey = searchKey{`"Se`, []byte(`quence number":`)}
+	// the number of a frame
+	pythonID = searchKey{`"`, []byte(`Python id":`)}
+)
+
+// number returns the whole number of the key, 0 if the arguments do not have it. It tries the position of the previous
+// one first, which is in last: profilers rarely change it.
+func (s *searchKey) number(args []byte, last *int) (n int64) {
+	at, end := *last, *last+len(s.key)
+	if end > len(args) || string(args[at:end]) != string(s.key) {
+		if at = bytes.Index(args, s.key); at < 0 {
+			return 0
+		}
+		*last, end = at, at+len(s.key)
+	}
+	if at < len(s.before) || string(args[at-len(s.before):at]) != s.before {
+		return 0
+	}
+	for end < len(args) && args[end] == ' ' {
+		end++
+	}
+	for i, c := range args[end:] {
 		if c < '0' || c > '9' || i == 18 {
 			break
 		}

@@ -64,7 +64,7 @@ func BenchmarkScan(b *testing.B) {
 // BenchmarkRead measures reading uncompressed JSON into finished spans.
 func BenchmarkRead(b *testing.B) {
 	for name, file := range benchFiles {
-		for _, detail := range []Detail{DetailSteps, DetailAuto, DetailKernels} {
+		for _, detail := range []Detail{DetailSteps, DetailAuto, DetailAnnotations, DetailOperators, DetailKernels} {
 			b.Run(name+"/"+detail.String(), func(b *testing.B) {
 				text := plain(b, file)
 				b.SetBytes(int64(len(text)))

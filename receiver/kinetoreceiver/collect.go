@@ -28,6 +28,8 @@ type collect struct {
 	counts       []counting            // by name
 	layouts      [16]chromejson.Layout // of arguments, by kind
 	correlates   bool                  // some event of the file has a correlation
+	gradientAt   int                   // position of the previous searchKey in arguments
+	pythonAt     int                   // likewise
 	withoutFLOPs int                   // operators, of the examined ones
 	group        []byte                // identity of a process group, reused
 	texts        map[string]int64      // numbers assigned to thread and process ids that are not numbers
@@ -230,21 +232,6 @@ func parented(d *profiletrace.Detail, name []byte) []byte {
 	return []byte(rest)
 }
 
-// pythonID returns the number of a frame, 0 if there is none. Frames are most of many files, so the arguments are not
-// parsed for it.
-func pythonID(args []byte) int64 {
-	_, v, ok := bytes.Cut(args, []byte(`"Python id":`))
-	if !ok {
-		return 0
-	}
-	end := bytes.IndexAny(v, ",}")
-	if end < 0 {
-		return 0
-	}
-	n, _ := chromejson.Int(bytes.TrimSpace(v[:end]))
-	return n
-}
-
 func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []byte) {
 	if e.Kind.Device() {
 		var device, stream bool
@@ -265,7 +252,7 @@ func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []b
 	case profiletrace.KindRuntime:
 		c.runtimeArgs(e, j.Args)
 	case profiletrace.KindFrame:
-		e.Correlation = pythonID(j.Args)
+		e.Correlation = pythonID.number(j.Args, &c.pythonAt)
 	case profiletrace.KindOperator:
 		c.operatorArgs(e, name, j.Args)
 	case profiletrace.KindAnnotation, profiletrace.KindStep:

@@ -15,18 +15,27 @@ import (
 // checkpoint judges host work in functions that save a checkpoint. It subtracts that time from the account, so that no
 // finding on host work claims it again.
 func (j *judge) checkpoint() {
+	known := map[uint32]bool{} // few names account for many times
+	saves := func(id uint32) bool {
+		is, ok := known[id]
+		if !ok {
+			is = timeline.SavesCheckpoint(j.f.Name(id))
+			known[id] = is
+		}
+		return is
+	}
 	var sum, afterWaits int64
 	var saving []int
 	var where []finding.Location
 	for i, s := range j.account.Spent {
+		if s.At.Cause != timeline.CauseHost && s.At.Cause != timeline.CauseAfterWait ||
+			!saves(s.At.Name) && !saves(s.At.In&^timeline.InnerName) {
+			continue
+		}
 		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
-		switch saves := timeline.SavesCheckpoint(name) || timeline.SavesCheckpoint(in); {
-		case saves && s.At.Cause == timeline.CauseHost:
-		case saves && s.At.Cause == timeline.CauseAfterWait: // for the copies of the state, inside the range that saves it
+		if s.At.Cause == timeline.CauseAfterWait { // for the copies of the state, inside the range that saves it
 			name = in
 			afterWaits += s.Time
-		default:
-			continue
 		}
 		if s.At.In&timeline.InnerName != 0 {
 			name, in = in, name
