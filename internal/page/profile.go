@@ -352,7 +352,8 @@ type Job struct {
 	Missing []int64       `json:"missing,omitempty"`
 	Absent  time.Duration `json:"absent_ns,omitzero"`
 	// Transfers are the collectives whose messages are stated, each run as long as its shortest rank.
-	Transfers []Transfer `json:"transfers,omitempty"`
+	Transfers     []Transfer `json:"transfers,omitempty"`
+	MoreTransfers int        `json:"moreTransfers,omitempty"` // messages with less time
 }
 
 // Transfer is the runs of all collectives of a job with one message. The bandwidth is of the mean run.

@@ -30,6 +30,7 @@ type Message struct {
 // another rank, or for the device.
 type Transfer struct {
 	Message
+	Members   string        `json:"members,omitempty"` // the process group for people
 	Count     int64         `json:"count"`
 	Time      time.Duration `json:"time_ns"`
 	Shortest  time.Duration `json:"shortest_ns"`
@@ -40,8 +41,11 @@ type Transfer struct {
 	LinkShare float64       `json:"link_share,omitzero"` // bus bandwidth ÷ link rate
 }
 
-// Members returns the process group for people: its description, unless that is empty or "undefined", and its ranks.
-func (m *Message) Members() string {
+// NewTransfer returns the sum of the runs of a message, without any yet.
+func NewTransfer(m Message) Transfer { return Transfer{Message: m, Members: m.members()} }
+
+// members returns the process group for people: its description, unless that is empty or "undefined", and its ranks.
+func (m *Message) members() string {
 	name, ranks, listed := strings.Cut(m.ID, "[")
 	if m.Group != "" && m.Group != "undefined" {
 		name = m.Group
@@ -83,6 +87,7 @@ func (d *Device) transfers(r *Report, f *Context) {
 			continue
 		}
 		t.Message = Message{k.collective, k.group, f.Name(k.id), k.ranks, k.element, k.bytes}
+		t.Members = t.members()
 		t.Compare(t.Shortest, f.Peak, f.World)
 		r.Transfers = append(r.Transfers, *t)
 	}

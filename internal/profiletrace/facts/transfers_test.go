@@ -35,7 +35,7 @@ func TestTransfersUseTheShortestMessagePerGroup(t *testing.T) {
 		Message: Message{
 			Collective: "all_reduce", Group: "tp", ID: "n1", Ranks: 4, ElementType: "Half", Bytes: 1 << 20,
 		},
-		Count: 2, Time: 6 * time.Millisecond, Shortest: time.Millisecond, Rate: (1 << 20) / 1e-3,
+		Members: "tp", Count: 2, Time: 6 * time.Millisecond, Shortest: time.Millisecond, Rate: (1 << 20) / 1e-3,
 		BusRate: 1.5 * (1 << 20) / 1e-3,
 	}, list[0])
 	assert.Equal(t, "n2", list[1].ID)
@@ -95,7 +95,6 @@ func TestMembersNameTheGroupForPeople(t *testing.T) {
 		{"tp", "", "tp"},
 		{"", "", ""},
 	} {
-		m := Message{Group: x.group, ID: x.id}
-		assert.Equal(t, x.want, m.Members())
+		assert.Equal(t, x.want, NewTransfer(Message{Group: x.group, ID: x.id}).Members)
 	}
 }

@@ -319,7 +319,9 @@ func (o Options) factories(source *pipeline.Source, table *summarytable.Table) f
 // renderTransfers writes the bandwidth of collectives: of jobs if they have any, otherwise of each profile alone.
 func renderTransfers(out io.Writer, jobs []page.Job, alone []facts.Transfer) error {
 	var ofJobs []facts.Transfer
+	more := 0
 	for _, j := range jobs {
+		more += j.MoreTransfers
 		for _, t := range j.Transfers {
 			ofJobs = append(ofJobs, t.Transfer)
 		}
@@ -335,5 +337,5 @@ func renderTransfers(out io.Writer, jobs []page.Job, alone []facts.Transfer) err
 		of = "the mean run, each as long as its shortest rank: the last to arrive does not wait"
 	}
 	fmt.Fprintln(out)
-	return summarytable.RenderTransfers(out, alone, of)
+	return summarytable.RenderTransfers(out, alone, more, of)
 }

@@ -69,7 +69,7 @@ func (a *analysis) run() page.Job {
 		out.Ranks = append(out.Ranks, r)
 	}
 	out.Start, out.End = window.Start, window.End
-	out.Transfers = a.transfers()
+	out.Transfers, out.MoreTransfers = a.transfers()
 	least := time.Duration(notable * float64(window.End-window.Start))
 	arrivals, matched := a.arrivals(all)
 	switch {

@@ -21,13 +21,10 @@ type sentAs struct {
 	bytes         int64
 }
 
-// maxMessages bounds the messages of a job.
-const maxMessages = 1 << 12
-
 // message keeps what the span of a collective states about its message.
 func (x *profile) message(c *straggler.Collective, m pcommon.Map) {
 	k := sentAs{c.Group, c.Name, c.Bytes}
-	if _, ok := x.messages[k]; ok || c.Bytes <= 0 || len(x.messages) >= maxMessages {
+	if _, ok := x.messages[k]; ok || c.Bytes <= 0 {
 		return
 	}
 	text := func(key string) string {
@@ -43,8 +40,9 @@ func (x *profile) message(c *straggler.Collective, m pcommon.Map) {
 }
 
 // transfers returns the bandwidth of the job's collectives by message. A run is as long as the shortest of its ranks:
-// the last to arrive does not wait. Runs of which only one rank is known are left out.
-func (a *analysis) transfers() []page.Transfer {
+// the last to arrive does not wait. Runs of which only one rank is known are left out. The longest messages are
+// returned, and how many more there are.
+func (a *analysis) transfers() (list []page.Transfer, more int) {
 	type run struct {
 		message facts.Message
 		length  int64
@@ -77,10 +75,7 @@ func (a *analysis) transfers() []page.Transfer {
 		}
 		t := sums[r.message]
 		if t == nil {
-			if len(sums) >= maxMessages {
-				continue
-			}
-			t = &page.Transfer{Transfer: facts.Transfer{Message: r.message}, Recorded: r.ranks}
+			t = &page.Transfer{Transfer: facts.NewTransfer(r.message), Recorded: r.ranks}
 			sums[r.message] = t
 		}
 		t.Add(time.Duration(r.length))
@@ -90,13 +85,14 @@ func (a *analysis) transfers() []page.Transfer {
 	if slices.ContainsFunc(a.job, func(x *profile) bool { return x.model != a.job[0].model }) {
 		peak = facts.Peak{}
 	}
-	list := make([]page.Transfer, 0, len(sums))
+	list = make([]page.Transfer, 0, len(sums))
 	for _, t := range sums {
 		t.Compare(t.Time/time.Duration(t.Count), peak, a.job[0].world)
 		list = append(list, *t)
 	}
 	slices.SortFunc(list, func(a, b page.Transfer) int { return facts.LongerTransfer(&a.Transfer, &b.Transfer) })
-	return list[:min(maxTransfers, len(list))]
+	n := min(maxTransfers, len(list))
+	return list[:n], len(list) - n
 }
 
 // maxTransfers bounds the messages of a job's report; the longest are kept.

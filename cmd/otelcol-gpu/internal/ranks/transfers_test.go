@@ -100,3 +100,22 @@ func TestSeveralModelsAreComparedWithNoLink(t *testing.T) {
 		assert.Less(t, x.Shortest, time.Millisecond)
 	}
 }
+
+// A job with a size for each collective keeps the messages with most time, and counts the others.
+func TestMessagesBeyondTheLimitAreCounted(t *testing.T) {
+	w := newWorld(5, 2, 300)
+	w.run().withMessages()
+	for _, list := range w.spans {
+		n := int64(0)
+		for _, s := range list.All() {
+			if group, ok := s.Attributes().Get(string(semconv.GPUCollectiveGroupNameKey)); ok && group.Str() == "all" {
+				n++
+				s.Attributes().PutInt(string(semconv.GPUIOSizeKey), 1_000_000*n)
+			}
+		}
+		require.EqualValues(t, 300, n)
+	}
+	job := jobsOf(w)[0]
+	assert.Len(t, job.Transfers, 200)
+	assert.Equal(t, 101, job.MoreTransfers, "and one message of the pair")
+}

@@ -32,8 +32,9 @@ var transferColumns = []column{
 // maxTransfers is how many messages the table has.
 const maxTransfers = 12
 
-// RenderTransfers writes collectives by message, the longest first, and what their bandwidth is of.
-func RenderTransfers(w io.Writer, list []facts.Transfer, of string) error {
+// RenderTransfers writes collectives by message, the longest first, and what their bandwidth is of. There are more
+// messages than in the list, with less time.
+func RenderTransfers(w io.Writer, list []facts.Transfer, more int, of string) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -42,14 +43,14 @@ func RenderTransfers(w io.Writer, list []facts.Transfer, of string) error {
 	var rows [][]string
 	for _, t := range list[:min(maxTransfers, len(list))] {
 		rows = append(rows, []string{
-			printable.Line(t.Collective), finding.Size(t.Bytes), printable.Line(t.ElementType), printable.Line(t.Members()),
+			printable.Line(t.Collective), finding.Size(t.Bytes), printable.Line(t.ElementType), printable.Line(t.Members),
 			count(t.Ranks), fmt.Sprint(t.Count), duration(t.Time.Seconds()), duration(t.Shortest.Seconds()),
 			known("%.2f", t.Rate/1e9, 0.01), known("%.2f", t.BusRate/1e9, 0.01), known("%.1f", 100*t.LinkShare, 0.1), t.Link,
 		})
 	}
 	var b strings.Builder
 	write(&b, transferColumns, rows, Format{})
-	if more := len(list) - len(rows); more > 0 {
+	if more += len(list) - len(rows); more > 0 {
 		fmt.Fprintf(&b, "(%d more messages)\n", more)
 	}
 	fmt.Fprintf(&b, "Bandwidth is of %s.", of)

@@ -17,7 +17,7 @@ import (
 
 func TestTransfersHaveBandwidthWhereItIsKnown(t *testing.T) {
 	var none strings.Builder
-	require.NoError(t, summarytable.RenderTransfers(&none, nil, "nothing"))
+	require.NoError(t, summarytable.RenderTransfers(&none, nil, 0, "nothing"))
 	require.Empty(t, none.String())
 
 	list := []facts.Transfer{
@@ -25,7 +25,7 @@ func TestTransfersHaveBandwidthWhereItIsKnown(t *testing.T) {
 			Message: facts.Message{
 				Collective: "all_reduce", Group: "undefined", ID: "3 [0, 1]", Ranks: 2, ElementType: "Half", Bytes: 2_000_000,
 			},
-			Count: 2, Time: 3 * time.Millisecond, Shortest: time.Millisecond, Rate: 2e9, BusRate: 1.5e9,
+			Members: "3 [0, 1]", Count: 2, Time: 3 * time.Millisecond, Shortest: time.Millisecond, Rate: 2e9, BusRate: 1.5e9,
 			Link: "NVLink", LinkRate: 450e9, LinkShare: 1.5 / 450,
 		},
 		{Message: facts.Message{Collective: "odd", Group: "tp", Bytes: 8}, Count: 1, Time: 5 * time.Millisecond},
@@ -36,7 +36,7 @@ func TestTransfersHaveBandwidthWhereItIsKnown(t *testing.T) {
 		})
 	}
 	var b strings.Builder
-	require.NoError(t, summarytable.RenderTransfers(&b, list, "the shortest run"))
+	require.NoError(t, summarytable.RenderTransfers(&b, list, 3, "the shortest run"))
 	var lines []string
 	for line := range strings.Lines(b.String()) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -46,7 +46,7 @@ func TestTransfersHaveBandwidthWhereItIsKnown(t *testing.T) {
 	require.Equal(t, "all_reduce 2 MB Half 3 [0, 1] 2 2 3.000 ms 1.000 ms 2.00 1.50 0.3 NVLink", lines[2])
 	require.Len(t, lines, 15)
 	require.Contains(t, lines[3], "<0.01")
-	require.Equal(t, "(2 more messages)", lines[13])
+	require.Equal(t, "(5 more messages)", lines[13])
 	require.Equal(t, "Bandwidth is of the shortest run. % LINK assumes that consecutive ranks share a host.", lines[14])
 	require.Equal(t, "odd", list[1].Collective, "the list keeps its order")
 }
