@@ -114,3 +114,35 @@ func TestCriticalPathsOfAFolderAreInThePageOnly(t *testing.T) {
 		assert.Len(t, p.Paths, 1)
 	}
 }
+
+// A stream waits for an event of stream 7, although stream 8 ended later. PyTorch states the wait with
+// enable_cuda_sync_events.
+func TestStatedWaitsOfStreamsAreOnTheCriticalPath(t *testing.T) {
+	const events = `
+{"ph":"X","cat":"cpu_op","name":"forward","pid":1,"tid":1,"ts":0,"dur":60,"args":{}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":10,"dur":2,"args":{"correlation":1}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaEventRecord","pid":1,"tid":1,"ts":15,"dur":1,"args":{"correlation":2}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":20,"dur":2,"args":{"correlation":3}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaStreamWaitEvent","pid":1,"tid":1,"ts":30,"dur":1,"args":{"correlation":4}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":40,"dur":2,"args":{"correlation":5}},
+{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":16,"dur":184,"args":{"device":0,"stream":7,"correlation":1}},
+{"ph":"X","cat":"kernel","name":"cat","pid":0,"tid":8,"ts":26,"dur":179,"args":{"device":0,"stream":8,"correlation":3}},
+{"ph":"X","cat":"kernel","name":"relu","pid":0,"tid":9,"ts":206,"dur":44,"args":{"device":0,"stream":9,"correlation":5}}`
+	const stated = `,
+{"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":0,"tid":9,"ts":30,"dur":1,"args":{"cuda_sync_kind":"Stream Wait Event",
+"stream":9,"correlation":4,"device":0,"context":1,"wait_on_stream":7,"wait_on_cuda_event_record_corr_id":2,"wait_on_cuda_event_id":0}}`
+	for _, c := range []struct {
+		sync     string
+		kernel   string
+		us       time.Duration
+		stated   int64
+		inferred int64
+	}{{stated, "gemm", 184, 1, 0}, {"", "cat", 179, 0, 1}} {
+		file := writeFile(t, t.TempDir(), "trace.json", `{"schemaVersion":1,"traceEvents":[`+events+c.sync+`]}`)
+		_, paths := pathsOf(t, file)
+		require.Len(t, paths, 1)
+		assert.Equal(t, c.us*time.Microsecond, partOf(paths[0], criticalpath.Kernel, c.kernel))
+		assert.Equal(t, c.stated, paths[0].Stated)
+		assert.Equal(t, c.inferred, paths[0].Inferred)
+	}
+}

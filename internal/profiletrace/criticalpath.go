@@ -32,6 +32,7 @@ func (s *sweep) followPaths() {
 	for _, pid := range list[:min(maxPaths, len(list))] {
 		s.processes[pid].path = criticalpath.NewRecorder(calls(pid).steps > 0, s.p.first)
 	}
+	s.waits = s.p.newStreamWaits()
 	for i, t := range s.p.trackList {
 		th := &s.threads[i]
 		if !t.device && th.process.path != nil && th != s.profiler {

@@ -77,7 +77,8 @@ type Profile struct {
 	counts                  [kindCount]int64
 	offers                  [kindCount]offered
 	comm                    []kernelIs // by name
-	named                   int64      // annotations that mark the application's own work
+	streamWaits             []StreamWait
+	named                   int64 // annotations that mark the application's own work
 }
 
 // track is a row of the profile: a thread of the host or a stream of a device.

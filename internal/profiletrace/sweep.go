@@ -72,6 +72,7 @@ type sweep struct {
 	profiler  *thread            // its own work; nil: not recorded
 	modules   facts.ModuleTree
 	forwards  forwards
+	waits     *streamWaits // nil: none
 }
 
 type thread struct {
@@ -218,6 +219,9 @@ func (s *sweep) host(r *record) {
 		f.depth++
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
+		if s.waits != nil {
+			s.waits.call(r, th.process)
+		}
 		l := launch{
 			surroundings: f.surroundings, at: f.node.reference(), start: start, end: end, process: th.process, graph: fl.opaque,
 			thread:   r.track,

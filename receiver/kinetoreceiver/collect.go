@@ -96,8 +96,11 @@ func (c *collect) Event(j *chromejson.Event) error {
 	own := e.Kind == kindOverhead
 	switch e.Kind {
 	case kindIgnore:
-		if string(j.Cat) == "Trace" {
+		switch {
+		case string(j.Cat) == "Trace":
 			c.window(j)
+		case string(j.Name) == "Stream Wait Event" && c.opts.Paths:
+			c.streamWait(j.Args)
 		}
 		return nil
 	case kindNone:
@@ -156,6 +159,27 @@ func (c *collect) Event(j *chromejson.Event) error {
 		c.activities++
 	}
 	return c.p.Add(e)
+}
+
+// streamWait reads a wait of a stream for an event, which PyTorch writes with enable_cuda_sync_events.
+func (c *collect) streamWait(args []byte) {
+	w := profiletrace.StreamWait{On: -1}
+	chromejson.Fields(args, func(k, v []byte) bool {
+		switch string(k) {
+		case "device":
+			setInt(&w.Device, v)
+		case "stream":
+			setInt(&w.Stream, v)
+		case "correlation":
+			setInt(&w.Call, v)
+		case "wait_on_stream":
+			setInt(&w.On, v)
+		case "wait_on_cuda_event_record_corr_id":
+			setInt(&w.Record, v)
+		}
+		return true
+	})
+	c.p.StreamWait(w)
 }
 
 // window reads the profiler's own record of when it recorded.
