@@ -90,14 +90,14 @@ func TestFaultMatrix(t *testing.T) {
 			began := time.Now()
 			require.NoError(t, r.Start(context.Background(), h))
 			if tc.before == "" {
-				require.Eventually(t, func() bool { return len(h.power(began)) > 0 }, time.Minute, 10*time.Millisecond)
+				require.Eventually(t, func() bool { return len(h.power(began)) > 0 }, 3*time.Minute, 10*time.Millisecond)
 			}
 			faulty := time.Now()
 			control(t, tc.fault)
 			time.Sleep(tc.length)
 			control(t, tc.after)
 			healed := time.Now()
-			require.Eventually(t, func() bool { return len(h.power(healed)) > 0 }, time.Minute, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return len(h.power(healed)) > 0 }, 3*time.Minute, 10*time.Millisecond)
 			took := time.Since(healed)
 			time.Sleep(1500 * time.Millisecond)
 			times := h.power(faulty)
