@@ -296,8 +296,8 @@ var measureOf = map[string]int{
 }
 
 func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
-	id, _ := p.Attributes().Get(string(semconv.HWIDKey))
-	if id.Type() != pcommon.ValueTypeStr || id.Str() == "" {
+	id, ok := p.Attributes().Get(string(semconv.HWIDKey))
+	if !ok || id.Type() != pcommon.ValueTypeStr || id.Str() == "" {
 		return
 	}
 	d := m.deviceOf(id.Str(), text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey)))

@@ -30,6 +30,22 @@ func gauge(name string, v float64) pmetric.Metrics {
 	return md
 }
 
+// Metrics of devices may lack the device, or name it by a value that is not text.
+func TestMetricsOfNoDeviceAreIgnored(t *testing.T) {
+	m := at()
+	for name := range measureOf {
+		md := gauge(name, 1)
+		attrs := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Gauge().DataPoints().At(0).Attributes()
+		attrs.PutInt("hw.id", 1)
+		m.Metrics(md)
+		attrs.Clear()
+		m.Metrics(md)
+	}
+	assert.Empty(t, m.devices)
+	m.Metrics(gauge("hw.power", 1))
+	assert.Len(t, m.devices, 1)
+}
+
 // A service that sends invalid numbers, or numbers with invalid sums, must not break the page for others.
 func TestInvalidNumbersDoNotStopThePage(t *testing.T) {
 	m := at()
