@@ -212,10 +212,11 @@ type worker struct {
 	gpu      int // spans on the device
 	refused  int // rejected attempts
 	next     uint64
-	sampled  atomic.Int64 // number of sent points of the device
-	served   bool         // its spans are an inference server's requests, one after the other
-	others   int          // services with the same work on the device, at the same time and in the same traces
-	front    *worker      // sends the request spans of this worker's batches; nil: no requests
+	sampled  atomic.Int64        // number of sent points of the device
+	served   bool                // its spans are an inference server's requests, one after the other
+	others   int                 // services with the same work on the device, at the same time and in the same traces
+	front    *worker             // sends the request spans of this worker's batches; nil: no requests
+	mix      func(ptrace.Traces) // adds other spans to a request, which are not counted; nil: none
 }
 
 // servedShare is the request's share of a batch; the rest is unassigned.
@@ -328,7 +329,13 @@ func (w *worker) work(d time.Duration) {
 		for points := int64(begin.Add(2*spanTime).Sub(w.zero)/period) + 1; w.sampled.Load() < points; {
 			time.Sleep(time.Millisecond)
 		}
-		for w.send(td) != nil {
+		mixed := td
+		if w.mix != nil {
+			mixed = ptrace.NewTraces()
+			td.CopyTo(mixed)
+			w.mix(mixed)
+		}
+		for w.send(mixed) != nil {
 			w.refused++
 			time.Sleep(100 * time.Millisecond)
 		}

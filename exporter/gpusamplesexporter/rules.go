@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -114,8 +115,13 @@ func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamples
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {
 			for _, k := range keys {
-				if v, ok := m.Get(k); ok && v.AsString() != "" {
-					return v.AsString()
+				v, ok := m.Get(k)
+				if !ok {
+					continue
+				}
+				// Texts of devices become labels of the Collector's own metrics, which must be valid UTF-8.
+				if s := v.AsString(); s != "" && utf8.ValidString(s) {
+					return s
 				}
 			}
 		}

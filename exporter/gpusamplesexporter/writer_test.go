@@ -511,6 +511,7 @@ func TestPointsAreCountedByOutcome(t *testing.T) {
 		point{name: "hw.energy", at: at, value: 300, attrs: gpu, sum: true},
 		point{name: "hw.energy", at: at.Add(-time.Second), value: 200, attrs: gpu, sum: true},
 		point{name: "hw.power", at: at, value: 300, attrs: map[string]any{"x": "y"}},
+		point{name: "hw.power", at: at, value: 300, attrs: map[string]any{"hw.id": "GPU-\xff"}},
 		point{name: "hw.power", at: at, value: math.NaN(), attrs: gpu},
 		point{name: "hw.fan.speed", at: at, value: 1, attrs: gpu},
 		point{name: "hw.gpu.utilization", at: at, value: 1, attrs: with(gpu, "hw.gpu.task", "encoder")})
@@ -527,7 +528,7 @@ func TestPointsAreCountedByOutcome(t *testing.T) {
 		got[v.AsString()] = p.Value
 	}
 	assert.Equal(t, map[string]int64{
-		"written": 2, "out_of_order": 1, "no_device": 1, "no_value": 1, "unknown_metric": 3,
+		"written": 2, "out_of_order": 1, "no_device": 2, "no_value": 1, "unknown_metric": 3,
 	}, got)
 }
 
