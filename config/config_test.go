@@ -241,10 +241,11 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 }
 
 // By default, an OTLP receiver accepts requests of up to 4 MiB over gRPC, and rejects larger ones permanently. Batches
-// stay below that; gateways accept more, because requests of agents are as large as received or larger.
-func TestGRPCRequestsFitTheirReceiver(t *testing.T) {
-	const taken, byHTTP = 4 << 20, 20 // bytes; MiB that a receiver accepts over HTTP
-	batched, told := 0, 0
+// stay below that; gateways accept more, because requests of agents are as large as received or larger. Over HTTP the
+// limit is the same: a request of 20 MiB can nest values so deep that decoding it overflows the stack.
+func TestRequestsFitTheirReceiver(t *testing.T) {
+	const taken = 4 << 20
+	batched, told, byHTTP := 0, 0, 0
 	for _, name := range config.Names() {
 		text, err := config.YAML(name)
 		require.NoError(t, err)
@@ -254,6 +255,10 @@ func TestGRPCRequestsFitTheirReceiver(t *testing.T) {
 					GRPC struct {
 						Endpoint string
 						Max      int `yaml:"max_recv_msg_size_mib"`
+					}
+					HTTP struct {
+						Endpoint string
+						Max      int `yaml:"max_request_body_size"`
 					}
 				}
 			}
@@ -277,13 +282,18 @@ func TestGRPCRequestsFitTheirReceiver(t *testing.T) {
 		}
 		for id, r := range c.Receivers {
 			if name == "kubernetes/gateway" && r.Protocols.GRPC.Endpoint != "" {
-				require.Greater(t, r.Protocols.GRPC.Max, 2*byHTTP, "%s: %s", name, id)
+				require.Greater(t, r.Protocols.GRPC.Max<<20, 10*taken, "%s: %s", name, id)
 				told++
+			}
+			if r.Protocols.HTTP.Endpoint != "" {
+				require.Equal(t, taken, r.Protocols.HTTP.Max, "%s: %s", name, id)
+				byHTTP++
 			}
 		}
 	}
 	require.Equal(t, 4, batched)
 	require.Equal(t, 2, told)
+	require.Greater(t, byHTTP, 5)
 }
 
 func TestJaegerConfigurationUsesRegisteredNames(t *testing.T) {

@@ -419,7 +419,8 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 		require.Contains(t, []int{200, 400}, post(t, p.http, "traces", "json", []byte(text), false), "JSON %d", i)
 	}
 	for _, body := range [][]byte{
-		strangeSpanOf(1, func(s ptrace.Span) { s.Attributes().PutStr("large", strings.Repeat("x", 10_000_000)) }),
+		strangeSpanOf(0, func(s ptrace.Span) { s.Attributes().PutStr("large", strings.Repeat("x", 10_000_000)) }),
+		strangeSpanOf(1, func(s ptrace.Span) { s.Attributes().PutStr("large", strings.Repeat("x", 4_000_000)) }),
 		strangeSpanOf(2, func(s ptrace.Span) {
 			var b xpdata.MapBuilder
 			for i := range 100_000 {
@@ -427,7 +428,7 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 			}
 			b.UnsafeIntoMap(s.Attributes())
 		}),
-		deep(500), deep(10_000), bytes.Repeat([]byte{0x0a, 0x7f}, 1_000_000), bytes.Repeat([]byte{0xff}, 1_000_000),
+		deep(500), deep(400_000), deep(1_900_000), bytes.Repeat([]byte{0x0a, 0x7f}, 1_000_000), bytes.Repeat([]byte{0xff}, 1_000_000),
 	} {
 		post(t, p.http, "traces", "x-protobuf", body, false)
 		post(t, p.http, "traces", "x-protobuf", zipped(t, body), true)
