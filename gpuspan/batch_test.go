@@ -144,7 +144,7 @@ func TestLinkLimitOfTheSDKIsDetectedCountedAndReported(t *testing.T) {
 	require.Equal(t, 129/(256*257/2.), first.Links()[0].Attributes[1].Value.AsFloat64())
 	require.Len(t, r.errs, 1)
 	require.EqualError(t, r.errs[0],
-		"gpuspan: the span of a batch of 256 requests links to 128 of them, the others' accounts miss it "+
+		"gpuspan: the span of a batch of 256 requests links to 128 of them, usage records of the others lack it "+
 			"(the tracer provider keeps as many; set OTEL_SPAN_LINK_COUNT_LIMIT or SpanLimits.LinkCountLimit to 1024)")
 
 	second := iteration(t, r, 256, notSampled)

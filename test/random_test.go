@@ -693,7 +693,7 @@ func (x *topology) compare(
 	require.InDelta(t, want, self, 1e-6)
 	join := func(state string) float64 { return counter(t, tel, "otelcol_processor_gpu_join_energy", state) }
 	require.InDelta(t, all, join("attributed")+join("late"), 1e-6)
-	require.InDelta(t, device, join("attributed")+join("unattributed"), 1e-6, "what is late is taken from what nobody had")
+	require.InDelta(t, device, join("attributed")+join("unattributed"), 1e-6, "late energy was unattributed before")
 
 	// The metrics equal the sums over the spans.
 	sums := map[string]float64{}

@@ -207,7 +207,7 @@ func (p *profile) result(detail kinetoreceiver.Detail, alone bool) convert.Resul
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(p.Skipped)) {
-		r.Odd = append(r.Odd, fmt.Sprintf("%d %s left out: %s", p.Skipped[reason], p.what, reason))
+		r.Odd = append(r.Odd, fmt.Sprintf("%d %s omitted: %s", p.Skipped[reason], p.what, reason))
 	}
 	r.Remarks = append(r.Remarks, r.Odd...)
 	return r

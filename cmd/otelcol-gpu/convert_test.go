@@ -280,8 +280,8 @@ func TestConvertNamesAnOutlyingEvent(t *testing.T) {
 	stdout, stderr, err := inProcess(t, "convert", "--detail", "kernels", "--out", out, path)
 	require.NoError(t, err)
 	said := stdout + stderr
-	require.Contains(t, said, `"odd" is left out: it begins 365.0 days after all other events`)
-	require.Contains(t, said, "1 events left out: time more than a day from all other events")
+	require.Contains(t, said, `"odd" is omitted: it begins 365.0 days after all other events`)
+	require.Contains(t, said, "1 events omitted: time more than a day from all other events")
 	require.NotContains(t, said, "idle for")
 	for _, name := range []string{"trace.json", "spans.json"} {
 		text, err := os.ReadFile(filepath.Join(out, name))

@@ -85,7 +85,7 @@ func TestConvertRepeatsItsReportOfAProfile(t *testing.T) {
 			require.NoError(t, err)
 			head, _, _ := strings.Cut(text, "\n\n")
 			_, told[i], _ = strings.Cut(head, "\n")
-			told[i], _, _ = strings.Cut(told[i], "\n"+profile+": left out, it is the same profile")
+			told[i], _, _ = strings.Cut(told[i], "\n"+profile+": skipped, because it is the same profile")
 			profile = filepath.Join(dir, "trace.json")
 		}
 		return told[0], told[1]
@@ -96,7 +96,7 @@ func TestConvertRepeatsItsReportOfAProfile(t *testing.T) {
 		{"ph":"X","cat":"kernel","name":"b","ts":90,"dur":10,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`), 0o600))
 	first, second := again(t, small)
 	assert.Equal(t, []string{
-		"    unexplained_idle, GPU 0: the file does not say why -> GPU 0 idle for 75µs; up to 75µs (83.3 %) to gain; no call in the file launched the next activity " +
+		"    unexplained_idle, GPU 0: the cause is not recorded -> GPU 0 idle for 75µs; up to 75µs (83.3 %) to gain; no call in the file launched the next activity " +
 			"(threshold 5 %, certainty low); try: record the runtime's calls and the host's ranges too",
 		"    GPU 0 (A100): 90µs = computing 15µs (16.7 %) + idle 75µs (83.3 %) (unknown 75µs)",
 	}, strings.Split(first, "\n"))
@@ -111,7 +111,7 @@ func TestConvertRepeatsItsReportOfAProfile(t *testing.T) {
 			assert.Contains(t, first, "GPU 0")
 			want := []string{"    " + partial}
 			for line := range strings.SplitSeq(first, "\n") {
-				if !strings.Contains(line, "left out") { // of the profile
+				if !strings.Contains(line, "omitted") { // of the profile
 					want = append(want, line)
 				}
 			}

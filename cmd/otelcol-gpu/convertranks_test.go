@@ -58,7 +58,7 @@ func TestWorkOfTheLateRankIsReported(t *testing.T) {
 		"2 ranks of one job of 2: rank 1 is the straggler: it arrives last at 10 of 10 collectives "+
 			"(10 × ncclDevKernel_AllReduce_Sum_f32_RING_LL), and they wait 4.00 ms because of it, 4.00 ms each. Before those it "+
 			"has, against the others' median, 4.00 ms more of computation (the same kernels take 2.33 times as long as there: a "+
-			"lower clock, larger inputs, or somebody else on the device). Of the others' communication 67 % is waiting for a late rank.")
+			"lower clock, larger inputs, or another process on the device). Of the others' communication 67 % is waiting for a late rank.")
 }
 
 // Files that do not state their rank are named; otherwise the missing comparison would go unnoticed.

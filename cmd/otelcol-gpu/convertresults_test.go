@@ -65,7 +65,7 @@ func TestAProfileThatIsThereTwiceCountsOnce(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	stdout, stderr, err := inProcess(t, "convert", "--detail", "kernels", "--out", out, dir, a)
 	require.NoError(t, err, stderr)
-	require.Equal(t, 3, strings.Count(stdout, "left out, it is the same profile as "+a), stdout)
+	require.Equal(t, 3, strings.Count(stdout, "skipped, because it is the same profile as "+a), stdout)
 	require.Equal(t, 3, namesOf(t, filepath.Join(out, "spans.json"))["saxpy"])
 }
 
@@ -103,7 +103,7 @@ func TestResultsOfAnEarlierRunAreReplacedAtTheEndAndNamed(t *testing.T) {
 	first, err := os.ReadFile(filepath.Join(out, "trace.json"))
 	require.NoError(t, err)
 	writeFile(t, out, "trace-1.json", string(first))
-	writeFile(t, out, "trace-2.json", "somebody else's")
+	writeFile(t, out, "trace-2.json", "not a result")
 
 	_, _, err = inProcess(t, "convert", "--out", out, writeFile(t, dir, "bad.json", "{"))
 	require.ErrorIs(t, err, errReported)
@@ -148,7 +148,7 @@ func TestAFileWithoutSpansIsRefused(t *testing.T) {
 	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), file)
 	require.ErrorIs(t, err, errReported)
 	require.Contains(t, stderr, "it has no device activity and no host range or API call")
-	require.Contains(t, stderr, "1 events left out: event without a category")
+	require.Contains(t, stderr, "1 events omitted: event without a category")
 	require.NotContains(t, stdout, "perfetto")
 	require.Empty(t, entriesOf(t, filepath.Join(dir, "out")))
 }

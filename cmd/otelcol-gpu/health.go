@@ -18,9 +18,9 @@ import (
 func newHealthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [HOST:PORT]",
-		Short: "Check that a Collector on this machine is ready (exit status 0)",
-		Long: "Ask the health_check extension of a running Collector, by default at OTELGPU_HEALTH or 127.0.0.1:13133.\n" +
-			"The exit status is 0 if the Collector is ready, otherwise 1.",
+		Short: "Check that a Collector on this machine is ready (exit code 0)",
+		Long: "Query the health_check extension of a running Collector, by default at OTELGPU_HEALTH or 127.0.0.1:13133.\n" +
+			"The exit code is 0 if the Collector is ready, otherwise 1.",
 		Args: takes(0, 1, "health takes one address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address := cmp.Or(os.Getenv("OTELGPU_HEALTH"), "127.0.0.1:13133")

@@ -35,7 +35,7 @@ type welcome struct {
 const (
 	readyMessage  = "Everything is ready. Begin running and processing data."
 	openedMessage = "GPU source opened"
-	noneMessage   = "GPU source does not answer"
+	noneMessage   = "GPU source does not respond"
 	failedMessage = "error found during service initialization" // it is the program's last line as well
 )
 

@@ -174,7 +174,7 @@ func (c *Config) Validate() error {
 	c.Histogram.validate(&bad)
 	bad.If(c.MaxExemplars < 0, "`max_exemplars` must not be negative, found %d", c.MaxExemplars)
 	for i, d := range c.Dimensions {
-		bad.If(slices.Contains(c.Dimensions[:i], d), "`dimensions::%d` must be a name that occurs once, found %q", i, d)
+		bad.If(slices.Contains(c.Dimensions[:i], d), "`dimensions::%d` must be unique, found %q", i, d)
 	}
 	bad.Names("dimensions", c.Dimensions)
 	bad.Names("resource_attributes", c.ResourceAttributes)

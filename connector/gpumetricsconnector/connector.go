@@ -231,7 +231,7 @@ type refusal struct {
 func (r *refusal) note(log *zap.Logger, n int, err error) {
 	switch {
 	case err != nil && !r.lasts:
-		log.Warn(r.what+" are refused; further refusals are counted, not logged", zap.Int("count", n), zap.Error(err))
+		log.Warn(r.what+" are rejected; further rejections are counted, not logged", zap.Int("count", n), zap.Error(err))
 	case err == nil && r.lasts:
 		log.Info(r.what + " are accepted again")
 	}

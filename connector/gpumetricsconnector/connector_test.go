@@ -48,7 +48,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		"`temporality` must be cumulative or delta, found \"both\"",
 		"`histogram::explicit::1` must be above 0 and above the bound before it, found 1ms",
 		"`max_exemplars` must not be negative, found -1",
-		"`dimensions::1` must be a name that occurs once, found \"a\"",
+		"`dimensions::1` must be unique, found \"a\"",
 		"`cardinality_limit` must be positive, found 0",
 		"`max_resources` must be positive, found 0",
 		"`expiry` must not be negative, found -1s",

@@ -22,7 +22,7 @@ func TestARefusalIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	for _, e := range logs.All() {
 		said = append(said, e.Level.String()+": "+e.Message)
 	}
-	refused := "warn: metrics are refused; further refusals are counted, not logged"
+	refused := "warn: metrics are rejected; further rejections are counted, not logged"
 	assert.Equal(t, []string{refused, "info: metrics are accepted again", refused}, said)
 	assert.Equal(t, map[string]any{"count": int64(3), "error": "no"}, logs.All()[0].ContextMap())
 }

@@ -138,7 +138,7 @@ func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 	case err != nil:
 		c.tel.ConnectorGpuProfilesDropped.Add(ctx, int64(n), sharedcomponent.Label("reason", "profiles"))
 		if !c.refused {
-			c.log.Warn("profiles are refused; further refusals are counted, not logged", zap.Int("samples", n),
+			c.log.Warn("profiles are rejected; further rejections are counted, not logged", zap.Int("samples", n),
 				zap.Error(err))
 		}
 	case c.refused:

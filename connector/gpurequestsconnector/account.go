@@ -8,7 +8,7 @@ import (
 	"container/list"
 )
 
-// operation identifies what an account is for.
+// operation identifies what a usage record is for.
 type operation struct{ name, category, itemType, model string }
 
 // account is the usage record of one request and operation.
@@ -33,7 +33,7 @@ type account struct {
 	last           key    // of the last batch, because two links of it may refer to the request
 }
 
-// example is a batch to which the account's span links.
+// example is a batch to which the usage record's span links.
 type example struct {
 	key
 	link  int // of the batch's links, the first to the request
@@ -41,7 +41,7 @@ type example struct {
 	time  float64
 }
 
-// request is an open request: its own span as far as it is known, and an account for each operation.
+// request is an open request: its own span as far as it is known, and a usage record for each operation.
 type request struct {
 	key
 	accounts []account
@@ -50,7 +50,7 @@ type request struct {
 	start    uint64
 	own      int64 // when its own span arrived
 	model    string
-	late     bool // an account of it was closed already
+	late     bool // a usage record of it was closed already
 
 	queue, firstItem, prefill, decode float64 // as stated by the engine, s
 
@@ -78,8 +78,8 @@ const (
 	knownParent = 0x100
 )
 
-// times extends the account by the times of a span and keeps the first and the slowest span. link is the index of the
-// span's first link to the request.
+// times extends the usage record by the times of a span and keeps the first and the slowest span. link is the index
+// of the span's first link to the request.
 func (a *account) times(s *span, link int) {
 	if a.start == 0 || s.start < a.start {
 		a.start = s.start
@@ -116,14 +116,14 @@ func (a *account) add(s *span, items, time, energy float64) {
 	}
 }
 
-// maxAccounts is the maximum number of accounts per request; further operations share one more, named otherName.
-// Operation names that contain a number would otherwise create an account for each batch.
+// maxAccounts is the maximum number of usage records per request; further operations share one more, named otherName.
+// Operation names that contain a number would otherwise create a usage record for each batch.
 const (
 	maxAccounts = 64
 	otherName   = "other"
 )
 
-// account returns the request's account for an operation, and creates it if necessary.
+// account returns the request's usage record for an operation, and creates it if necessary.
 func (b *book) account(r *request, op *operation, s *source) *account {
 	for i := range r.accounts {
 		if a := &r.accounts[i]; (a.op == op || *a.op == *op) && a.source.id == s.id {

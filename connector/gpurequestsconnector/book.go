@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// reason is the reason why an account was closed.
+// reason is the reason why a usage record was closed.
 type reason uint8
 
 const (
@@ -35,7 +35,7 @@ type counts struct {
 	charged, unassigned        float64 // J
 }
 
-// book keeps the accounts. Its methods are called under the connector's lock; now is from a series.Clock.
+// book keeps the usage records. Its methods are called under the connector's lock; now is from a series.Clock.
 type book struct {
 	cfg      *Config
 	requests map[key]*request
@@ -285,7 +285,7 @@ func (b *book) merge(inner, k key, now int64) {
 	}
 }
 
-// absorb moves the account of a span above to an open request inside, unless that span has its own batches or was
+// absorb moves the usage record of a span above to an open request inside, unless that span has its own batches or was
 // reported.
 func (b *book) absorb(inner, outer key) {
 	r, around := b.requests[inner], b.requests[outer]
@@ -299,7 +299,7 @@ func (b *book) absorb(inner, outer key) {
 	delete(b.requests, outer)
 }
 
-// open creates a request, with room for its accounts.
+// open creates a request, with room for its usage records.
 func (b *book) open(k key, now int64) *request {
 	for len(b.requests) >= b.cfg.MaxRequests {
 		b.close(b.byAge.Front().Value.(*request), evicted, now)
@@ -315,8 +315,8 @@ func (b *book) open(k key, now int64) *request {
 	return r
 }
 
-// due closes accounts that are settled or idle (all accounts if all is set) and returns those closed since the last
-// call.
+// due closes usage records that are settled or idle (all usage records if all is set) and returns those closed since
+// the last call.
 func (b *book) due(now int64, all bool) []*request {
 	for e := b.byAge.Front(); e != nil; {
 		r := e.Value.(*request)

@@ -142,7 +142,7 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 	})
 }
 
-// join adds GPU work of the request's own trace to its account.
+// join adds GPU work of the request's own trace to its usage record.
 func (b *book) join(r *request, c *child, now int64) {
 	b.counted(c, now)
 	own := c.debt(c.device)

@@ -26,7 +26,7 @@ import (
 // OTLP receivers accept.
 const maxBatch = 500
 
-// gpuRequests is the connector. It consumes spans and produces a span for each closed account, and metrics at an
+// gpuRequests is the connector. It consumes spans and produces a span for each closed usage record, and metrics at an
 // interval.
 type gpuRequests struct {
 	sharedcomponent.Connector
@@ -73,15 +73,15 @@ func (c *gpuRequests) GiveTraces(next consumer.Traces) bool {
 	return true
 }
 
-// Start starts the timer that closes accounts.
+// Start starts the timer that closes usage records.
 func (c *gpuRequests) Start(context.Context, component.Host) error {
 	c.Begin(func() { c.meters.spans = c.traces != nil }, c.run)
 	return nil
 }
 
-// run closes due accounts each second, or four times within the shorter wait, and writes metrics at their interval. The
-// first output is after half an interval: gpu_metrics, which starts at the same time, writes at the other halves, so
-// that the outputs of both for one service are in order of time.
+// run closes due usage records each second, or four times within the shorter wait, and writes metrics at their
+// interval. The first output is after half an interval: gpu_metrics, which starts at the same time, writes at the
+// other halves, so that the outputs of both for one service are in order of time.
 func (c *gpuRequests) run(ctx context.Context) {
 	tick := time.NewTicker(max(time.Millisecond, min(time.Second, c.cfg.Settle/4, c.cfg.Idle/4)))
 	defer tick.Stop()
@@ -102,7 +102,7 @@ func (c *gpuRequests) run(ctx context.Context) {
 	}
 }
 
-// Shutdown closes all accounts and writes them.
+// Shutdown closes all usage records and writes them.
 func (c *gpuRequests) Shutdown(ctx context.Context) error {
 	c.End(func() {
 		c.closeDue(ctx, true)
@@ -128,7 +128,7 @@ func (c *gpuRequests) ConsumeTraces(ctx context.Context, td ptrace.Traces) error
 	return nil
 }
 
-// closeDue closes accounts and sends them to the next component.
+// closeDue closes usage records and sends them to the next component.
 func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.mu.Lock()
 	now := c.clock()
@@ -162,9 +162,9 @@ func (c *gpuRequests) send(ctx context.Context) {
 		td.CopyTo(try)
 		err := c.traces.ConsumeTraces(ctx, try)
 		if err != nil && !c.refusing {
-			c.log.Warn("spans of requests are refused; further refusals are not logged", zap.Int("spans", n), zap.Error(err))
+			c.log.Warn("spans of requests are rejected; further rejections are not logged", zap.Int("spans", n), zap.Error(err))
 		} else if err == nil && c.refusing {
-			c.log.Info("spans of requests are taken again")
+			c.log.Info("spans of requests are accepted again")
 		}
 		c.refusing = err != nil
 		switch {
@@ -200,7 +200,7 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	}
 	if err != nil {
 		c.drop(ctx, "metrics", n) // cumulative points are sent again with the next output
-		c.log.Debug("metrics of requests are refused", zap.Error(err))
+		c.log.Debug("metrics of requests are rejected", zap.Error(err))
 		return
 	}
 	c.meters.trim()

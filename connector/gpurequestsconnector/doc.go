@@ -17,5 +17,5 @@
 //
 // Files: read.go extracts facts of a span; nest.go finds which work contains which, so that nothing is charged twice;
 // account.go is what one request has, book.go keeps all of them, children.go finds GPU work in a request's own trace;
-// write.go makes spans of accounts, metrics.go metrics; connector.go is the component.
+// write.go makes spans of usage records, metrics.go metrics; connector.go is the component.
 package gpurequestsconnector

@@ -18,13 +18,13 @@ import (
 )
 
 // meters holds the metrics of all resources. Points carry the time of the output: requests are counted when their
-// accounts are closed.
+// usage records are closed.
 type meters struct {
 	series.Settings
 	cfg   *Config
 	of    map[string]*meter // by the resource of metrics
 	lost  int               // series removed before they were written, since the last count
-	spans bool              // accounts have a consumer for spans
+	spans bool              // usage records have a consumer for spans
 }
 
 // meter is the metrics of one resource.
@@ -148,8 +148,8 @@ func (m *meters) record(closed []*request, now int64) {
 	}
 }
 
-// recorder adds the known values of an account to the series of an operation (nil: the request as a whole). Their
-// exemplar is the account's span, otherwise the request's; there is none if the trace does not exist.
+// recorder adds the known values of a usage record to the series of an operation (nil: the request as a whole). Their
+// exemplar is the usage record's span, otherwise the request's; there is none if the trace does not exist.
 func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
 	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
 	switch {

@@ -17,7 +17,7 @@ import (
 type kind uint8
 
 const (
-	hostSpan    kind = iota // no GPU work, or an account written earlier
+	hostSpan    kind = iota // no GPU work, or a usage record written earlier
 	gpuWork                 // GPU work
 	leafWork                // likewise, of a kind that has no children: kernels, copies, memsets
 	windowWork              // likewise, seen in a capture window as part of what a live trace shows as a whole
@@ -96,8 +96,8 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 // work reports whether the span is GPU work.
 func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
 
-// adopted reports whether a request's account includes it. Steps serve no request, and a window is a sample of what the
-// live spans show as a whole.
+// adopted reports whether a request's usage record includes it. Steps serve no request, and a window is a sample of
+// what the live spans show as a whole.
 func (k kind) adopted() bool { return k != stepWork && k != windowWork }
 
 // usage is what GPU work used, and processed. Unstated numbers are 0.

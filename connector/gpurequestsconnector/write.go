@@ -60,7 +60,7 @@ func spans(closed []*request, queueSpan bool, scope func(pcommon.Instrumentation
 	return td
 }
 
-// write fills the span of an account.
+// write fills the span of a usage record.
 func (r *request) write(s ptrace.Span, a *account, item firstItem) {
 	r.dress(s, a.op.name, a.id(r))
 	s.SetStartTimestamp(pcommon.Timestamp(a.start))
@@ -121,7 +121,7 @@ func (r *request) dress(s ptrace.Span, name string, id pcommon.SpanID) {
 	s.SetName(name)
 }
 
-// first returns the account whose GPU work started first.
+// first returns the usage record whose GPU work started first.
 func (r *request) first() *account {
 	var first *account
 	for i := range r.accounts {
@@ -143,10 +143,10 @@ func (r *request) queued(first *account) float64 {
 	return float64(first.start-r.start) * 1e-9
 }
 
-// timed reports whether the account's times are GPU times.
+// timed reports whether the usage record's times are GPU times.
 func (a *account) timed() bool { return a.time > 0 }
 
-// firstItem is the time from the start of a request to its first item in seconds, and the account that it is known
+// firstItem is the time from the start of a request to its first item in seconds, and the usage record that it is known
 // from.
 type firstItem struct {
 	after float64
@@ -183,7 +183,7 @@ func (r *request) toFirstItem() firstItem {
 
 func (r *request) modelOf(a *account) string { return cmp.Or(a.op.model, r.model) }
 
-// id returns the account's span ID, a hash of the request, the operation, and the first batch with its link to the
+// id returns the usage record's span ID, a hash of the request, the operation, and the first batch with its link to the
 // request. A request that is closed and opened again, even within one batch, gets spans with other IDs.
 func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first) }
 

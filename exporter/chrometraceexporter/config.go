@@ -76,7 +76,7 @@ var defaultCounters = []string{
 // createDefaultConfig returns the configuration of an exporter without any keys. Path has to be set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
-	// a file that cannot be written rarely can be a moment later, and without a queue retries block
+	// writing rarely succeeds shortly after a failure, and without a queue retries block
 	retry.Enabled = false
 	return &Config{
 		Existing: chrometrace.Number,

@@ -126,7 +126,7 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 		return never
 	}
 	if never != nil {
-		s.log.Error("Steps are left out", zap.Error(never))
+		s.log.Error("Steps are omitted", zap.Error(never))
 	}
 	return consumererror.NewTraces(again, failed)
 }

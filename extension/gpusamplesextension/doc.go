@@ -12,7 +12,7 @@
 //
 //	┌──────────────┬────────────┬──────────────────────────┬────────────────────────┐
 //	│ time, 8 B    │ value, 8 B │ running integral, 8 B    │ running coverage, 8 B  │
-//	│ unix ns      │ base unit  │ value × s, gaps left out │ ns, gaps left out      │
+//	│ unix ns      │ base unit  │ value × s, gaps omitted  │ ns, gaps omitted       │
 //	└──────────────┴────────────┴──────────────────────────┴────────────────────────┘
 //
 // in time order, so that the mean over any interval takes two binary searches and one division. Rings are limited in

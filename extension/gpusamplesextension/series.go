@@ -9,7 +9,7 @@ import "slices"
 type point struct {
 	t        int64
 	v        float64
-	integral float64 // running integral in value × seconds, for a counter the running increase; uncovered gaps left out
+	integral float64 // running integral in value × seconds, for a counter the running increase; without uncovered gaps
 	covered  int64   // running length of the covered gaps, ns
 }
 

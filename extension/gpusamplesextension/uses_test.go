@@ -90,7 +90,7 @@ func TestTheOnlyDeviceOfTheHostIsTheLastResort(t *testing.T) {
 	assert.Equal(t, "none: []", r.now(Workload{}))
 	r.device("GPU-0", "", "a")
 	assert.Equal(t, "host: [GPU-0]", r.now(Workload{}))
-	assert.Equal(t, "host: [GPU-0]", r.now(Workload{PID: 3, Pod: "p"}), "nobody lists pods")
+	assert.Equal(t, "host: [GPU-0]", r.now(Workload{PID: 3, Pod: "p"}), "pods are unknown")
 	assert.Equal(t, "none: []", r.now(Workload{HostName: "b"}))
 	r.device("MIG-0", "GPU-0", "a")
 	assert.Equal(t, "host: [MIG-0]", r.now(Workload{}), "the board is divided into one instance")

@@ -51,7 +51,7 @@ func TestFullDiskAtTheEndLeavesNoFileUnderTheFinalName(t *testing.T) {
 		free := limit(150)
 		err = r.Close()
 		free()
-		require.ErrorContains(t, err, "what was written stays in")
+		require.ErrorContains(t, err, "the incomplete file is")
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
@@ -117,7 +117,7 @@ func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 			require.NoError(t, r.Sweep())
 		}
 		require.Len(t, told, 1, "once for the file")
-		require.Contains(t, told[0], "its end is written as soon as there is room")
+		require.Contains(t, told[0], "its end is written as soon as there is space")
 		require.Len(t, names(t, dir), 1)
 		require.Contains(t, names(t, dir)[0], ".partial")
 		free()

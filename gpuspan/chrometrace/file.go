@@ -132,7 +132,7 @@ func (t *file) end() error {
 	}
 	err := t.Writer.Close()
 	if err != nil && t.broken == nil {
-		err = fmt.Errorf("%w (its end is written as soon as there is room)", err)
+		err = fmt.Errorf("%w (its end is written as soon as there is space)", err)
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (t *file) finish() error {
 	}
 	then(t.f.Close())
 	if err != nil {
-		return fmt.Errorf("%w (what was written stays in %q)", err, t.f.Name())
+		return fmt.Errorf("%w (the incomplete file is %q)", err, t.f.Name())
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func TestOpenNamesMissingParts(t *testing.T) {
 	stub := ctest.CUDA(t)
 	stub.Set("devices", 0)
 	_, err = cuda.Open(cuda.WithLibrary(stub.Path))
-	require.EqualError(t, err, "cannot initialise the CUDA driver "+stub.Path+
+	require.EqualError(t, err, "cannot initialize the CUDA driver "+stub.Path+
 		": cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected")
 	var e *driver.Error
 	require.ErrorAs(t, err, &e)

@@ -74,7 +74,7 @@ func TestStreamThatCapturesIsNotRegisteredAndItsCaptureLivesOn(t *testing.T) {
 	require.False(t, r.prof.Stream(uintptr(h), "s").DeviceTimed())
 	g := new(uintptr)
 	require.Zero(t, end(h, unsafe.Pointer(g)))
-	require.ErrorContains(t, r.errors[0], "it captures a graph just now (register streams before)")
+	require.ErrorContains(t, r.errors[0], "it is capturing a graph (register streams before captures)")
 	require.True(t, r.prof.Stream(uintptr(h), "s").DeviceTimed())
 }
 

@@ -39,7 +39,7 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 		// The capture check is the only query that does not destroy a capture; the one for the context would.
 		if on, st := b.Capturing(s); st == backend.StatusOK && on {
 			return backend.StreamInfo{},
-				fmt.Errorf("cannot time stream %#x: it captures a graph just now (register streams before)", uintptr(s))
+				fmt.Errorf("cannot time stream %#x: it is capturing a graph (register streams before captures)", uintptr(s))
 		}
 		var err error
 		if ctx, err = b.driver.StreamContext(driver.Stream(s)); err != nil {

@@ -52,7 +52,7 @@ func (a AttentionShape) Pairs() float64 {
 }
 
 // Forward counts the two matrix products, 2·pairs·HeadDim and 2·pairs·ValueDim for each head. The softmax between
-// them is left out, as in FlashAttention's figures and torch.utils.flop_counter; Softmax counts it. Grouped queries
+// them is omitted, as in FlashAttention's figures and torch.utils.flop_counter; Softmax counts it. Grouped queries
 // change the bytes only: each key and value head is read once.
 func (a AttentionShape) Forward(p gpuspan.Precision) gpuspan.Work {
 	q, kv, o := a.elements()
@@ -193,7 +193,7 @@ func (t Transformer) SixND(tokens int, p gpuspan.Precision) gpuspan.Work {
 // 4·Heads·HeadDim for each pair of positions, backward twice that. For a GPT of width h with 4h in between and no mask
 // that is 72·B·s·l·h²·(1 + s/6h + V/12lh) (Narayanan et al., SC 2021, without recomputation). With recompute the
 // forward pass of the layers, not of the output layer, is done again: what the device does, not model FLOPs.
-// Normalisation, activations and the optimizer are left out, as there; they are below 1 %. Bytes are not stated: they
+// Normalisation, activations and the optimizer are omitted, as there; they are below 1 %. Bytes are not stated: they
 // depend on what is kept.
 func (t Transformer) TrainStep(batch, seq int, recompute bool, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, seq) || t.invalid() {

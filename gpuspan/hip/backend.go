@@ -63,7 +63,7 @@ func open(opts []Option) (*Backend, error) {
 		return nil, fmt.Errorf("cannot use HIP: %w", err)
 	}
 	if err := b.fn.Call("hipInit", 0); err != nil {
-		return nil, fmt.Errorf("cannot initialise HIP %s: %w", lib.Path, err)
+		return nil, fmt.Errorf("cannot initialize HIP %s: %w", lib.Path, err)
 	}
 	count, err := b.fn.Value("hipGetDeviceCount")
 	if err != nil {

@@ -70,7 +70,7 @@ func TestOpenNamesMissingParts(t *testing.T) {
 	stub := ctest.HIP(t)
 	stub.Set("devices", 0)
 	_, err = hip.Open(hip.WithLibrary(stub.Path))
-	require.EqualError(t, err, "cannot initialise HIP "+stub.Path+
+	require.EqualError(t, err, "cannot initialize HIP "+stub.Path+
 		": hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected")
 }
 

@@ -80,7 +80,7 @@ func TestShutdownStatesThatTheSenderHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, s.Shutdown(ctx), "hangs")
+	require.ErrorContains(t, s.Shutdown(ctx), "the sender does not return")
 	close(release)
 	<-s.done
 	require.EqualValues(t, 3, total(s))

@@ -318,7 +318,7 @@ func (s *Sink) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.done:
 	case <-time.After(time.Second): // the sender ignores its context
-		return fmt.Errorf("shutdown of gpuspan/otlp: the sender hangs, and what it has is left behind: %w",
+		return fmt.Errorf("shutdown of gpuspan/otlp: the sender does not return, and its request is lost: %w",
 			context.Cause(ctx))
 	}
 	if n := s.Stats().Dropped[shutdown]; n > 0 {

@@ -293,7 +293,7 @@ func (s Summary) uncategorized() Category {
 type Category struct {
 	Name    string  // gpu.operation.category
 	Figures Figures // of all operations of the category, nested ones counted once
-	// of the duration of all outermost sections, work on the host left out of both; 0 when not known
+	// of the duration of all outermost sections, work on the host omitted of both; 0 when not known
 	ShareOfTotal float64
 }
 

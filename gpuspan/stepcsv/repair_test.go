@@ -27,7 +27,7 @@ func TestALineThatGrowsIsNotTruncated(t *testing.T) {
 		}
 	})
 	require.NoError(t, err)
-	require.True(t, repaired, "what stands still at last")
+	require.True(t, repaired, "a line that no longer grows")
 	require.EqualValues(t, len("step,epoch\n1,2\n3,4\n"), size)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -266,7 +266,7 @@ func (w *Writer) append() error {
 		// Not to the known size: another process may have appended in between.
 		if info, serr := w.f.Stat(); serr == nil {
 			if terr := os.Truncate(w.cfg.Path, max(info.Size()-int64(n), 0)); terr != nil {
-				err = errors.Join(err, fmt.Errorf("and cannot take back what was written: %w", fileerr.Cause(terr)))
+				err = errors.Join(err, fmt.Errorf("and cannot remove the partial data: %w", fileerr.Cause(terr)))
 			}
 		}
 	}

@@ -107,7 +107,7 @@ func valueType(a semconv.Attribute, v pcommon.Value) (what, remedy string) {
 	}[a.Type]
 	if v.Type() == want {
 		if v.Type() == pcommon.ValueTypeDouble && !finite(v.Double()) {
-			return fmt.Sprintf("%v is not finite", v.Double()), "leave it out where it is unknown"
+			return fmt.Sprintf("%v is not finite", v.Double()), "omit it if unknown"
 		}
 		return "", ""
 	}

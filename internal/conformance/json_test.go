@@ -45,7 +45,7 @@ func TestInvalidOTLPIsRejectedWithItsLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"{\"resourceSpans\":[]}\n\nhello":   `cannot read f as JSON after line 1: `,
 		"{\"resourceSpans\":[]}\n{\"a\":1}": `cannot read f:2 as OTLP: it has neither resourceSpans nor resourceMetrics nor resourceLogs`,
-		"[]":                                `cannot read f:1 as OTLP: a request is a JSON object`,
+		"[]":                                `cannot read f:1 as OTLP: a request must be a JSON object`,
 		"{\"resourceSpans\":[":              `cannot read f as JSON after line 1: `,
 		"{\"resourceSpans\":7}":             `cannot read f:1 as OTLP: `,
 	} {

@@ -190,7 +190,7 @@ func (r *Report) request(raw []byte) error {
 		Logs    json.RawMessage `json:"resourceLogs"`
 	}
 	if json.Unmarshal(raw, &signals) != nil {
-		return errors.New("a request is a JSON object")
+		return errors.New("a request must be a JSON object")
 	}
 	if signals.Spans == nil && signals.Metrics == nil && signals.Logs == nil {
 		return errors.New("it has neither resourceSpans nor resourceMetrics nor resourceLogs")

@@ -184,7 +184,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 		},
 		{
 			"NaN", at(func(m pcommon.Map) { m.PutDouble("gpu.energy", math.NaN()) }),
-			`attribute gpu.energy: NaN is not finite (leave it out where it is unknown)`,
+			`attribute gpu.energy: NaN is not finite (omit it if unknown)`,
 		},
 		{
 			"an unknown value", at(func(m pcommon.Map) { m.PutStr("gpu.timing.source", "tsc") }),

@@ -18,9 +18,9 @@ import (
 // listens on it.
 //
 // The tests of several packages run at the same time, and seconds pass between the choice of a port and the program
-// that listens on it. So each process chooses from its own blocks, by its number, and never chooses a port twice
-// until it has had all. Processes whose numbers fall on one block are kept apart by its first port, the guard: who
-// listens on it has the block. Drawing lots was refused: with a dozen ports chosen and not yet taken, one start in a
+// that listens on it. So each process chooses ports from its own blocks, by its process ID, and never chooses a port
+// twice before all others. If several processes have the same block, its first port decides: the process that listens
+// on it owns the block. Random ports were rejected: with a dozen chosen ports that are not in use yet, one start in a
 // hundred failed.
 const (
 	first, last = 20_000, 32_000

@@ -141,7 +141,7 @@ type Field struct {
 	Positive bool
 	// Levels are the kinds of MIG instances that have the field.
 	Levels Level
-	// Extra states that not every device with profiling has the field: it is tried first and left out if refused.
+	// Extra states that not every device with profiling has the field: it is tried first and omitted if refused.
 	Extra bool
 }
 

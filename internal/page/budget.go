@@ -113,7 +113,7 @@ func (p *Profile) within(l budget) *Profile {
 }
 
 // modulesWithin returns the n modules with the most time, in their order, with their outer ones: none has less than
-// what is in it. Instances of merged ones are left out before any module is.
+// what is in it. Instances of merged ones are omitted before any module is.
 func modulesWithin(list []facts.Module, n, more int) ([]facts.Module, int) {
 	instances := 0
 	for i := range list {

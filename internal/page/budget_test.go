@@ -57,7 +57,7 @@ func TestAReportOf64RanksIsAtMost2MB(t *testing.T) {
 	require.Len(t, s.Profiles, 64)
 	for _, p := range s.Profiles {
 		d := &p.Devices[0]
-		assert.Equal(t, shownKernels, len(d.ByKernel)+d.MoreKernels, "what is left out is counted")
+		assert.Equal(t, shownKernels, len(d.ByKernel)+d.MoreKernels, "what is omitted is counted")
 		assert.Equal(t, shownOperators, len(d.Operators)+d.MoreOperators)
 		assert.Equal(t, shownProfileStep, len(d.ByStep)+d.MoreSteps)
 		assert.Equal(t, 20, len(d.Findings)+d.MoreFindings)

@@ -55,7 +55,7 @@ type Model struct {
 	steps      ring[Step]
 	requests   boundedmap.Recent[pcommon.TraceID, *Request]
 	slowest    *Request                                    // of operations removed within the kept time
-	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests without an account, s
+	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests without a usage record, s
 	late       ring[late]
 	regressed  ring[regressed]
 	errors     ring[deviceError]

@@ -179,7 +179,7 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.steps.put(st, maxSteps)
 }
 
-// request returns the account of the request in whose trace a span of gpu_requests is.
+// request returns the usage record of the request in whose trace a span of gpu_requests is.
 func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	q := m.requests.Get(f.Key.Trace)
 	if q == nil {
@@ -212,7 +212,7 @@ func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q.Duration = max(q.Duration, spanfacts.Elapsed(f.Start, f.End))
 }
 
-// share adds a span of gpu_requests to its request's account.
+// share adds a span of gpu_requests to its request's usage record.
 func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	q := m.request(f, r)
 	q.Model = clip(cmp.Or(f.RequestModel, q.Model))

@@ -358,7 +358,7 @@ func TestTheModelIsBounded(t *testing.T) {
 		m.Traces(td)
 	}
 	s = m.State(Query{})
-	assert.Equal(t, []int{maxSteps - shownSteps, 10}, []int{s.MoreSteps, s.MoreReqs}, "what is left out is counted")
+	assert.Equal(t, []int{maxSteps - shownSteps, 10}, []int{s.MoreSteps, s.MoreReqs}, "what is omitted is counted")
 	assert.Len(t, s.Requests, shownRequests)
 	assert.Len(t, s.Steps, shownSteps)
 	assert.EqualValues(t, maxSteps+9, s.Steps[shownSteps-1].Index)

@@ -289,7 +289,7 @@ func Report(w io.Writer, s *State) error {
 // WriteReport writes a report to a file in a folder, which is created if missing, and returns its path.
 func WriteReport(folder, name string, s *State) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make the folder of the page: %w", err)
+		return "", fmt.Errorf("cannot create the folder of the page: %w", err)
 	}
 	path = filepath.Join(folder, name)
 	f, err := os.Create(path)

@@ -142,7 +142,7 @@ type Phase struct {
 	Duration float64 `json:"duration"`
 }
 
-// Request is the account of one request.
+// Request is the usage record of one request.
 type Request struct {
 	Trace     string  `json:"trace"`
 	Service   string  `json:"service,omitempty"`

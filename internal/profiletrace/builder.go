@@ -11,8 +11,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
-// builder lets one goroutine sweep over the events while another writes spans. The data of a job does not change after
-// it is handed over: nodes are written then, and a step, which later activities reach, is waited for.
+// builder lets one goroutine sweep over the events while another writes spans. The data of a job does not change
+// after it has been submitted: nodes are complete then, and the writer waits for steps, which later activities can
+// still change.
 type builder struct {
 	pipe *prefetch.Pipe[[]job]
 	jobs []job // being written
@@ -76,7 +77,7 @@ func (b *builder) hand() {
 	b.jobs = b.jobs[:0]
 }
 
-// wait returns when all jobs that were handed over are written.
+// wait returns when all submitted jobs have been written.
 func (b *builder) wait() {
 	back, ok := b.pipe.Wait(prefetch.Batches - 1)
 	b.over = !ok

@@ -63,7 +63,7 @@ var (
 // precisions are the values of gpu.flop.precision; 0 is none.
 var precisions = append([]string{""}, peaks.Precisions()...)
 
-// maxDetail bounds a string of a detail; longer ones (shapes of thousands of tensors) are left out.
+// maxDetail bounds a string of a detail; longer ones (shapes of thousands of tensors) are omitted.
 const maxDetail = 32 << 10
 
 func index(list []string, v string) int64 { return int64(max(0, slices.Index(list, v))) }

@@ -46,7 +46,7 @@ type Unused struct {
 	Faults  []string         // contradictions in the file's own statements
 }
 
-// Skip counts an event that is left out.
+// Skip counts an event that is omitted.
 func (u *Unused) Skip(why string) { u.Skipped[why]++ }
 
 // Emit writes the profile as traces, in batches that the function owns. It stops at the function's first error and when

@@ -23,7 +23,7 @@ type Outliers struct {
 const (
 	outlierDistance = int64(24 * time.Hour)
 	outlierNames    = 3
-	outlierClusters = 64 // of events; if there are more, none is left out
+	outlierClusters = 64 // of events; if there are more, none is omitted
 )
 
 // fewOutliers returns how many events can be outliers, of n.
@@ -58,7 +58,7 @@ func (p *Profile) bound() error {
 	}
 	if p.hasWindow && p.first <= p.last && (apart(p.last, p.windowLast) || apart(p.windowFirst, p.first)) {
 		p.hasWindow = false
-		p.outliers.Named = append(p.outliers.Named, "when the profiler recorded is left out: that is more than a day "+
+		p.outliers.Named = append(p.outliers.Named, "when the profiler recorded is omitted: that is more than a day "+
 			"from all events")
 	}
 	if p.hasWindow {
@@ -146,5 +146,5 @@ func (p *Profile) outlierText(s *Outliers, r *record) string {
 	case start > s.last:
 		what, by = "begins %.1f days after", uint64(start)-uint64(s.last)
 	}
-	return fmt.Sprintf("%s is left out: it "+what+" all other events", name, float64(by)/float64(outlierDistance))
+	return fmt.Sprintf("%s is omitted: it "+what+" all other events", name, float64(by)/float64(outlierDistance))
 }

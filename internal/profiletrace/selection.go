@@ -50,7 +50,7 @@ type candidates struct {
 	spans  int
 	bytes  int
 	cut    bool
-	cutoff candidate // the greatest that was left out
+	cutoff candidate // the greatest that was omitted
 	bySize bool
 }
 

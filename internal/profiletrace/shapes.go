@@ -29,7 +29,7 @@ func AppendShape(b []byte, kind string, dims []byte) []byte {
 }
 
 // Shapes converts the types and dimensions of an operator's inputs, as PyTorch writes them in JSON, to the form
-// "f32[1000,1000,3]". Scalars and lists of tensors are left out; unknown forms give nothing.
+// "f32[1000,1000,3]". Scalars and lists of tensors are omitted; unknown forms give nothing.
 func Shapes(types, dims string) []string {
 	if dims == "" {
 		return nil

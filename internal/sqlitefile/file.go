@@ -76,8 +76,8 @@ func Open(path string) (*File, error) {
 // unwritten returns an error if the newest state of a database is in a separate log.
 func unwritten(path string) error {
 	if s, err := os.Stat(path + "-wal"); err == nil && s.Size() > 0 {
-		return fmt.Errorf("changes of the SQLite database are in %s-wal and not yet in it: close what writes it, or "+
-			`run sqlite3 %q "PRAGMA wal_checkpoint(TRUNCATE)"`, path, path)
+		return fmt.Errorf("changes of the SQLite database are in %s-wal and not yet in it: close the writing program, "+
+			`or run sqlite3 %q "PRAGMA wal_checkpoint(TRUNCATE)"`, path, path)
 	}
 	f, err := os.Open(path + "-journal")
 	if err != nil {
@@ -86,7 +86,7 @@ func unwritten(path string) error {
 	defer f.Close()
 	var head [8]byte
 	if _, err := f.ReadAt(head[:], 0); err == nil && string(head[:]) == journalMagic {
-		return fmt.Errorf("the SQLite database is being written, or its writer was interrupted: %s-journal is there", path)
+		return fmt.Errorf("the SQLite database is being written, or its writer was interrupted: %s-journal exists", path)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (d *File) open() error {
 	if _, err := d.f.ReadAt(head[:], 0); errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w within its header", ErrTruncated)
 	} else if err != nil {
-		return fmt.Errorf("broken SQLite database: its header: %w", err)
+		return fmt.Errorf("corrupt SQLite database: its header: %w", err)
 	}
 	if string(head[:len(magic)]) != magic {
 		return errors.New("it is not an SQLite database")
@@ -110,7 +110,7 @@ func (d *File) open() error {
 	}
 	d.usable = int(d.size) - int(head[20])
 	if d.size < 512 || d.size&(d.size-1) != 0 || d.usable < 480 {
-		return fmt.Errorf("broken SQLite database: pages of %d bytes, %d of them in use", d.size, d.usable)
+		return fmt.Errorf("corrupt SQLite database: pages of %d bytes, %d of them in use", d.size, d.usable)
 	}
 	info, err := d.f.Stat()
 	if err != nil {
@@ -122,7 +122,7 @@ func (d *File) open() error {
 		return fmt.Errorf("%w: %d of %d bytes are present", ErrTruncated, info.Size(), int64(n)*d.size)
 	}
 	if d.encoding = binary.BigEndian.Uint32(head[56:]); d.encoding > 3 {
-		return fmt.Errorf("broken SQLite database: unknown encoding %d of texts", d.encoding)
+		return fmt.Errorf("corrupt SQLite database: unknown text encoding %d", d.encoding)
 	}
 	schema := &Table{file: d, root: 1, columns: []column{
 		{name: "type"},
@@ -141,7 +141,7 @@ func (d *File) open() error {
 		}
 		t, err := define(text)
 		if err != nil {
-			return fmt.Errorf("broken SQLite database: table %s: %w", name, err)
+			return fmt.Errorf("corrupt SQLite database: table %s: %w", name, err)
 		}
 		t.file, t.root = d, uint32(min(root, 1<<32-1))
 		d.Tables[name] = t
@@ -155,11 +155,11 @@ func (d *File) page(n uint32) ([]byte, error) {
 		return b, nil
 	}
 	if n == 0 || n > d.pages {
-		return nil, fmt.Errorf("broken SQLite database: page %d of %d", n, d.pages)
+		return nil, fmt.Errorf("corrupt SQLite database: page %d of %d", n, d.pages)
 	}
 	b := make([]byte, d.size)
 	if _, err := d.f.ReadAt(b, int64(n-1)*d.size); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("broken SQLite database: page %d: %w", n, err)
+		return nil, fmt.Errorf("corrupt SQLite database: page %d: %w", n, err)
 	}
 	if int64(len(d.cache))*d.size >= cachedBytes {
 		clear(d.cache)

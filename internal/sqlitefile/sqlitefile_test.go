@@ -192,7 +192,7 @@ func TestFindReturnsRowsByKey(t *testing.T) {
 
 // A file whose newest rows are in a separate log must not be read as complete.
 func TestOpenRejectsFilesWithAPendingLog(t *testing.T) {
-	for mode, want := range map[string]string{"WAL": "-wal and not yet in it", "DELETE": "-journal is there"} {
+	for mode, want := range map[string]string{"WAL": "-wal and not yet in it", "DELETE": "-journal exists"} {
 		path := filepath.Join(t.TempDir(), "a.sqlite")
 		db, err := sql.Open("sqlite", path)
 		require.NoError(t, err)

@@ -61,7 +61,7 @@ func (d *File) node(n uint32) (node, error) {
 }
 
 func (x *node) broken(what string) error {
-	return fmt.Errorf("broken SQLite database: page %d: %s", x.number, what)
+	return fmt.Errorf("corrupt SQLite database: page %d: %s", x.number, what)
 }
 
 // cell returns the page from cell i on.
@@ -285,7 +285,7 @@ func (t *Table) walk(page uint32, depth int, pages *uint32, f func(*node, int) e
 		return err
 	}
 	if depth > maxDepth || *pages == 0 {
-		return x.broken("a tree that refers to itself")
+		return x.broken("a cyclic tree")
 	}
 	*pages--
 	if x.leaf {
@@ -374,7 +374,7 @@ func (t *Table) lookup(rowid int64, result string) (any, error) {
 		err = t.file.fill(row[:], payload, rowid, p)
 		return row[0], err
 	}
-	return nil, fmt.Errorf("broken SQLite database: page %d: a tree that refers to itself", t.root)
+	return nil, fmt.Errorf("corrupt SQLite database: page %d: a cyclic tree", t.root)
 }
 
 // search returns the first cell whose rowid is not less, the number of cells if there is none.
@@ -408,14 +408,14 @@ func (d *File) fill(row []any, record []byte, rowid int64, p plan) error {
 	clear(row)
 	length, n := varint(record)
 	if n == 0 || length < uint64(n) || length > uint64(len(record)) {
-		return fmt.Errorf("broken SQLite database: row %d: its header is longer than the row", rowid)
+		return fmt.Errorf("corrupt SQLite database: row %d: its header is longer than the row", rowid)
 	}
 	types, body := record[n:length], record[length:]
 	for stored := 0; len(types) > 0; stored++ {
 		kind, n := varint(types)
 		size, ok := width(kind)
 		if n == 0 || !ok || size > uint64(len(body)) {
-			return fmt.Errorf("broken SQLite database: row %d: value %d is truncated", rowid, stored+1)
+			return fmt.Errorf("corrupt SQLite database: row %d: value %d is truncated", rowid, stored+1)
 		}
 		for i, want := range p.index {
 			if want != stored {

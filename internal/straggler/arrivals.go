@@ -87,7 +87,7 @@ func Number(all []Collective) {
 
 // Arrivals matches collectives of at least two ranks and computes which rank waited for which. The clocks of ranks are
 // aligned by the ends: a collective ends on all ranks at nearly the same time, whichever was late. A collective whose
-// aligned ends differ by more than its shortest run is not one that all ranks wait for, and is left out; so is one that
+// aligned ends differ by more than its shortest run is not one that all ranks wait for, and is omitted; so is one that
 // a rank runs twice. The result is by rank.
 func Arrivals(all []Collective) []Arrival {
 	groups := match(all)

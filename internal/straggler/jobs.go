@@ -85,9 +85,9 @@ func (g *Jobs[T]) Waiting() int { return g.waiting }
 // Add takes a rank's step. start and end are unix ns on the rank's clock, now is the time by a clock that is not set;
 // world is the number of ranks, 0 if it is not known. The same step of the same rank replaces the one before.
 //
-// A rank whose index does not grow although the step starts after its last one ended has begun a new run (a job that
-// was started again from a checkpoint), however far back. What is still reported of the run before is kept apart from
-// it: all that starts in the first half of the pause or before, for ranks' clocks differ.
+// A rank whose index does not increase although the step starts after its previous one ended has begun a new run (a
+// job that was restarted from a checkpoint), however far back. Late steps of the previous run, which start in the
+// first half of the pause or before, are separated from it, because ranks' clocks differ.
 func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now int64, x T) Outcome {
 	l := g.loops[key]
 	if l == nil {

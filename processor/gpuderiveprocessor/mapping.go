@@ -93,7 +93,7 @@ func (m *MappingConfig) validate(key string, presets bool) error {
 		bad.Join(a.validate(fmt.Sprintf("%s::attributes::%d", key, i)))
 		hasType = hasType || a.To == string(semconv.GPUOperationTypeKey)
 	}
-	bad.If(!hasType && !presets, "`%s::type` must be set, or one of `attributes` or a preset must give %s", key,
+	bad.If(!hasType && !presets, "`%s::type` must be set, or one of `attributes` or a preset must set %s", key,
 		semconv.GPUOperationTypeKey)
 	return bad.Err()
 }
@@ -105,9 +105,9 @@ func (a *AttributeConfig) validate(key string) error {
 	case !ok || !slices.Contains(target.On, "span"):
 		bad.Add("`%s::to` must be a span attribute of the registry (docs/semconv), found %q", key, a.To)
 	case target.Type != semconv.TypeString && target.Type != semconv.TypeInt && target.Type != semconv.TypeDouble:
-		bad.Add("`%s::to` must be a text or a number, found %q of type %s", key, a.To, target.Type)
+		bad.Add("`%s::to` must be a string or a number, found %q of type %s", key, a.To, target.Type)
 	case target.Type != semconv.TypeString && (a.Value != "" || len(a.Values) > 0):
-		bad.Add("`%s` must not have `value` or `values`, for %q is a number", key, a.To)
+		bad.Add("`%s` must not have `value` or `values`, because %q is a number", key, a.To)
 	}
 	for _, v := range append(slices.Sorted(maps.Values(a.Values)), a.Value) {
 		bad.If(ok && v != "" && len(target.Members) > 0 && !target.Open && !slices.Contains(target.Members, v),

@@ -233,7 +233,7 @@ func TestEventsOnAnyOfSeveralDevicesAreReported(t *testing.T) {
 			one, two := r.spans()[1].Attributes().AsRaw(), r.spans()[2].Attributes().AsRaw()
 			three := r.spans()[3].Attributes().AsRaw()
 			for _, a := range []map[string]any{one, two, three} {
-				assert.NotContains(t, a, "gpu.memory.usage", "nobody measures it")
+				assert.NotContains(t, a, "gpu.memory.usage", "it is not measured")
 			}
 			assert.InDelta(t, 1, one["gpu.join.late.duration"], 1e-9)
 			assert.Equal(t, []any{int64(60), int64(61)}, one["gpu.xid"])

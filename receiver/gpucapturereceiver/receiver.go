@@ -126,7 +126,7 @@ func (r *captureReceiver) scan(ctx context.Context) {
 		if len(r.sessions) >= r.cfg.MaxProcesses {
 			if !r.crowded {
 				r.crowded = true
-				r.log.Warn("there are more processes than `max_processes`; the rest waits until some end",
+				r.log.Warn("more processes than `max_processes`; the others are recorded when some end",
 					zap.Int("max_processes", r.cfg.MaxProcesses))
 			}
 			continue
@@ -144,7 +144,7 @@ func (r *captureReceiver) session(ctx context.Context, path string) bool {
 	if err != nil {
 		if said := r.refused[path]; said != err.Error() && !errors.Is(err, fs.ErrNotExist) && len(r.refused) < 1000 {
 			r.refused[path] = err.Error()
-			r.log.Warn("a ring is left alone", zap.Error(err))
+			r.log.Warn("ring ignored", zap.Error(err))
 		}
 		return false
 	}
@@ -187,10 +187,10 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 			}
 			r.count(ctx, res)
 			if err != nil {
-				log.Error("a window's spans were refused downstream and are lost", zap.Error(err))
+				log.Error("the next component rejected the spans of a window; they are lost", zap.Error(err))
 			}
 			if res.Message != said && res.Message != "" {
-				log.Warn("no window could be recorded; tried again later", zap.String("outcome", res.Outcome),
+				log.Warn("cannot record a window; will retry", zap.String("outcome", res.Outcome),
 					zap.String("reason", res.Message))
 			}
 			if res.Remark != "" {

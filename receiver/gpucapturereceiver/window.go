@@ -97,7 +97,7 @@ func broken(res Result, err error) Result {
 	return res
 }
 
-var errTimeout = errors.New("the process did not answer the request for a window (is it stopped?)")
+var errTimeout = errors.New("the process did not respond to the request for a window (is it stopped?)")
 
 // read reads the records as they are written, until the process has answered.
 func (w *window) read(ctx context.Context) (ring.State, error) {

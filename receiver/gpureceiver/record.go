@@ -96,7 +96,7 @@ func (r *recorder) read(_ string, devices []gpusamplesextension.Device, b *gpuda
 }
 
 func (r *recorder) late(source, op string) {
-	r.logger.Warn("GPU source does not answer", zap.String("source", source), zap.String("call", op))
+	r.logger.Warn("GPU source does not respond", zap.String("source", source), zap.String("call", op))
 }
 
 func (r *recorder) lost(source string, err error) {
@@ -108,7 +108,7 @@ func (r *recorder) unavailable(err error, _ time.Duration) {
 		r.fail(errors.Join(errors.New("nothing to record"), err))
 		return
 	}
-	r.logger.Warn("GPU source cannot be opened again yet", zap.Error(err))
+	r.logger.Warn("cannot reopen GPU source yet", zap.Error(err))
 }
 
 func (r *recorder) finished(string) {}

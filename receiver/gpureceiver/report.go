@@ -46,7 +46,7 @@ func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, 
 	}
 	if r.trouble != "" {
 		r.trouble = ""
-		r.set.Logger.Info("GPU source answers again", zap.String("source", source))
+		r.set.Logger.Info("GPU source responds again", zap.String("source", source))
 		componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
 	}
 	r.take(b)
@@ -62,7 +62,7 @@ func (r *gpuReceiver) late(source, op string) {
 
 func (r *gpuReceiver) lost(source string, err error) {
 	r.failures(1, source, "read")
-	r.warn(fmt.Errorf("%s: lost, will be opened again: %w", source, err))
+	r.warn(fmt.Errorf("%s: lost, will be reopened: %w", source, err))
 }
 
 func (r *gpuReceiver) unavailable(err error, d time.Duration) {
@@ -81,7 +81,7 @@ func (r *gpuReceiver) finished(source string) {
 func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 	fields = append(fields, zap.Error(err))
 	if r.trouble == err.Error() {
-		r.set.Logger.Debug("GPU source still does not answer", fields...)
+		r.set.Logger.Debug("GPU source still does not respond", fields...)
 		return
 	}
 	r.trouble = err.Error()
@@ -91,7 +91,7 @@ func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 	if r.cfg.Source == sourceAuto && len(r.known) == 0 {
 		log = r.set.Logger.Info
 	}
-	log("GPU source does not answer", fields...)
+	log("GPU source does not respond", fields...)
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewRecoverableErrorEvent(err))
 }
 

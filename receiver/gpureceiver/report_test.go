@@ -68,8 +68,8 @@ func TestAChangeOfTheReasonIsReportedAgain(t *testing.T) {
 	r.unavailable(refused, 2*time.Second)
 	r.unavailable(refused, 4*time.Second)
 	assert.Equal(t, []string{
-		"warn GPU source does not answer; error=no GPU data: dcgm: open has not returned (see the receiver's README for what each source needs)",
-		"warn GPU source does not answer; error=no GPU data: dcgm: one connection for each process (see the receiver's README for what each source needs)",
+		"warn GPU source does not respond; error=no GPU data: dcgm: open has not returned (see the receiver's README for what each source needs)",
+		"warn GPU source does not respond; error=no GPU data: dcgm: one connection for each process (see the receiver's README for what each source needs)",
 	}, logs())
 	r.opened("dcgm", nil, nil)
 	r.unavailable(refused, time.Second)

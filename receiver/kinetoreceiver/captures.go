@@ -84,7 +84,7 @@ func capturesOf(ctx context.Context, path string, o Options) (profiletrace.Captu
 // graphFaults reports for how many launches of graphs the operators are unknown, and why.
 func graphFaults(g *profiletrace.Graphs) (list []string) {
 	if g.Lost > 0 {
-		list = append(list, fmt.Sprintf("%d captures of graphs were left out: too many nodes or captures at one time, "+
+		list = append(list, fmt.Sprintf("%d captures of graphs were omitted: too many nodes or captures at one time, "+
 			"or a graph in the graph", g.Lost))
 	}
 	if g.Near > 0 {

@@ -228,18 +228,18 @@ func TestInconclusiveCapturesAreReported(t *testing.T) {
 			"1 of 3 launches of graphs have no operators: no capture has their kernels",
 		}},
 		"a graph in the graph": {[]string{nested}, false, []string{
-			"1 captures of graphs were left out: too many nodes or captures at one time, or a graph in the graph",
+			"1 captures of graphs were omitted: too many nodes or captures at one time, or a graph in the graph",
 			"3 of 3 launches of graphs have no operators: no capture has their kernels",
 		}},
 		"captures without an end": {[]string{endless}, false, []string{
-			"6 captures of graphs were left out: too many nodes or captures at one time, or a graph in the graph",
+			"6 captures of graphs were omitted: too many nodes or captures at one time, or a graph in the graph",
 			"3 of 3 launches of graphs have no operators: no capture has their kernels",
 		}},
 		"other modules": {[]string{narrow, same}, true, []string{
 			"1 of 3 launches of graphs have no operators: no capture has their kernels",
 		}},
 		"a folder": {[]string{folder}, false, []string{
-			"7 captures of graphs were left out: too many nodes or captures at one time, or a graph in the graph",
+			"7 captures of graphs were omitted: too many nodes or captures at one time, or a graph in the graph",
 			"2 of 3 launches of graphs have no operators: several captures have their kernels, with other shapes " +
 				"(name only the capture of the graph)",
 			"1 of 3 launches of graphs have no operators: no capture has their kernels",

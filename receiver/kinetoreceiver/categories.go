@@ -9,9 +9,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
-// Categories of events that are read for something else than spans, or not at all.
+// Categories of events that are read for purposes other than spans, or not at all.
 const (
-	kindNone     profiletrace.Kind = 255 - iota // counted by category and left out
+	kindNone     profiletrace.Kind = 255 - iota // counted by category and omitted
 	kindIgnore                                  // known to repeat other events
 	kindOverhead                                // the profiler's own work
 	kindCounters                                // a kernel that CUPTI ran repeatedly to count: its times are not work

@@ -215,7 +215,7 @@ func (c *collect) clock(j *chromejson.Event) bool {
 	return true
 }
 
-// memory adds an event of PyTorch's allocator; events of host memory are left out.
+// memory adds an event of PyTorch's allocator; events of host memory are omitted.
 func (c *collect) memory(j *chromejson.Event) error {
 	e := &c.event
 	*e = profiletrace.Event{Kind: profiletrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}

@@ -27,7 +27,7 @@ func TestFilesOfPyTorchWithoutKineto(t *testing.T) {
 		{"name": "my range", "ph": "X", "ts": 5, "dur": 40, "tid": 1, "pid": "CPU functions", "args": {}},
 		{"name": "sgemm", "ph": "X", "ts": 15, "dur": 5, "tid": 2, "pid": "CUDA functions", "args": {}},
 		{"name": "gemm", "ph": "X", "ts": 25, "dur": 6, "tid": 2, "pid": "XPU functions", "args": {}},
-		{"name": "somebody else's", "ph": "X", "ts": 15, "dur": 5, "tid": 2, "pid": 7}]`, Options{Detail: DetailKernels})
+		{"name": "of another program", "ph": "X", "ts": 15, "dur": 5, "tid": 2, "pid": 7}]`, Options{Detail: DetailKernels})
 	assert.Equal(t, map[string]int64{"event without a category": 1}, st.Skipped)
 	assert.EqualValues(t, 2, st.Kernels)
 	assert.Equal(t, int64(2), find(t, batches, "sgemm").Attributes().AsRaw()["gpu.device.ordinal"])

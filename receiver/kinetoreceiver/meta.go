@@ -114,7 +114,7 @@ func limitsOf(v []byte) []occupancy.Device {
 		Major           int64 `json:"computeMajor"`
 		Minor           int64 `json:"computeMinor"`
 	}
-	_ = json.Unmarshal(v, &list) // what has another type is left out
+	_ = json.Unmarshal(v, &list) // what has another type is omitted
 	out := make([]occupancy.Device, len(list))
 	for i, d := range list {
 		out[i] = occupancy.Device{

@@ -160,7 +160,7 @@ func TestStepsSumTheFLOPsOfDeviceWork(t *testing.T) {
 		a := attrs(t, b, span)
 		assert.Equal(t, 2.0*64*128*32+2.0*7*7*7, a["gpu.flop.count"], "what calls another counts once")
 		assert.Equal(t, "fp16", a["gpu.flop.precision"])
-		assert.Equal(t, 0.8, a["gpu.flop.coverage"], "200 of 250 µs, the collective left out")
+		assert.Equal(t, 0.8, a["gpu.flop.coverage"], "200 of 250 µs, the collective omitted")
 	}
 	b, _ = convert(t, "["+step(1, 1000)+"]", Options{})
 	assert.NotContains(t, attrs(t, b, "ProfilerStep#1"), "gpu.flop.count", "unknown is absent")

@@ -16,7 +16,7 @@ import (
 type rule func(*inputs) gpuspan.Work
 
 // operators are those whose work is determined by the inputs that the profiler records, by their schemas. Some call
-// each other (linear calls addmm): a sum counts only the outermost of nested ones. Left out are operators with
+// each other (linear calls addmm): a sum counts only the outermost of nested ones. Omitted are operators with
 // insufficient records: einsum (its equation is not recorded; the products that it calls are), attention over pages and
 // gathers by lists of indices (lengths are on the device), scaled_dot_product_attention itself (the kernel it chooses
 // decides whether masked pairs are computed).

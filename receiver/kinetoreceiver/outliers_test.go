@@ -59,7 +59,7 @@ func TestAnOutlyingEventIsNamedAndSkipped(t *testing.T) {
 				checkReport(t, got.Devices[0])
 				assert.Equal(t, map[string]int64{outlierReason: 1}, got.Skipped)
 				require.Len(t, got.Faults, 1)
-				assert.Contains(t, got.Faults[0], "is left out")
+				assert.Contains(t, got.Faults[0], "is omitted")
 				assert.Equal(t, want.Kernels+want.Copies+want.Steps, got.Kernels+got.Copies+got.Steps)
 				first, last := extremes(batches)
 				assert.Less(t, last-first, 10*time.Second)
@@ -75,7 +75,7 @@ func TestAnOutlyingWindowIsSkipped(t *testing.T) {
 	m.event("Trace", "PyTorch Profiler (0)", `"Spans"`, `"PyTorch Profiler"`, 0, year, "")
 	batches, got := convert(t, m.text(1), Options{})
 	assert.Equal(t, want.Devices[0].Findings, got.Devices[0].Findings)
-	assert.Equal(t, []string{"when the profiler recorded is left out: that is more than a day from all events"}, got.Faults)
+	assert.Equal(t, []string{"when the profiler recorded is omitted: that is more than a day from all events"}, got.Faults)
 	first, last := extremes(batches)
 	assert.Less(t, last-first, 10*time.Second)
 }

@@ -246,7 +246,7 @@ func known(path string, b *bufio.Reader) error {
 // knownPacked is like known, for compressed content.
 func knownPacked(path string, b *bufio.Reader) error {
 	if head, _ := b.Peek(4); len(head) == 4 && (string(head[:2]) == gzipMagic || string(head) == zstdMagic) {
-		return fmt.Errorf("%w: it was compressed twice (unpack it once)", ErrNotTrace)
+		return fmt.Errorf("%w: it was compressed twice (decompress it once)", ErrNotTrace)
 	}
 	return known(path, b)
 }

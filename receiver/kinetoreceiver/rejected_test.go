@@ -82,7 +82,7 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 			gz(t, "a.json"+strings.Repeat("\x00", 251)+"ustar\x0000"+strings.Repeat("\x00", 247)), ErrNotTrace,
 			"it is a tar archive (unpack it)",
 		},
-		"twice.json.gz": {gz(t, whole), ErrNotTrace, "it was compressed twice (unpack it once)"},
+		"twice.json.gz": {gz(t, whole), ErrNotTrace, "it was compressed twice (decompress it once)"},
 		"7_hip_api_trace.csv": {
 			`"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
 			"it is a table of rocprofv3 that is read with the table of kernels (NAME_kernel_trace.csv)",

@@ -61,8 +61,8 @@ func newRestorer(o Options, base *int64, skip func(string)) *restorer {
 	return r
 }
 
-// another reports whether the writer's batch ended before a span: each is in order of time. Kept apart they are written
-// again in the same order. Tiny batches are joined.
+// another reports whether the writer's batch ended before a span: each batch is in time order. Separate batches are
+// written again in the same order. Small batches are joined.
 func (r *restorer) another(start int64) bool {
 	const least = 20 // spans of a batch, on the average
 	return start < r.latest && r.n >= least*r.batches

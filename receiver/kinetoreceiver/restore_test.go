@@ -103,7 +103,7 @@ func TestValuesHaveABound(t *testing.T) {
 	m := find(t, b, "forward").Attributes()
 	assert.Equal(t, maxAttributes, m.Len())
 	require.Len(t, st.Faults, 1)
-	assert.Contains(t, st.Faults[0], strconv.Itoa(2+2*maxAttributes-m.Len())+" attributes left out",
+	assert.Contains(t, st.Faults[0], strconv.Itoa(2+2*maxAttributes-m.Len())+" attributes omitted",
 		"with the device and the deep one")
 	v, _ := m.Get("deep")
 	for range maxDepth + 1 {

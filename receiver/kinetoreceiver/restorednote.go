@@ -53,7 +53,7 @@ func readNote(v []byte) (n note) {
 
 // values reads attributes.
 type values struct {
-	beyond int64 // attributes that were left out
+	beyond int64 // attributes that were omitted
 }
 
 // exactAttributes reads attributes whose types are stated.

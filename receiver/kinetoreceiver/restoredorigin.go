@@ -55,7 +55,7 @@ func (r *restorer) faults() []string {
 	if r.values.beyond == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d attributes left out: a span, an event, a resource, a scope or a map has more than %d",
+	return []string{fmt.Sprintf("%d attributes omitted: a span, an event, a resource, a scope or a map has more than %d",
 		r.values.beyond, maxAttributes)}
 }
 

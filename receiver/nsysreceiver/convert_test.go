@@ -326,7 +326,7 @@ func TestAnOutlyingRowIsNamedAndSkipped(t *testing.T) {
 		assert.Equal(t, want.Devices, got.Devices, name)
 		assert.Equal(t, map[string]int64{"time more than a day from all other events": 1}, got.Skipped, name)
 		require.Len(t, got.Faults, len(want.Faults)+1, name)
-		assert.Contains(t, got.Faults[len(want.Faults)], "is left out: it", name)
+		assert.Contains(t, got.Faults[len(want.Faults)], "is omitted: it", name)
 		assert.Equal(t, end, latest, name)
 	}
 }

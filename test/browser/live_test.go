@@ -231,7 +231,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 		b.text("#chosen"))
 	assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices .picked").length`), "it is drawn on the strips")
 	assert.Less(t, eval[int](b, `document.querySelectorAll("#steps .column").length`), 40)
-	assert.Contains(t, b.text("#requests"), "No request has an account in this time", "both requests came later")
+	assert.Contains(t, b.text("#requests"), "No request has a usage record in this time", "both requests came later")
 	b.press("chosen", "reset")
 	b.until(
 		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)

@@ -74,7 +74,7 @@ func Open(path string) (*Driver, error) {
 		return nil, fmt.Errorf("cannot use the CUDA driver: %w", err)
 	}
 	if err := d.fn.Call("cuInit", 0); err != nil {
-		return nil, fmt.Errorf("cannot initialise the CUDA driver %s: %w", lib.Path, err)
+		return nil, fmt.Errorf("cannot initialize the CUDA driver %s: %w", lib.Path, err)
 	}
 	return d, nil
 }

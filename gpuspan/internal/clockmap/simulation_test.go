@@ -168,11 +168,11 @@ var clockCases = []clockCase{
 		p50: 1.5, p99: 3,
 	},
 	{
-		name: "host stands still for 100 µs every 3 s", ppm: 25, walk: 1,
+		name: "host pauses for 100 µs every 3 s", ppm: 25, walk: 1,
 		set: func(p *physics) { p.standStill(3*time.Second, 100*time.Microsecond) }, p50: 1.3, p99: 60, jumps: true,
 	},
 	{
-		name: "host stands still for 1 ms every 3 s", ppm: 25, walk: 1,
+		name: "host pauses for 1 ms every 3 s", ppm: 25, walk: 1,
 		set: func(p *physics) { p.standStill(3*time.Second, time.Millisecond) }, p50: 1.3, p99: 600, jumps: true,
 	},
 }

@@ -85,7 +85,7 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 	defer cancel()
 	err := f.P.Flush(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "1 sections are not read back")
+	require.ErrorContains(t, err, "the times of 1 sections were not read")
 	err = f.P.Shutdown(ctx)
 	require.Error(t, err)
 	require.Len(t, f.Spans.Ended(), 2, "an abandoned section still becomes a span")

@@ -41,7 +41,7 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 	for _, in := range []string{"ThreadInit", "Devices"} {
 		b := deafBackend{enginetest.NewBackend(), in, make(chan struct{})}
 		p, err := engine.New(b, func(c *record.Config) { c.OpenTimeout = 10 * time.Millisecond })
-		require.ErrorContains(t, err, "the driver does not answer", in)
+		require.ErrorContains(t, err, "the driver does not respond", in)
 		s := p.Stream(3, "main")
 		enginetest.Op.Start(context.Background(), s).End()
 		require.False(t, s.DeviceTimed())
@@ -60,7 +60,7 @@ func TestADriverThatAnswersTooLateIsClosedOnce(t *testing.T) {
 		b := enginetest.NewBackend()
 		p, err := engine.New(b, func(c *record.Config) { c.OpenTimeout = time.Nanosecond })
 		if err != nil {
-			require.ErrorContains(t, err, "the driver does not answer")
+			require.ErrorContains(t, err, "the driver does not respond")
 		}
 		require.NoError(t, p.Shutdown(context.Background()))
 		require.Eventually(t, b.Closed.Load, time.Minute, time.Millisecond)

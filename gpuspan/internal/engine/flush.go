@@ -57,9 +57,9 @@ func (p *Profiler) flush(ctx context.Context) error {
 			}
 		}
 		if left < 0 {
-			return fmt.Errorf("flush: the polling thread did not answer: %w", err)
+			return fmt.Errorf("flush: the polling thread did not respond: %w", err)
 		}
-		return fmt.Errorf("flush: %d sections are not read back: %w", left, err)
+		return fmt.Errorf("flush: the times of %d sections were not read: %w", left, err)
 	}
 }
 
@@ -78,14 +78,14 @@ func (p *Profiler) stop(ctx context.Context) error {
 	select {
 	case <-e.Done:
 	case <-limit.Done():
-		err = errors.Join(err, errors.New("shutdown: the code that spans are handed to hangs, and some are left behind"))
+		err = errors.Join(err, errors.New("shutdown: a span processor or sink does not return, and some spans are lost"))
 	}
 	if hangs == nil {
 		hangs = t.Call(limit, t.Close)
 	}
 	close(t.Quit)
 	if hangs != nil && !errors.Is(hangs, timeline.ErrStopped) {
-		return errors.Join(err, errors.New("shutdown: the polling thread hangs in the driver and was left behind"))
+		return errors.Join(err, errors.New("shutdown: the polling thread is blocked in the driver and was abandoned"))
 	}
 	<-t.Done
 	return err

@@ -103,7 +103,7 @@ func (p *Profiler) openBackend() error {
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), p.Cfg.OpenTimeout,
-		errors.New("the driver does not answer"))
+		errors.New("the driver does not respond"))
 	defer cancel()
 	err := t.Call(ctx, open)
 	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is abandoned
@@ -210,7 +210,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 			select {
 			case <-p.down: // was already
 			default:
-				return fmt.Errorf("shutdown: another call of it is not over: %w", context.Cause(ctx))
+				return fmt.Errorf("shutdown: another call is in progress: %w", context.Cause(ctx))
 			}
 		}
 		return p.shutdownErr

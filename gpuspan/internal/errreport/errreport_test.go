@@ -21,7 +21,7 @@ func TestErrorsAreRateLimitedByKind(t *testing.T) {
 	r.Report("b", errors.New("other"))
 	r.kinds["a"].last = time.Now().Add(-time.Hour)
 	r.Report("a", errors.New("boom"))
-	require.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
+	require.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 similar errors)"}, got)
 }
 
 func TestTheNumberOfKindsIsBounded(t *testing.T) {

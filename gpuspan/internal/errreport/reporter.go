@@ -53,7 +53,7 @@ func (r *Reporter) Report(kind string, err error) {
 	r.mu.Unlock()
 
 	if n > 0 {
-		err = fmt.Errorf("gpuspan: %w (and %d more like it)", err, n)
+		err = fmt.Errorf("gpuspan: %w (and %d similar errors)", err, n)
 	} else {
 		err = fmt.Errorf("gpuspan: %w", err)
 	}

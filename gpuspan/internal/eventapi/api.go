@@ -160,7 +160,7 @@ func (a *API) CreateEvents(c backend.Context, dst []backend.Event, flags uintptr
 	})
 }
 
-// FreeEvents destroys events that were made together, unless their context is gone, and they with it.
+// FreeEvents destroys events that were created together, unless their context is gone, and they with it.
 func (a *API) FreeEvents(_ backend.Context, events []backend.Event) {
 	if n := len(events); n > 0 && !contextGone(a.Query(events[n-1])) {
 		a.destroy(events)

@@ -75,6 +75,6 @@ func (t *spanMaker) checkLinks(e *record.Extra, span trace.Span) {
 		remedy = "the tracer provider keeps as many; set OTEL_SPAN_LINK_COUNT_LIMIT or SpanLimits.LinkCountLimit to 1024"
 	}
 	t.p.Errors.Report("links", fmt.Errorf(
-		"the span of a batch of %d requests links to %d of them, the others' accounts miss it (%s)",
+		"the span of a batch of %d requests links to %d of them, usage records of the others lack it (%s)",
 		e.Batch, e.Kept, remedy))
 }

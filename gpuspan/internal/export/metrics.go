@@ -100,7 +100,7 @@ func NewMetrics(p *record.Core) (m *Metrics) {
 		}
 	}
 	if k.failed != nil {
-		p.Errors.Report("metrics", fmt.Errorf("cannot make an instrument: %w", k.failed))
+		p.Errors.Report("metrics", fmt.Errorf("cannot create an instrument: %w", k.failed))
 	}
 	return m
 }

@@ -145,7 +145,7 @@ func TestADriverThatHangsDelaysNothing(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, f.P.Flush(ctx), "the polling thread did not answer")
+	require.ErrorContains(t, f.P.Flush(ctx), "the polling thread did not respond")
 	f.P.Snapshot()
 	f.P.Reset()
 	f.P.SetEnabled(false)
@@ -163,7 +163,7 @@ func TestADriverThatHangsDelaysNothing(t *testing.T) {
 		return before > 0 && said() == before
 	}, time.Minute, time.Millisecond)
 	err := f.P.Shutdown(ctx)
-	require.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
+	require.ErrorContains(t, err, "the polling thread is blocked in the driver and was abandoned")
 	close(b.Block) // the driver returns and the thread ends, as the goroutine leak check requires
 	<-f.P.Poller.Done
 }
@@ -191,7 +191,7 @@ func TestMissingEndsThatExhaustAStreamAreReported(t *testing.T) {
 	}))
 	require.Regexp(t,
 		"^gpuspan: stream \"main\": 4 of its 4 slots are in use by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
-			"\\(end them on error paths too, as by defer, or raise `slots`\\); until then sections only count$", f.Errors())
+			"\\(end them on error paths too, as by defer, or raise `slots`\\); other sections are only counted$", f.Errors())
 	f.B.QueryStatus.Store(int32(backend.StatusOK))
 }
 

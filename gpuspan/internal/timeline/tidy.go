@@ -77,7 +77,7 @@ func (t *reader) reclaim(s *record.Stream) {
 	if full && 2*forgotten > len(s.Slots) && record.TooOld(since, now, t.p.Cfg.NestDeadline) {
 		t.p.Errors.Report("forgotten",
 			fmt.Errorf("stream %q: %d of its %d slots are in use by sections that were started and not ended, "+
-				"one of `%s` for %s (end them on error paths too, as by defer, or raise `slots`); until then sections only count",
+				"one of `%s` for %s (end them on error paths too, as by defer, or raise `slots`); other sections are only counted",
 				s.Label, forgotten, len(s.Slots), oldest, time.Duration(now-since).Round(time.Millisecond)))
 	}
 }

@@ -225,7 +225,7 @@ const older = (n, what) => (n ? el("p", {class: "hint"}, `${plural(n, what)} of 
 
 // Which requests burn the joules?
 function requests() {
-  if (!state.requests.length) return nothing("No request has an account in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python. Requests of vLLM, SGLang, TGI and Triton get theirs with --config llm.");
+  if (!state.requests.length) return nothing("No request has a usage record in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python. Requests of vLLM, SGLang, TGI and Triton get theirs with --config llm.");
   const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
   for (const q of state.requests) for (const p of q.parts || []) kinds.add(p.name);
   const names = [...kinds].slice(0, 5);
@@ -296,7 +296,7 @@ function memory(view) {
 // Does everything arrive?
 function health() {
   const h = state.health, ago = (t) => (t ? (state.live ? seconds(Math.max(0, (state.now - t) / 1000)) + " ago" : clock(t)) : "none yet");
-  const rows = [["spans", `${count(h.spans)}, of which ${count(h.gpuSpans)} of GPU work`], ["steps", count(h.steps)], ["requests with an account", count(h.requests)], ["newest span", ago(h.lastSpan)],
+  const rows = [["spans", `${count(h.spans)}, of which ${count(h.gpuSpans)} of GPU work`], ["steps", count(h.steps)], ["requests with a usage record", count(h.requests)], ["newest span", ago(h.lastSpan)],
     ["newest metric of a device", ago(h.lastMetric)], ["joined with samples", h.coverage ? percent(h.coverage) + " of their time" : "not yet (gpu_join and the gpu receiver do it)"]];
   if (h.operationsSince) rows.push(["operations reach back to", clock(h.operationsSince * 1000)]);
   for (const [k, n] of [["operationsDropped", "operations that found no room"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests that found no room"], ["stacksMerged", "values of stacks beyond 5,000 in 15 s, counted under (other stacks)"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);

@@ -130,7 +130,7 @@ function follow() {
   const source = new EventSource("api/events");
   source.addEventListener("state", wanted);
   source.addEventListener("error", () => {
-    byId("summary").textContent = "The Collector does not answer; the page goes on when it does.";
+    byId("summary").textContent = "The Collector does not respond; the page continues when it does.";
     if (source.readyState === EventSource.CLOSED && !asking) asking = setInterval(wanted, 5000); // too many browsers for events: poll
   });
 }

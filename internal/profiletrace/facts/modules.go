@@ -184,7 +184,7 @@ type ModuleInstance struct {
 	Idle time.Duration `json:"idle_ns"`
 }
 
-// Limits of the list of modules. What is left out is part of the rows around it.
+// Limits of the list of modules. What is omitted is part of the rows around it.
 const (
 	maxModules       = 300
 	maxInstances     = 128

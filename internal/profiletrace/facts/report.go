@@ -79,7 +79,7 @@ type Efficiency struct {
 	FLOPs     float64       `json:"flops"`
 	Bytes     float64       `json:"bytes"`
 	Time      time.Duration `json:"time_ns"`             // of the kernels of those operators
-	Coverage  float64       `json:"coverage"`            // part of the kernel time, collectives left out
+	Coverage  float64       `json:"coverage"`            // part of the kernel time, collectives omitted
 	Peak      string        `json:"peak,omitempty"`      // row of the table of peaks; empty: none
 	PeakShare float64       `json:"peak_share,omitzero"` // of the time of those kernels, what the work takes at the peak
 	MFU       float64       `json:"mfu,omitzero"`        // FLOPs at their peaks ÷ window

@@ -82,7 +82,7 @@ func TestOddTransfersHaveNoRate(t *testing.T) {
 	assert.Zero(t, r.Rate, "it took no time")
 	r.Ranks = 1
 	r.Compare(time.Millisecond, PeakOf("NVIDIA L40S"), 2)
-	assert.Zero(t, r.BusRate, "it meets nobody")
+	assert.Zero(t, r.BusRate, "no other rank takes part")
 	assert.Zero(t, r.LinkShare)
 	assert.InDelta(t, 1e9, r.Rate, 1)
 }

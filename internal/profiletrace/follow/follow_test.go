@@ -230,7 +230,7 @@ func TestRenamedAttributesAreNotRepeated(t *testing.T) {
 	f := New(c, owner, zap.New(core), lines, s.consume)
 	require.NoError(t, f.Start(t.Context(), h))
 	eventually(t, s, "ab")
-	left := func() int { return logs.FilterMessage("file left alone").Len() }
+	left := func() int { return logs.FilterMessage("file skipped").Len() }
 	repeated := func(want int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return left() == want }, time.Minute, time.Millisecond)
@@ -246,13 +246,13 @@ func TestRenamedAttributesAreNotRepeated(t *testing.T) {
 	write(t, path("copied"), "a\nb\n")
 	repeated(4)
 	stop(t, f)
-	require.NoError(t, os.Rename(path("done/moved"), path("while nobody looked")))
+	require.NoError(t, os.Rename(path("done/moved"), path("moved while stopped")))
 	f = New(c, owner, zap.New(core), lines, s.consume)
 	require.NoError(t, f.Start(t.Context(), h))
 	defer stop(t, f)
 	repeated(5)
-	refused := func() int { return logs.FilterMessageSnippet("file refused").Len() }
-	require.NoError(t, os.Remove(path("while nobody looked")))
+	refused := func() int { return logs.FilterMessageSnippet("file rejected").Len() }
+	require.NoError(t, os.Remove(path("moved while stopped")))
 	write(t, path("copied"), "bad") // overwritten in place: first incomplete
 	require.Eventually(t, func() bool { return refused() == 1 }, time.Minute, time.Millisecond)
 	write(t, path("copied"), "a\nb\n")

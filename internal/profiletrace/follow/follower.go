@@ -75,12 +75,12 @@ func (f *Follower) Start(ctx context.Context, host component.Host) error {
 	f.state = st
 	if f.cfg.Storage != nil && f.cfg.ReplayBatches > 0 {
 		f.log.Warn(
-			"storage remembers what was handed on; what exporters have in queues in memory is lost by a kill, and handed on "+
-				"again after it (with the same ids). Give each exporter a queue on disk (sending_queue: {storage: ...}) and set "+
-				"replay_batches: 0 for neither loss nor repetition", zap.Int("replay_batches", f.cfg.ReplayBatches))
+			"storage records what was sent; if the Collector is killed, batches in memory queues of exporters are lost, and sent "+
+				"again after the restart (with the same IDs). To avoid loss and repetition, give each exporter a queue on disk "+
+				"(sending_queue: {storage: ...}) and set replay_batches: 0", zap.Int("replay_batches", f.cfg.ReplayBatches))
 	}
 	if again > 0 {
-		f.log.Warn("the Collector did not end by itself: the last batches are handed on again", zap.Int("batches", again))
+		f.log.Warn("the Collector did not shut down cleanly: the last batches are sent again", zap.Int("batches", again))
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
@@ -149,7 +149,7 @@ func (c *Config) Find() ([]string, error) {
 func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refused int) {
 	files, err := f.cfg.Find()
 	if err != nil {
-		f.log.Error("cannot look for files", zap.Error(err))
+		f.log.Error("cannot search for files", zap.Error(err))
 		return 0, 0
 	}
 	if len(files) == 0 && !f.warned {
@@ -182,16 +182,16 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 		case ctx.Err() != nil:
 			return read, refused
 		case errors.Is(err, ErrRepeated):
-			f.log.Info("file left alone", zap.Error(err))
+			f.log.Info("file skipped", zap.Error(err))
 		case outside(err):
 			refused++
 			f.later[p] = f.now().Add(f.retry)
-			f.log.Warn("file cannot be read now; it is tried again", zap.Duration("after", f.retry), zap.Error(err))
+			f.log.Warn("cannot read file; will retry", zap.Duration("after", f.retry), zap.Error(err))
 			continue
 		case err != nil:
 			refused++
 			content = 0 // a part of it at most
-			f.log.Warn("file refused; it is tried again when it changes", zap.Error(err))
+			f.log.Warn("file rejected; it is read again when it changes", zap.Error(err))
 		default:
 			read++
 		}

@@ -42,7 +42,7 @@ func Consumer(set receiver.Settings, next consumer.Traces) (consumer.ConsumeTrac
 type Telemetry struct {
 	Files   metric.Int64Counter // by outcome
 	Parts   metric.Int64Counter // that files consist of
-	Skipped metric.Int64Counter // parts that were left out, by reason
+	Skipped metric.Int64Counter // parts that were omitted, by reason
 	Cut     metric.Int64Counter // spans
 	Close   func()
 }
@@ -110,12 +110,12 @@ func (r *Receiver) took(ctx context.Context, path string, st *Summary) {
 		r.tel.Skipped.Add(ctx, n, sharedcomponent.Label("reason", why))
 		if !r.told[why] && len(r.told) < maxTold {
 			r.told[why] = true
-			r.log.Warn(r.what+" left out; further files are only counted", zap.String("file", path), zap.String("reason", why),
+			r.log.Warn(r.what+" skipped; further files are only counted", zap.String("file", path), zap.String("reason", why),
 				zap.Int64(r.what, n))
 		}
 	}
 	if len(st.Faults) > 0 {
-		r.log.Warn("parts of the file not used", zap.String("file", path),
+		r.log.Warn("parts of the file are ignored", zap.String("file", path),
 			zap.Strings("faults", slices.Sorted(slices.Values(st.Faults))))
 	}
 	if st.Host != nil {

@@ -62,7 +62,7 @@ func (j *judge) idle(d *facts.Totals) {
 	if n := a.Idles[timeline.CauseUnknown]; n > 0 {
 		j.add(finding.Finding{
 			Kind: semconv.GPUFindingKindUnexplainedIdle, Gain: time.Duration(n), Certainty: finding.Low,
-			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))},
+			Chain:    []string{"the cause is not recorded", fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))},
 			Evidence: "no call in the file launched the next activity",
 			Remedy:   remedyOf(semconv.GPUFindingKindUnexplainedIdle),
 		})

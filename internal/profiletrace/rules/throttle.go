@@ -23,7 +23,7 @@ func (j *judge) slow(d *facts.Totals) (claimed float64) {
 	v := finding.Finding{
 		Kind: semconv.GPUFindingKindThrottle, Gain: gain, Certainty: finding.Low,
 		Chain: []string{
-			"the device became slower (clocks lowered for power or heat, or somebody else on it)",
+			"the device became slower (clocks lowered for power or heat, or another user of it)",
 			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.Factor,
 				finding.Duration(s.From-d.First),
 				finding.Duration(s.To-d.First)),
@@ -41,7 +41,7 @@ func (j *judge) slow(d *facts.Totals) (claimed float64) {
 			v.Certainty, v.Chain[0] = finding.High, "the clocks of the device were lowered (power or heat)"
 			v.Evidence += fmt.Sprintf("; the file's clock was at %.3g %% of what it was otherwise", 100*drop)
 		} else {
-			v.Chain[0] = "the device became slower, though its clock did not: somebody else used it, or its memory"
+			v.Chain[0] = "the device became slower, though its clock did not: another process used it, or its memory"
 			v.Evidence += fmt.Sprintf("; the file's clock was at %.3g %%", 100*drop)
 		}
 	}

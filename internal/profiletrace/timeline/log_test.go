@@ -45,7 +45,7 @@ func TestALogStatesTheInnermostRange(t *testing.T) {
 		to := from + 1 + r.Int64N(499)
 		at := from
 		for _, p := range log.over(nil, from, to) {
-			assert.Equal(t, at, p.start, "nothing is left out")
+			assert.Equal(t, at, p.start, "nothing is omitted")
 			for i := p.start; i < p.end; i++ {
 				require.Equal(t, innermost[i], p.name, "at %d", i)
 			}

@@ -172,7 +172,7 @@ func setModules(root, version string) error {
 }
 
 // filesWith returns the files below a directory whose names have the ending and that contain a text, relative to it.
-// Hidden directories, testdata and what builders write are left out.
+// Hidden directories, testdata and what builders write are omitted.
 func filesWith(root, suffix, text string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {

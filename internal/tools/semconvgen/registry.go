@@ -347,7 +347,7 @@ var initialisms = map[string]string{
 	"mfu": "MFU", "hfu": "HFU", "pcie": "PCIe", "nvlink": "NVLink", "cuda": "CUDA",
 }
 
-// goName returns the Go name of a dotted name; template segments are left out.
+// goName returns the Go name of a dotted name; template segments are omitted.
 func goName(name string) string {
 	var b strings.Builder
 	for _, p := range strings.FieldsFunc(name, func(r rune) bool { return r == '.' || r == '_' }) {

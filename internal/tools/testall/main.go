@@ -127,7 +127,7 @@ func main() {
 const pythonPackage = "python"
 
 // modules returns the directories below root that hold a go.mod, sorted. Hidden ones, testdata and build (what the
-// Collector builder generates) are left out.
+// Collector builder generates) are omitted.
 func modules(root string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

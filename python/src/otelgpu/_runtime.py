@@ -161,7 +161,7 @@ class Runtime:
         self.counts["error"] += 1
         if where not in self.said and len(self.said) < 64:
             self.said.add(where)
-            log.warning("otelgpu: %s: %s; the program goes on, such losses are counted in otelgpu.stats()", where, reason)
+            log.warning("otelgpu: %s: %s; the program continues; such losses are counted in otelgpu.stats()", where, reason)
 
     def device_backend(self) -> Optional[TorchBackend]:
         if self.backend is None:

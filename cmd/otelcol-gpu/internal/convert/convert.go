@@ -119,7 +119,8 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	for _, file := range files {
 		if first, err := known.repeats(file, len(files)); err == nil && first != "" {
 			repeated++
-			fmt.Fprintf(blocks, "%s: left out, it is the same profile as %s\n", printable.Line(file), printable.Line(first))
+			fmt.Fprintf(blocks, "%s: skipped, because it is the same profile as %s\n", printable.Line(file),
+				printable.Line(first))
 			continue
 		}
 		sink := &sink{}
@@ -287,7 +288,7 @@ func (o Options) read(ctx context.Context, file string, files, all consumer.Cons
 		return r, err
 	}
 	full, err := o.Reader(ctx, file, true, all)
-	// Findings are more precise if no range is left out.
+	// Findings are more precise if no range is omitted.
 	r.Remarks, r.Odd, r.Devices, r.Paths = full.Remarks, full.Odd, full.Devices, full.Paths
 	return r, err
 }

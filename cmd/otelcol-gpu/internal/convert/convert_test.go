@@ -163,7 +163,7 @@ func TestProfileWithTwoNamesCountsOnce(t *testing.T) {
 		o.Files = append(o.Files, again)
 	})
 	require.NoError(t, err, stderr)
-	assert.Contains(t, stdout, "left out, it is the same profile as ")
+	assert.Contains(t, stdout, "skipped, because it is the same profile as ")
 	assert.Equal(t, 5, strings.Count(read(t, out, "trace.json"), `"name":"every a"`))
 }
 

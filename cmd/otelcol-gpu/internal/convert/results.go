@@ -76,7 +76,7 @@ func (r *results) publish() (replaced []string, err error) {
 	}
 	for _, e := range written {
 		if err := os.Rename(r.temporary(e.Name()), filepath.Join(r.out, e.Name())); err != nil {
-			return nil, fmt.Errorf("cannot name the results: %w", err)
+			return nil, fmt.Errorf("cannot rename the results: %w", err)
 		}
 		switch e.Name() {
 		case spansFile:

@@ -359,8 +359,8 @@ func (a *analysis) kernels(late *profile) string {
 	}
 	switch {
 	case longer > more && longer > (slower-1)*same:
-		return fmt.Sprintf("the same kernels take %.3g times as long as there: a lower clock, larger inputs, or somebody "+
-			"else on the device", 1+longer/same)
+		return fmt.Sprintf("the same kernels take %.3g times as long as there: a lower clock, larger inputs, or another "+
+			"process on the device", 1+longer/same)
 	case more > longer && name != "":
 		return fmt.Sprintf("it runs more kernels, most of all %s", name)
 	}

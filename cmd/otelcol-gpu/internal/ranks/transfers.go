@@ -40,7 +40,7 @@ func (x *profile) message(c *straggler.Collective, m pcommon.Map) {
 }
 
 // transfers returns the bandwidth of the job's collectives by message. A run is as long as the shortest of its ranks:
-// the last to arrive does not wait. Runs of which only one rank is known are left out. The longest messages are
+// the last to arrive does not wait. Runs of which only one rank is known are omitted. The longest messages are
 // returned, and how many more there are.
 func (a *analysis) transfers() (list []page.Transfer, more int) {
 	type run struct {

@@ -83,7 +83,7 @@ func (l layout) check(header uint32, size uint64) error {
 		!fits(l.contexts, l.contextsCap, uint64(l.contextSize)),
 		!fits(l.names, l.namesCap, 1),
 		l.records < uint64(header) || l.contexts < uint64(header) || l.names < uint64(header):
-		return fmt.Errorf("%w: its parts do not fit into it", ErrBroken)
+		return fmt.Errorf("%w: its layout exceeds its size", ErrBroken)
 	}
 	return nil
 }

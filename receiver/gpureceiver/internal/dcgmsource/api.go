@@ -87,7 +87,7 @@ type api interface {
 }
 
 // errTooMany means that a backlog is larger than one read returns.
-var errTooMany = errors.New("more values than one read takes")
+var errTooMany = errors.New("more values than one read accepts")
 
 // callError is a call for which the library returned an error code.
 type callError struct {

@@ -161,7 +161,7 @@ func (s *session) describeAll(entities []entity, fields []uint16, known map[enti
 		})
 		s.unwatchLast()
 		if err != nil {
-			return fmt.Errorf("cannot read what the devices are: %w", err)
+			return fmt.Errorf("cannot read the devices' attributes: %w", err)
 		}
 		if newest > s.started || since == 0 && newest > 0 {
 			s.started = newest // just measured, by the host engine's clock

@@ -121,7 +121,7 @@ func TestAHungHostEngineEndsInATimeout(t *testing.T) {
 	asked := &unwatches{api: s.session.api}
 	s.session.api = asked
 	require.NoError(t, s.Close())
-	assert.Zero(t, asked.n, "it is left alone: each further call would take as long")
+	assert.Zero(t, asked.n, "no further calls: each would take as long")
 	m.set(t, "hang", 0)
 	require.NoError(t, s.Open())
 }

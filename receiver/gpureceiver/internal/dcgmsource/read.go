@@ -345,7 +345,7 @@ func (s *session) skipBacklog(b *gpudata.Batch, w *watch, cause error) error {
 			return err
 		}
 	}
-	return fmt.Errorf("cannot read what has gathered: %w", cause)
+	return fmt.Errorf("cannot read buffered samples: %w", cause)
 }
 
 // readProcesses reads which processes run on the devices, as of the newest sample of each.

@@ -247,7 +247,7 @@ func (s *session) known(fields []uint16) []uint16 {
 }
 
 // fieldGroup creates a field group. An older host engine refuses the whole group for one field that it does not know;
-// then the fields of DCGM 4.6 are left out.
+// then the fields of DCGM 4.6 are omitted.
 func (s *session) fieldGroup(kind string, fields []uint16) (uintptr, error) {
 	handle, err := s.api.createFieldGroup(unique(kind), fields)
 	if err != nil {

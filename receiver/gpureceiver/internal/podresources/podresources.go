@@ -52,7 +52,7 @@ func (c *Client) List(ctx context.Context) (*Devices, error) {
 	}
 	d, err := parse(answer.ProtoReflect().GetUnknown())
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the kubelet's answer: %w", err)
+		return nil, fmt.Errorf("cannot read the kubelet's response: %w", err)
 	}
 	return d, nil
 }

@@ -127,7 +127,7 @@ func TestErrorsNameTheirSource(t *testing.T) {
 	require.ErrorContains(t, err, "cannot list pods at the kubelet: ")
 	require.ErrorContains(t, err, "cannot parse invalid wire-format data")
 	_, err = list(t, serve(t, func() []byte { return field(1, []byte{0x0a, 0xff}) }))
-	require.ErrorContains(t, err, "cannot read the kubelet's answer: ")
+	require.ErrorContains(t, err, "cannot read the kubelet's response: ")
 }
 
 func FuzzParse(f *testing.F) {
