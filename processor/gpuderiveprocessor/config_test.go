@@ -71,7 +71,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		"`peaks::0::flop_rate` must have keys of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"fp17\"",
 		"`peaks::1::model` must be a pattern, found \"[\"",
 		"`mappings::0` must have a condition",
-		"`mappings::0::type` must be set, or one of `attributes` or a preset must give gpu.operation.type",
+		"`mappings::0::type` must be set, or one of `attributes` or a preset must set gpu.operation.type",
 		"`mappings::1::type` must be one of collective, copy, graph, host, kernel, memset, request, section, share, step, found \"gemm\"",
 		"`mappings::1::attributes::0::to` must be a span attribute of the registry (docs/semconv), found \"gpu.nothing\"",
 		"`mappings::1::attributes::1` must have one of `from` and `value`",
