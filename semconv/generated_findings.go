@@ -188,7 +188,7 @@ func FindingKinds() []FindingKind {
 			Kind: "throttle", Title: "the device became slower", Threshold: FindingThrottleThreshold, Of: "window",
 		},
 		{
-			Kind: "unexplained_idle", Title: "the cause is not recorded the device was idle", Threshold: FindingUnexplainedIdleThreshold, Of: "window",
+			Kind: "unexplained_idle", Title: "the cause of the idle time is not recorded", Threshold: FindingUnexplainedIdleThreshold, Of: "window",
 			Remedy: "record the runtime's calls and the host's ranges too",
 		},
 		{

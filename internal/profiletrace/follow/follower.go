@@ -76,8 +76,8 @@ func (f *Follower) Start(ctx context.Context, host component.Host) error {
 	if f.cfg.Storage != nil && f.cfg.ReplayBatches > 0 {
 		f.log.Warn(
 			"storage records what was sent; if the Collector is killed, batches in memory queues of exporters are lost, and "+
-				"sent again after the restart (with the same IDs). To avoid loss and repetition, give each exporter a queue on disk "+
-				"(sending_queue: {storage: ...}) and set replay_batches: 0", zap.Int("replay_batches", f.cfg.ReplayBatches))
+				"sent again after the restart (with the same IDs). To avoid loss and repetition, give each exporter a queue on "+
+				"disk (sending_queue: {storage: ...}) and set replay_batches: 0", zap.Int("replay_batches", f.cfg.ReplayBatches))
 	}
 	if again > 0 {
 		f.log.Warn("the Collector did not shut down cleanly: the last batches are sent again", zap.Int("batches", again))
