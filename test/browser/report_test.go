@@ -39,7 +39,7 @@ func write(t *testing.T, s *page.State) string {
 // read adds a recorded trace to a book.
 func read(t *testing.T, b *page.Book, path string) []facts.Report {
 	t.Helper()
-	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels, Paths: true},
 		func(_ context.Context, td ptrace.Traces) error {
 			b.Spans(path, td)
 			return nil
@@ -47,6 +47,7 @@ func read(t *testing.T, b *page.Book, path string) []facts.Report {
 	require.NoError(t, err)
 	b.Profile(path, st.Devices, nil)
 	b.Host(path, st.Host)
+	b.Paths(path, st.Paths)
 	return st.Devices
 }
 
@@ -68,7 +69,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	assert.Equal(t, "nccl_data.json.gz", b.text("#summary"))
 	headings := b.text("section:not([hidden]) h2")
 	for _, want := range []string{
-		"What would make it faster?", "Where did the time go?", "How do the steps differ?", "What ran when?",
+		"What would make it faster?", "Where did the time go?", "How do the steps differ?", "What does the length of a step depend on?", "What ran when?",
 		"What takes the time?",
 		"Is communication hidden behind computation?", "How fast are collectives?", "Which copies delay the device?", "What was read?",
 	} {
@@ -101,6 +102,12 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	said = lines(b.tip(b.middle("#profileSteps .column", 1)))
 	assert.Equal(t, "ProfilerStep#5: 220 ms", said[0])
 	assert.Contains(t, strings.Join(said, "\n"), "computing 3")
+
+	assert.Contains(t, b.text("#profilePath figcaption"), "critical path, mean of 3 steps: 222 ms")
+	assert.Equal(t, "host", b.column("profilePath", "kind")[0], "of a job that launches too slowly")
+	assert.Equal(t, "thread 2910249", b.column("profilePath", "thread")[0])
+	said = lines(b.tip(b.middle("#profilePath figure:nth-of-type(2) rect", 1)))
+	assert.Contains(t, said[1], "host, thread 29")
 
 	// Order, search, tabs.
 	b.press("lists", "count")
