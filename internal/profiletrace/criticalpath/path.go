@@ -128,6 +128,7 @@ type sums struct {
 	parts                  map[key]*sum
 	kept                   []partial // steps, by length
 	lengths                []int64   // of the first maxLengths steps
+	scratch                scratch
 }
 
 func newSums() sums { return sums{parts: map[key]*sum{}} }
@@ -143,26 +144,31 @@ type partial struct {
 }
 
 // add adds the segments of the following time, the last one first.
-func (p *partial) add(list []segment) {
+func (p *partial) add(list []segment, s *scratch) {
 	if len(list) == 0 {
 		return
 	}
 	if p.parts == nil {
-		p.parts, p.from = map[key]sum{}, list[len(list)-1].start
-	}
-	p.to = list[0].end
-	for _, s := range slices.Backward(list) {
-		k := key{kind: s.kind}
-		switch s.kind {
-		case Host:
-			k.lane, k.name = s.lane, s.name
-		case Kernel, Communication, Copy:
-			k.name = s.name
+		if p.parts = s.parts; p.parts == nil {
+			p.parts = map[key]sum{}
 		}
-		x := p.parts[k]
-		p.parts[k] = sum{x.count + 1, x.time + s.end - s.start}
-		p.drawn = append(p.drawn, s)
+		s.parts, p.from = nil, list[len(list)-1].start
 	}
+	drawn := append(s.drawn[:0], p.drawn...)
+	p.to = list[0].end
+	for _, x := range slices.Backward(list) {
+		k := key{kind: x.kind}
+		switch x.kind {
+		case Host:
+			k.lane, k.name = x.lane, x.name
+		case Kernel, Communication, Copy:
+			k.name = x.name
+		}
+		t := p.parts[k]
+		p.parts[k] = sum{t.count + 1, t.time + x.end - x.start}
+		drawn = append(drawn, x)
+	}
+	s.drawn = drawn
 	for _, s := range list {
 		i := len(p.longest)
 		for i > 0 && s.end-s.start > p.longest[i-1].end-p.longest[i-1].start {
@@ -173,22 +179,28 @@ func (p *partial) add(list []segment) {
 			p.longest = p.longest[:min(maxLongest, len(p.longest))]
 		}
 	}
-	p.draw()
+	p.draw(drawn)
+}
+
+// scratch is memory that is used again for each step.
+type scratch struct {
+	drawn []segment
+	parts map[key]sum // nil: in use
 }
 
 // draw merges segments that are too short to be drawn with their neighbors.
-func (p *partial) draw() {
+func (p *partial) draw(list []segment) {
 	least := max(p.shortest, (p.to-p.from)/finestDrawn)
-	for n := len(p.drawn); ; least = max(1, 2*least) {
-		p.drawn = merged(p.drawn, least)
-		if len(p.drawn) < n {
+	for n := len(list); ; least = max(1, 2*least) {
+		list = merged(list, least)
+		if len(list) < n {
 			p.shortest = least
 		}
-		if len(p.drawn) <= maxDrawn {
+		if len(list) <= maxDrawn {
 			break
 		}
 	}
-	p.drawn = slices.Clip(p.drawn)
+	p.drawn = slices.Clone(list)
 }
 
 // merged returns the list without segments that are shorter than least: each extends the one before, which then is
@@ -219,7 +231,7 @@ func merged(list []segment, least int64) []segment {
 // step adds the path of a step that is complete at a time.
 func (s *sums) step(st *step, list []segment, to int64) {
 	p := &st.partial
-	p.add(list)
+	p.add(list, &s.scratch)
 	p.name, p.to = st.name, to
 	s.Steps++
 	s.Length += p.length()
@@ -227,7 +239,8 @@ func (s *sums) step(st *step, list []segment, to int64) {
 		t := boundedmap.Bounded(s.parts, k, key{kind: k.kind, name: otherName}, maxKeys)
 		t.count, t.time = t.count+x.count, t.time+x.time
 	}
-	p.parts = nil
+	clear(p.parts)
+	s.scratch.parts, p.parts = p.parts, nil
 	if len(s.lengths) < maxLengths {
 		s.lengths = append(s.lengths, p.length())
 	}

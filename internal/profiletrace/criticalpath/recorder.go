@@ -170,7 +170,7 @@ func (r *Recorder) divide(now int64) {
 	last := r.walk.endedBy(r.walk.byEnd, now)
 	if last >= 0 && r.acts[last].End > from {
 		to := r.acts[last].End
-		st.partial.add(r.walk.back(from, to, place{act: last}))
+		st.partial.add(r.walk.back(from, to, place{act: last}), &r.sums.scratch)
 		st.part = true
 		r.complete = to
 	}
