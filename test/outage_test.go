@@ -159,7 +159,8 @@ func fat(first uint64, n int) ptrace.Traces {
 }
 
 // A store's OTLP receiver accepts requests of up to 4 MiB, and rejects larger ones permanently. After an outage many
-// requests are pending, and one received over HTTP may have 20 MiB: they are sent in pieces that the store accepts.
+// requests are pending, and one received may be larger if the user raised the receiver's limit: they are sent in pieces
+// that the store accepts.
 func TestABacklogContinuesInRequestsThatTheStoreTakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -173,6 +174,7 @@ func TestABacklogContinuesInRequestsThatTheStoreTakes(t *testing.T) {
 			t.Parallel()
 			store, p := newStore(t), newPorts(t)
 			collector := otelcol.Start(t, binary, append(p.env, variable+store.address), ready(t, pipeline), faster,
+				"receivers: {otlp: {protocols: {http: {max_request_body_size: 20971520}}}}",
 				fmt.Sprintf(retrySoon, "otlp_grpc/"+pipeline))
 			w := &worker{t: t}
 			conn, err := grpc.NewClient(p.otlp, grpc.WithTransportCredentials(insecure.NewCredentials()))
