@@ -16,6 +16,6 @@
 //	                                                    gpu.request.duration = 6 ms, gpu.energy = 2.4 J, …
 //
 // Files: read.go extracts facts of a span; nest.go finds which work contains which, so that nothing is charged twice;
-// account.go is what one request has, book.go keeps all of them, children.go finds GPU work in a request's own trace;
-// write.go makes spans of usage records, metrics.go metrics; connector.go is the component.
+// account.go adds up the work of one request, book.go keeps all of them, children.go finds GPU work in a request's
+// own trace; write.go makes spans of usage records, metrics.go metrics; connector.go is the component.
 package gpurequestsconnector
