@@ -12,21 +12,23 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Kind is the kind of a finding.
 type Kind string
 
-// Kinds of finding.
+// Kinds of finding: those of profiles and of the live page, and BelowFloor, which only a process can tell.
 const (
-	PageableCopies       Kind = "pageable_copies"       // host copies from or to memory that is not pinned
-	LoaderGaps           Kind = "loader_gaps"           // steps wait for data
-	HostStarved          Kind = "host_starved"          // the device waits for launches of the host
-	BelowFloor           Kind = "below_floor"           // sections too short to derive rates from
-	FirstRunCost         Kind = "first_run_cost"        // the first run costs much more than the others
-	MemorySpike          Kind = "memory_spike"          // one run takes much device memory
-	LowPeakShare         Kind = "low_peak_share"        // far below every known limit
-	ExposedCommunication Kind = "exposed_communication" // communication that no other phase hides
+	PageableCopies       Kind = semconv.GPUFindingKindPageableCopies       // host copies of memory that is not pinned
+	Loader               Kind = semconv.GPUFindingKindLoader               // steps wait for data
+	Starved              Kind = semconv.GPUFindingKindStarved              // the device waits for launches of the host
+	BelowFloor           Kind = "below_floor"                              // sections too short to derive rates from
+	WarmUp               Kind = semconv.GPUFindingKindWarmUp               // the first run costs much more than the others
+	MemorySpike          Kind = semconv.GPUFindingKindMemorySpike          // one run takes much device memory
+	LowEfficiency        Kind = semconv.GPUFindingKindLowEfficiency        // far below every known limit
+	ExposedCommunication Kind = semconv.GPUFindingKindExposedCommunication // communication that nothing hides
 )
 
 // Finding is a probable performance problem.
@@ -62,21 +64,21 @@ type Thresholds struct {
 	FirstCost     time.Duration // minimum excess of the first run over that mean, default 10 ms
 	SpikeShare    float64       // growth during one run ÷ highest use seen, default 0.25
 	PeakShare     float64       // highest share of any known limit, default 0.1
-	PeakMinShare  float64       // minimum share of all outermost time for LowPeakShare, default 0.05
+	PeakMinShare  float64       // minimum share of all outermost time for LowEfficiency, default 0.05
 	ExposedShare  float64       // share of step time in exposed communication, default 0.05
 	MinRuns       int64         // minimum number of runs for shares of runs, default 5
 }
 
 func (t Thresholds) withDefaults() Thresholds {
-	t.PageableShare = cmp.Or(t.PageableShare, .01)
+	t.PageableShare = cmp.Or(t.PageableShare, semconv.FindingPageableCopiesLiveThreshold)
 	t.LoaderShare = cmp.Or(t.LoaderShare, .1)
 	t.StarvedShare = cmp.Or(t.StarvedShare, .5)
 	t.FloorShare = cmp.Or(t.FloorShare, .5)
 	t.FirstRatio = cmp.Or(t.FirstRatio, 5)
-	t.SpikeShare = cmp.Or(t.SpikeShare, .25)
+	t.SpikeShare = cmp.Or(t.SpikeShare, semconv.FindingMemorySpikeThreshold)
 	t.PeakShare = cmp.Or(t.PeakShare, .1)
 	t.PeakMinShare = cmp.Or(t.PeakMinShare, .05)
-	t.ExposedShare = cmp.Or(t.ExposedShare, .05)
+	t.ExposedShare = cmp.Or(t.ExposedShare, semconv.FindingExposedCommunicationThreshold)
 	t.FirstCost = cmp.Or(t.FirstCost, 10*time.Millisecond)
 	t.MinRuns = cmp.Or(t.MinRuns, 5)
 	return t
@@ -123,7 +125,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 
 	enough := d.Count >= t.MinRuns
 	part := func(n int64) float64 { return float64(n) / float64(max(d.Count, 1)) }
-	add(finding(HostStarved, part(o.Starved), t.StarvedShare, d.Total,
+	add(finding(Starved, part(o.Starved), t.StarvedShare, d.Total,
 		"%d of %d runs ended on the device within 1/%d of their duration after the host's End, so the device waited for "+
 			"launches; mean %s",
 		o.Starved, d.Count, starvedPart, duration(d.Mean)),
@@ -136,7 +138,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 	if rest := o.Rest.Duration; o.First.Duration.Count > 0 && rest.Count > 0 && rest.Mean > 0 {
 		first := o.First.Duration.Mean
 		ratio, excess := float64(first)/float64(rest.Mean), first-rest.Mean
-		f := finding(FirstRunCost, ratio, t.FirstRatio, excess,
+		f := finding(WarmUp, ratio, t.FirstRatio, excess,
 			"the first run took %s, the other %d took %s each: %s times (loading, compiling, tuning); warm up before it counts",
 			duration(first), rest.Count, duration(rest.Mean), digits(ratio))
 		f.Unit = "times"
@@ -148,7 +150,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 			"one run took %s more device memory, of %s in use at most", size(o.MemorySpike), size(o.MemoryPeak)),
 			share >= t.SpikeShare)
 	}
-	add(finding(LowPeakShare, o.PeakShare, t.PeakShare, time.Duration(float64(d.Total)*(1-o.PeakShare)),
+	add(finding(LowEfficiency, o.PeakShare, t.PeakShare, time.Duration(float64(d.Total)*(1-o.PeakShare)),
 		"%s of section time at %s %% of its nearest limit (%s)", duration(d.Total), percent(o.PeakShare), o.PeakOf),
 		enough && o.PeakShare > 0 && o.PeakShare < t.PeakShare && o.ShareOfTotal >= t.PeakMinShare && t.PeakMinShare > 0 &&
 			part(o.BelowFloor) < t.FloorShare)
@@ -167,7 +169,7 @@ func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
 				percent(share)),
 		}
 	}
-	f := finding(LoaderGaps, l.Waiting, t.LoaderShare, "waiting for data that no other phase hides")
+	f := finding(Loader, l.Waiting, t.LoaderShare, "waiting for data that no other phase hides")
 	add(f, l.Waiting > 0 && f.Value >= t.LoaderShare)
 	f = finding(ExposedCommunication, l.Exposed, t.ExposedShare, "communication that no other phase hides")
 	add(f, l.Exposed > 0 && f.Value >= t.ExposedShare)

@@ -57,7 +57,7 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		{report.PageableCopies, copied(10*ms, "pageable"), copied(9*ms, "pageable"), .01},
 		{report.PageableCopies, copied(500*ms, "pageable"), copied(500*ms, "pinned"), .5},
 		{
-			report.LoaderGaps, step(report.StepSample{
+			report.Loader, step(report.StepSample{
 				Waiting: 10 * ms,
 				Phases:  []report.PhaseSample{{Name: "data", Duration: 10 * ms}},
 			}),
@@ -71,7 +71,7 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 			.05,
 		},
 		{
-			report.HostStarved,
+			report.Starved,
 			mixed(.5, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1},
 				report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms}),
 			mixed(.49, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: 0}, report.Sample{Duration: 20 * ms}), .5,
@@ -82,21 +82,21 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 				report.Sample{Duration: 20 * time.Microsecond, Floor: 2 * time.Microsecond}),
 			mixed(.49, report.Sample{Duration: 1, Floor: 2 * time.Microsecond}, report.Sample{Duration: 1}), .5,
 		},
-		{report.FirstRunCost, first(50*ms, 10*ms), first(49*ms, 10*ms), 5},
-		{report.FirstRunCost, first(12*ms, 2*ms), first(11*ms, 2*ms), 6},
+		{report.WarmUp, first(50*ms, 10*ms), first(49*ms, 10*ms), 5},
+		{report.WarmUp, first(12*ms, 2*ms), first(11*ms, 2*ms), 6},
 		{
 			report.MemorySpike, sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 25}),
 			sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 24}), .25,
 		},
 		{
-			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{
+			report.LowEfficiency, sections(report.Info{Name: "x"}, 5, report.Sample{
 				Duration: time.Second,
 				Memory:   report.IO{Read: 99e9},
 			}),
 			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 100e9}}), .099,
 		},
 		{
-			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{
+			report.LowEfficiency, sections(report.Info{Name: "x"}, 5, report.Sample{
 				Duration: time.Second,
 				Memory:   report.IO{Read: 1e9},
 			}),
