@@ -27,8 +27,8 @@ const findingName = "straggler"
 // traceFlags are the bits of a span's flags that belong to its trace.
 const traceFlags = 0xff
 
-// reported is a finding with the span that reports it: on a rank that stood out in a step, or on an operation that takes
-// more than before. It is immutable, so it is read without a lock.
+// reported is a finding with the span that reports it: on a rank that stood out in a step, or on an operation that
+// takes more than before. It is immutable, so it is read without a lock.
 type reported struct {
 	finding.Finding
 	straggler.Result
