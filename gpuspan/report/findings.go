@@ -19,7 +19,7 @@ import (
 // Kind is the kind of a finding.
 type Kind string
 
-// Kinds of finding: those of profiles and of the live page, and BelowFloor, which only a process can tell.
+// Kinds of finding. Profiles and the live page have them too, except BelowFloor.
 const (
 	PageableCopies       Kind = semconv.GPUFindingKindPageableCopies       // host copies of memory that is not pinned
 	Loader               Kind = semconv.GPUFindingKindLoader               // steps wait for data
