@@ -15,7 +15,7 @@ function pathLanes(view, m, name) {
     if (x(t * 1e9) > W - R) continue;
     parts.push(svg("line", {x1: x(t * 1e9), x2: x(t * 1e9), y1: T - 3, y2: T + all, class: "axis"}), text(Math.min(x(t * 1e9), W - 24), 11, seconds(t), "middle"));
   }
-  order.forEach((lane, i) => parts.push(text(2, T + i * H + 15, short(m.lanes[lane], Math.floor((L - 8) / 6.5)), "start", "label")));
+  order.forEach((lane, i) => parts.push(text(2, T + i * H + 15, W > 600 ? short(m.lanes[lane], 22) : m.lanes[lane].replace(/thread -?(\d+)/, (_, n) => "t" + n % 10000).replace("stream ", "s"), "start", "label")));
   let at = 0, before = -1;
   for (const [length, k, lane, n] of m.segments) {
     const kind = pathKinds[k], y = T + row.get(lane) * H, left = x(at);
