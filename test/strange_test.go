@@ -144,8 +144,6 @@ func strangeMetrics(rng *rand.Rand, at time.Time) pmetric.Metrics {
 	double := func() float64 { return doubles[rng.IntN(len(doubles))] }
 	moment := func() pcommon.Timestamp { return times[rng.IntN(len(times))] }
 	temporality := func() pmetric.AggregationTemporality { return pmetric.AggregationTemporality(rng.IntN(5) - 1) }
-	// prometheusexporter adds up delta histograms, and panics if their buckets do not fit.
-	const cumulative = pmetric.AggregationTemporalityCumulative
 	exemplars := func(es pmetric.ExemplarSlice) {
 		for i := range rng.IntN(3) {
 			e := es.AppendEmpty()
@@ -198,7 +196,7 @@ func strangeMetrics(rng *rand.Rand, at time.Time) pmetric.Metrics {
 			number(s.DataPoints())
 		case 2:
 			h := m.SetEmptyHistogram()
-			h.SetAggregationTemporality(cumulative)
+			h.SetAggregationTemporality(temporality())
 			for range 2 {
 				p := h.DataPoints().AppendEmpty()
 				exemplars(p.Exemplars())
@@ -215,7 +213,7 @@ func strangeMetrics(rng *rand.Rand, at time.Time) pmetric.Metrics {
 			}
 		case 3:
 			h := m.SetEmptyExponentialHistogram()
-			h.SetAggregationTemporality(cumulative)
+			h.SetAggregationTemporality(temporality())
 			p := h.DataPoints().AppendEmpty()
 			exemplars(p.Exemplars())
 			p.SetTimestamp(moment())

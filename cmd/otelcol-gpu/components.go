@@ -105,7 +105,7 @@ func factories() (otelcol.Factories, error) {
 		core[exporter.Factory](otlpexporter.NewFactory(), "exporter/otlpexporter"),
 		core[exporter.Factory](otlphttpexporter.NewFactory(), "exporter/otlphttpexporter"),
 		contrib[exporter.Factory](fileexporter.NewFactory(), "exporter/fileexporter"),
-		contrib[exporter.Factory](prometheusexporter.NewFactory(), "exporter/prometheusexporter"),
+		contrib[exporter.Factory](guardDeltas(prometheusexporter.NewFactory()), "exporter/prometheusexporter"),
 	)
 	f.Connectors, f.ConnectorModules, errs[4] = collect(
 		own[connector.Factory](gpumetricsconnector.NewFactory()),
