@@ -28,7 +28,7 @@ const (
 	WarmUp               Kind = semconv.GPUFindingKindWarmUp               // the first run costs much more than the others
 	MemorySpike          Kind = semconv.GPUFindingKindMemorySpike          // one run takes much device memory
 	LowEfficiency        Kind = semconv.GPUFindingKindLowEfficiency        // far below every known limit
-	ExposedCommunication Kind = semconv.GPUFindingKindExposedCommunication // communication that nothing hides
+	ExposedCommunication Kind = semconv.GPUFindingKindExposedCommunication // exposed communicationes
 )
 
 // Finding is a probable performance problem.

@@ -85,7 +85,7 @@ func TestFlameGraphOnTheLivePage(t *testing.T) {
 	// Search totals its matches.
 	b.run(`const n = document.querySelector("#flames input"); n.value = "NORM"; n.dispatchEvent(new Event("input", {bubbles: true}))`)
 	b.until(`document.querySelectorAll("#flames rect.found").length === 1`)
-	assert.Contains(t, b.text("#flames .says"), "2 s (25 %) in frames with this in their name")
+	assert.Contains(t, b.text("#flames .says"), "2 s (25 %) in frames whose names contain this")
 	b.run(`const n = document.querySelector("#flames input"); n.value = ""; n.dispatchEvent(new Event("input", {bubbles: true}))`)
 
 	// By kernel, the stack is inverted.

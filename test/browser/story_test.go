@@ -119,7 +119,7 @@ func toldByFlames(b *tab) {
 	}
 	// The slow request has the one long prefill, whose example is the trace of the finding on its clock.
 	b.press("flames", "GPU time")
-	assert.Regexp(t, `[\d.]+.m?s \([\d.]+.%\) in frames with this in their name`, find("prefill.long"))
+	assert.Regexp(t, `[\d.]+.m?s \([\d.]+.%\) in frames whose names contain this`, find("prefill.long"))
 	b.run(`(() => {
 		const path = [], visit = (n) => { if (n.frame.name === "prefill.long") { flame.at = flamePath(n); return; } for (const c of flameMap(n).values()) visit(c); };
 		visit(flame.made.root);
@@ -128,7 +128,7 @@ func toldByFlames(b *tab) {
 	trace := eval[string](b, `state.findings.find((f) => f.kind === "throttle").trace`)
 	assert.Contains(t, b.text("#flames .says"), "example trace "+trace[:8])
 	// The pageable copy is marked in its name.
-	assert.Contains(t, find("h2d.batch (pageable)"), "in frames with this in their name")
+	assert.Contains(t, find("h2d.batch (pageable)"), "in frames whose names contain this")
 	assert.NotEmpty(t, sums("h2d.batch (pageable)"))
 	find("")
 	// The throttling: by time and by energy, the long prefill ran with a limited clock.

@@ -220,7 +220,7 @@ function table(caption, all, rows, opts = {}) {
     const foot = [];
     if (left > 0) foot.push(el("button", {"data-key": opts.key + " all", onclick: () => { own.all = true; refill(); }}, `show ${plural(left, "more row")}`));
     if (opts.more) foot.push(el("span", {}, `${plural(opts.more, "more row")} with less time ${opts.more === 1 ? "is" : "are"} not in this page`));
-    if (own.find && !list.length) foot.push(el("span", {}, "nothing has this in its name"));
+    if (own.find && !list.length) foot.push(el("span", {}, "no name contains this"));
     if (opts.key && rows.length) foot.push(el("button", {"data-key": opts.key + " csv", title: "save the rows, in this order", onclick: () => save(opts.key.replaceAll(" ", "-") + ".csv", "text/csv", csv(columns.filter((c) => c.of), list))}, "CSV"));
     return [grid, foot.length ? el("p", {class: "foot"}, ...foot) : null];
   };

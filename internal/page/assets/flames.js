@@ -1,5 +1,5 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
-// Which code path does it go to? One flame graph for the live page and for reports, and the difference of two.
+// Which code path uses the time? One flame graph for the live page and for reports, and the difference of two.
 
 const flameTypes = [["GPU time", nanos], ["energy", (v) => scaled((v || 0) / 1e6, "J")], ["idle time", nanos]];
 // Groups choose the kinds of frames of a stack; null: all of them, from the kernel up. Tags are a frame below the service.
@@ -183,7 +183,7 @@ function flames(view) {
     flame.base ? el("button", {"aria-pressed": String(flame.shares), "data-key": "flames shares", title: "scale what it is compared with to the same total", onclick: set("shares", !flame.shares)}, "as shares") : null)];
   if (!root.sum) return [...out, empty(`No ${name[0]} in this time.`, flame.type === 1 ? "Spans get energy from gpu_join, which needs the power samples of a device." : "Choose another quantity or time.")];
   out.push(flameDrawing(view, root, show, name[0]), flameSays(root, show));
-  if (flame.data.merged) out.push(el("p", {class: "hint"}, `${plural(flame.data.merged, "stack")} with the least are summed as (other stacks).`));
+  if (flame.data.merged) out.push(el("p", {class: "hint"}, `${plural(flame.data.merged, "stack")} with the smallest values are summed as (other stacks).`));
   // The table of many frames is created when it is opened.
   const list = details("flames table", "as a table", opened.has("flames table") ? table(`${name[0]} by frame`, [
     {title: "frame", left: true, of: (r) => r.frame.name, cell: (r) => el("bdi", {class: "name", title: r.frame.full || r.frame.name}, r.frame.name)}, {title: "kind", left: true, of: (r) => r.frame.kind},
@@ -270,7 +270,7 @@ function flameSays(root, show) {
   if (flame.find) {
     const visit = (c) => { if (c.up && flameFound(c.frame)) found.sum += c.sum; else for (const d of flameMap(c).values()) visit(d); };
     visit(root);
-    out.push(`${show(found.sum)} (${percent(found.sum / root.sum)}) in frames with this in their name. `);
+    out.push(`${show(found.sum)} (${percent(found.sum / root.sum)}) in frames whose names contain this. `);
   }
   out.push(el("strong", {}, named(n.frame.full || n.frame.name)), ` ${n.up ? n.frame.kind + ", " : ""}${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(flameSelf(n))}`, flame.base ? `; before ${show(n.before)}, ${flameChange(n)}. ` : ". ");
   if (n.up && isTrace(n.trace)) out.push(traceLink(n.trace, `example trace ${n.trace.slice(0, 8)}`), " ");

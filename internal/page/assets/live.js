@@ -25,7 +25,7 @@ function standsOut() {
 
 // What is each GPU doing?
 function devices(view) {
-  if (!state.devices.length) return nothing("No device has been seen yet.", "Send spans of GPU work with hw.id to this Collector (OTLP on 127.0.0.1:4317), or switch the gpu receiver on, which needs DCGM or NVML.");
+  if (!state.devices.length) return nothing("No device has been seen yet.", "Send spans of GPU work with hw.id to this Collector (OTLP on 127.0.0.1:4317), or enable the gpu receiver, which needs DCGM or NVML.");
   const list = state.devices, small = list.length > 6, W = widthOf(view), L = small ? 4 : 46, R = small ? 4 : 52;
   const first = Math.min(...list.map((d) => d.start)), last = Math.max(...list.map((d) => d.start + d.covered.length * d.step));
   const x = (t) => L + (t - first) / Math.max(1, last - first) * (W - L - R), timeAt = (px) => first + (px - L) / (W - L - R) * (last - first);
@@ -216,14 +216,14 @@ function steps(view) {
     table(`The longest steps; the median of ${plural(shown.length, "step")} is ${seconds(middle)}`, [
       {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)},
       {title: "× median", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
-      {title: "exposed", help: "communication that nothing hid", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)},
+      {title: "exposed", help: "exposed communication", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)},
       {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
       {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], slow, {key: "slow steps"}), older(state.moreSteps, "older step")];
 }
 
 const older = (n, what) => (n ? el("p", {class: "hint"}, `${plural(n, what)} of this time ${n === 1 ? "is" : "are"} not in this page.`) : null);
 
-// Which requests burn the joules?
+// Which requests use the most energy?
 function requests() {
   if (!state.requests.length) return nothing("No request has a usage record in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python. Requests of vLLM, SGLang, TGI and Triton get theirs with --config llm.");
   const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
@@ -231,7 +231,7 @@ function requests() {
   const names = [...kinds].slice(0, 5);
   const most200 = state.moreRequests ? `The ${state.requests.length} of ${plural(state.requests.length + state.moreRequests, "request")} that took most` : plural(state.requests.length, "request");
   return [el("p", {class: "hint"}, `${most200}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}${sum((q) => q.gpuTime) ? `, ${seconds(sum((q) => q.gpuTime))} of GPU time` : ""}.`),
-    table("Requests by what they took of the GPU", [
+    table("Requests by use of the GPU", [
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
       {title: "took", help: "as the server saw it", of: (q) => q.duration, cell: (q) => or(q.duration, seconds)},
       {title: "J", of: (q) => q.energy, cell: (q) => (q.energy ? el("span", {}, sig(q.energy), gauge(q.energy / most)) : "")},
@@ -297,8 +297,8 @@ function memory(view) {
 function health() {
   const h = state.health, ago = (t) => (t ? (state.live ? seconds(Math.max(0, (state.now - t) / 1000)) + " ago" : clock(t)) : "none yet");
   const rows = [["spans", `${count(h.spans)}, of which ${count(h.gpuSpans)} of GPU work`], ["steps", count(h.steps)], ["requests with a usage record", count(h.requests)], ["newest span", ago(h.lastSpan)],
-    ["newest metric of a device", ago(h.lastMetric)], ["joined with samples", h.coverage ? percent(h.coverage) + " of their time" : "not yet (gpu_join and the gpu receiver do it)"]];
+    ["newest metric of a device", ago(h.lastMetric)], ["joined with samples", h.coverage ? percent(h.coverage) + " of their time" : "not yet (needs gpu_join and the gpu receiver)"]];
   if (h.operationsSince) rows.push(["operations reach back to", clock(h.operationsSince * 1000)]);
-  for (const [k, n] of [["operationsDropped", "operations that found no room"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests that found no room"], ["stacksMerged", "values of stacks beyond 5,000 in 15 s, counted under (other stacks)"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);
+  for (const [k, n] of [["operationsDropped", "operations beyond the limit"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests beyond the limit"], ["stacksMerged", "values of stacks beyond 5,000 in 15 s, counted under (other stacks)"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);
   return [el("dl", {}, ...rows.flatMap(([a, b]) => [el("dt", {}, a), el("dd", {}, b)]))];
 }

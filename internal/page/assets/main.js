@@ -52,7 +52,7 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) live
 function controls() {
   const button = (t, on, f, help) => el("button", {"aria-pressed": String(on), "data-key": "control " + t, title: help, onclick: () => keep(() => { f(); controls(); })}, t);
   byId("range").replaceChildren(...[[60, "1 min"], [300, "5 min"], [600, "10 min"]].map(([s, t]) => button(t, live.range === s, () => { live.range = s; changed(); live.reload(); }, `show the last ${t}`)),
-    button("pause", live.paused, () => { live.paused = !live.paused; if (!live.paused) live.reload(); }, "stop drawing; spans are still taken"));
+    button("pause", live.paused, () => { live.paused = !live.paused; if (!live.paused) live.reload(); }, "pause the view; spans are still received"));
 }
 
 // asked returns the query of the shown state.

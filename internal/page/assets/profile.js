@@ -97,7 +97,7 @@ function timeline(view) {
   const drawn = new Set(lines.flatMap((p) => p.timeline.rows.filter((r) => !merged || !r.host).flatMap((r) => r.cells.filter((_, i) => i % 4 === 2))));
   rows.push(legend(classNames.map((n, i) => [n, classColours[i], i]).filter(([, , i]) => drawn.has(i)).map(([n, c]) => [n, c])));
   const more = lines.reduce((t, p) => t + (p.timeline.more || 0), 0);
-  if (more) rows.push(el("p", {class: "hint"}, `${plural(more, "stream or activity", "streams and activities")} found no room.`));
+  if (more) rows.push(el("p", {class: "hint"}, `${plural(more, "stream or activity", "streams and activities")} beyond the limit.`));
   const all = lines.flatMap((p) => p.timeline.rows.map((r) => ({name: trackName(p, r), r, share: r.busy * 1e3 / Math.max(1e-9, p.timeline.count * p.timeline.length)})));
   rows.push(details("streams table", "as a table", table("Streams, and threads that launch work", [{title: "stream", left: true, of: (x) => x.name}, {title: "activities", of: (x) => x.r.count, cell: (x) => count(x.r.count)}, {title: "busy", of: (x) => x.r.busy, cell: (x) => seconds(x.r.busy)},
     {title: "share", of: (x) => x.share, cell: (x) => percent(Math.min(1, x.share))}], all, {key: "streams", sort: ["busy", true]})));
@@ -273,7 +273,7 @@ function copies() {
     {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)}, {title: "rate", of: (c) => c.bytes / c.time_ns, cell: (c) => or(c.bytes / c.time_ns, (v) => scaled(v * 1e9, "B/s"))}, {title: "exposed", of: (c) => c.exposed_ns, cell: (c) => nanos(c.exposed_ns)}, {title: "of window", of: (c) => c.share, cell: (c) => percent(c.share)}], rows, {key: "copies"})];
 }
 
-// When is how much memory allocated?
+// How much memory is allocated over time?
 function profileMemory(view) {
   const all = everyDevice().filter(({d}) => (d.memory || []).length > 1), out = many() && all.length ? smallLevels(view, all) : [];
   for (const {d, name} of many() && all.length ? [shown(all)] : all) {
