@@ -24,6 +24,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
@@ -114,6 +115,10 @@ func (x timeline) checkStraggler(t *testing.T, rs ptrace.ResourceSpans, s ptrace
 		"gpu.straggler.section": "backward/attention", "gpu.straggler.phase": "backward",
 		"gpu.straggler.rank.count": int64(4),
 		"gpu.step.index":           int64(120), "gpu.operation.name": "train",
+		"gpu.finding.kind": "late_rank", "gpu.finding.certainty": "medium",
+		"gpu.finding.share": 0.2, "gpu.finding.threshold": 0.05,
+		"gpu.finding.evidence": "own time 20ms above the median of 4 ranks, 20ms of it in backward/attention",
+		"gpu.finding.remedy":   finding.New("late_rank", finding.Medium).Remedy,
 	}, got)
 	require.Equal(t, 1, s.Links().Len())
 	require.Equal(t, pcommon.TraceID{1}, s.Links().At(0).TraceID())

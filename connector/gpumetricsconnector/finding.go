@@ -121,7 +121,7 @@ func putFinding(a pcommon.Map, f *finding.Finding) {
 	sharedcomponent.PutText(a, semconv.GPUFindingEvidenceKey, f.Evidence)
 	sharedcomponent.PutText(a, semconv.GPUFindingRemedyKey, f.Remedy)
 	if f.Share > 0 {
-		a.PutDouble(string(semconv.GPUFindingShareKey), f.Share)
+		a.PutDouble(string(semconv.GPUFindingShareKey), spanfacts.Round12(f.Share))
 		a.PutDouble(string(semconv.GPUFindingThresholdKey), f.Threshold)
 	}
 }

@@ -28,7 +28,9 @@ func TestTransfersHaveBandwidthWhereItIsKnown(t *testing.T) {
 			Members: "3 [0, 1]", Count: 2, Time: 3 * time.Millisecond, Shortest: time.Millisecond, Rate: 2e9, BusRate: 1.5e9,
 			Link: "NVLink", LinkRate: 450e9, LinkShare: 1.5 / 450,
 		},
-		{Message: facts.Message{Collective: "odd", Group: "tp", Bytes: 8}, Count: 1, Time: 5 * time.Millisecond},
+		{
+			Message: facts.Message{Collective: "odd", Group: "tp", Bytes: 8}, Members: "tp", Count: 1, Time: 5 * time.Millisecond,
+		},
 	}
 	for i := range 12 {
 		list = append(list, facts.Transfer{
