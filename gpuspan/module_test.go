@@ -65,7 +65,7 @@ func TestModulesOfAUser(t *testing.T) {
 		"gpuspan":          api,
 		"gpuspan/train":    api,
 		"gpuspan/settings": {"github.com/otelgpu/otelgpu/gpuspan"},
-		"gpuspan/report":   {"github.com/otelgpu/otelgpu/gpuspan"},
+		"gpuspan/report":   api, // the kinds of findings are in semconv
 		"gpuspan/cuda":     append([]string{"github.com/ebitengine/purego"}, api...),
 	} {
 		t.Run(path, func(t *testing.T) {
