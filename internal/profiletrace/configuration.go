@@ -61,8 +61,8 @@ const (
 
 // lastWave returns the part of a kernel's time for which its multiprocessors are empty on average, because some of them
 // run one block more than others, if all blocks take equally long. It is 0 if that is not known, or if all blocks may
-// run at the same time, when more blocks on one multiprocessor need not take longer. A device with unknown limits is
-// taken for the largest.
+// run at the same time, when more blocks on one multiprocessor need not take longer. If the limits of the device are
+// unknown, the limits of largest apply.
 func lastWave(k *Detail, limits *occupancy.Device, perSM float64) float64 {
 	if !k.HasGrid || !k.HasResources || k.Registers <= 0 || perSM >= manyBlocks {
 		return 0

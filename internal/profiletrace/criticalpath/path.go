@@ -6,7 +6,6 @@ package criticalpath
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -207,7 +206,7 @@ func (p *partial) draw(list []segment) {
 // what most of it was.
 func merged(list []segment, least int64) []segment {
 	out := list[:0]
-	own := int64(0) // time of the last one that is its own
+	own := int64(0) // part of the last one that is of its kind, lane and name
 	for _, s := range list {
 		n := len(out)
 		length := s.end - s.start
@@ -325,7 +324,7 @@ func (p *Path) list(s *sums, names func(key) (name, lane string)) {
 		}
 	}
 	slices.SortStableFunc(p.Kinds, func(a, b KindTime) int { return cmp.Compare(b.Time, a.Time) })
-	for x := range maps.Values(all) {
+	for _, x := range all {
 		p.Parts = append(p.Parts, *x)
 	}
 	slices.SortFunc(p.Parts, func(a, b Part) int {
@@ -411,12 +410,10 @@ func (r *Recorder) names(n *Naming, k key) (name, lane string) {
 
 // lane returns the name of the row in which a segment is drawn.
 func (n *Naming) lane(s *segment) string {
-	switch s.kind {
-	case Host:
+	if s.kind == Host {
 		return n.Thread(s.lane)
-	default:
-		return n.Stream(s.lane)
 	}
+	return n.Stream(s.lane)
 }
 
 // median returns the step of median length.

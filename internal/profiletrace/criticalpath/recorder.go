@@ -170,7 +170,7 @@ func (r *Recorder) divide(now int64) {
 	last := r.walk.endedBy(r.walk.byEnd, now)
 	if last >= 0 && r.acts[last].End > from {
 		to := r.acts[last].End
-		st.partial.add(r.walk.back(from, to, place{act: last}), &r.sums.scratch)
+		st.partial.add(r.walk.back(from, to, position{act: last}), &r.sums.scratch)
 		st.part = true
 		r.complete = to
 	}
@@ -193,7 +193,7 @@ func (r *Recorder) finish(n int) {
 			}
 			continue
 		}
-		at := place{act: noActivity, thread: st.track}
+		at := position{act: noActivity, thread: st.track}
 		if st.last >= st.end {
 			at.act = r.walk.endedBy(r.walk.byEnd, st.last)
 		}

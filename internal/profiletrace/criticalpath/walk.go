@@ -37,24 +37,17 @@ const (
 
 const noActivity = int32(-1)
 
-// place is where a walk is: at an activity, or else on a thread of the host.
-type place struct {
+// position is where a walk is: at an activity, or else on a thread of the host.
+type position struct {
 	act    int32
 	thread uint32
 }
 
-// Segment is a part of a path.
+// segment is a part of a path.
 type segment struct {
 	start, end int64
 	kind       Kind
 	lane       uint32 // stream, or thread of the host
-	name       uint32
-}
-
-// wait is a call of a thread that ended because an activity had ended.
-type wait struct {
-	start, end int64
-	act        int32
 	name       uint32
 }
 
@@ -73,12 +66,6 @@ type walk struct {
 	stated   int64 // likewise, as the profile states them
 	from     int64
 	t        int64
-}
-
-type hostThread struct {
-	pieces []timeline.Piece
-	waits  []wait // by end
-	any    bool   // waits are there
 }
 
 // prepare indexes what the recorder holds.
@@ -133,9 +120,14 @@ func (w *walk) prepare(r *Recorder) {
 	}
 }
 
+// ended returns how many activities of a list by end had ended at a time.
+func (w *walk) ended(list []int32, t int64) int {
+	return sort.Search(len(list), func(i int) bool { return w.r.acts[list[i]].End > t })
+}
+
 // endedBy returns the last activity of a list by end that ended until then.
 func (w *walk) endedBy(list []int32, t int64) int32 {
-	n := sort.Search(len(list), func(i int) bool { return w.r.acts[list[i]].End > t })
+	n := w.ended(list, t)
 	if n == 0 {
 		return noActivity
 	}
@@ -144,11 +136,9 @@ func (w *walk) endedBy(list []int32, t int64) int32 {
 
 // previous returns the activity of the same stream that ended last before the start of one.
 func (w *walk) previous(i int32) int32 {
-	acts := w.r.acts
-	list := w.streams[acts[i].Stream]
-	t := acts[i].Start + clockError
-	n := sort.Search(len(list), func(k int) bool { return acts[list[k]].End > t })
-	for n--; n >= 0; n-- {
+	a := &w.r.acts[i]
+	list := w.streams[a.Stream]
+	for n := w.ended(list, a.Start+clockError) - 1; n >= 0; n-- {
 		if list[n] < i {
 			return list[n]
 		}
@@ -172,8 +162,8 @@ func (w *walk) put(k Kind, lane, name uint32, from int64) {
 	w.t = from
 }
 
-// back returns the path that leads to a place at a time, from a time on, the last segment first.
-func (w *walk) back(from, to int64, at place) []segment {
+// back returns the path that leads to a position at a time, from a time on, the last segment first.
+func (w *walk) back(from, to int64, at position) []segment {
 	w.segments, w.from, w.t = w.segments[:0], from, to
 	still := 0
 	for w.t > from {
@@ -185,23 +175,23 @@ func (w *walk) back(from, to int64, at place) []segment {
 		}
 		if w.t < t {
 			still = 0
-		} else if still++; still > 1000 || at == (place{act: noActivity, thread: nowhere}) {
+		} else if still++; still > 1000 || at == (position{act: noActivity, thread: nowhere}) {
 			w.put(Unexplained, 0, 0, from)
 		}
 	}
 	return w.segments
 }
 
-// nowhere is the thread of a place to which nothing leads.
+// nowhere is the thread of a position to which nothing leads.
 const nowhere = ^uint32(0)
 
 // activity goes from an activity to what explains its start.
-func (w *walk) activity(i int32) place {
+func (w *walk) activity(i int32) position {
 	acts := w.r.acts
 	a := &acts[i]
 	w.put(a.Kind, a.Stream, a.Name, a.Start)
 	if w.t <= w.from {
-		return place{act: noActivity, thread: nowhere}
+		return position{act: noActivity, thread: nowhere}
 	}
 	t := w.t
 	cause, ready := w.before[i], int64(-1<<62)
@@ -224,24 +214,24 @@ func (w *walk) activity(i int32) place {
 	if t-ready > timeline.LatencyLimit {
 		if c := w.running(i); c != noActivity {
 			w.inferred++
-			return place{act: c}
+			return position{act: c}
 		}
 	}
 	switch {
 	case launched:
 		called := min(a.Called, t)
 		if t-called > timeline.LatencyLimit && a.Blocks && a.Returned >= t { // the call prepares pageable memory
-			return place{act: noActivity, thread: a.Thread}
+			return position{act: noActivity, thread: a.Thread}
 		}
 		if t-called > timeline.LatencyLimit {
 			w.put(Unexplained, a.Stream, 0, called+cmp.Or(w.delay, timeline.LatencyLimit))
 		}
 		w.put(LaunchDelay, a.Stream, 0, called)
-		return place{act: noActivity, thread: a.Thread}
+		return position{act: noActivity, thread: a.Thread}
 	case cause == noActivity || !a.Launched && t-ready > timeline.LatencyLimit:
 		if cause = w.endedBy(w.byEnd, t); cause == noActivity || cause >= i {
 			w.put(Unexplained, a.Stream, 0, w.from)
-			return place{act: noActivity, thread: nowhere}
+			return position{act: noActivity, thread: nowhere}
 		}
 	}
 	k := QueueDelay
@@ -249,14 +239,13 @@ func (w *walk) activity(i int32) place {
 		k = Unexplained
 	}
 	w.put(k, a.Stream, 0, acts[cause].End)
-	return place{act: cause}
+	return position{act: cause}
 }
 
 // beside returns the activity of another stream that ended last before the start of one, after a time.
 func (w *walk) beside(i int32, after int64) int32 {
 	acts := w.r.acts
-	n := sort.Search(len(w.byEnd), func(k int) bool { return acts[w.byEnd[k]].End > acts[i].Start })
-	for n--; n >= 0 && acts[w.byEnd[n]].End > after; n-- {
+	for n := w.ended(w.byEnd, acts[i].Start) - 1; n >= 0 && acts[w.byEnd[n]].End > after; n-- {
 		if c := w.byEnd[n]; c < i && acts[c].Stream != acts[i].Stream {
 			return c
 		}
@@ -298,8 +287,7 @@ func (w *walk) event(i int32) (found int32) {
 	for n--; n >= 0 && list[n].called > since; n-- {
 		x := &list[n]
 		of := w.streams[x.on]
-		k := sort.Search(len(of), func(k int) bool { return acts[of[k]].End > a.Start+clockError })
-		for k--; k >= 0; k-- {
+		for k := w.ended(of, a.Start+clockError) - 1; k >= 0; k-- {
 			c := of[k]
 			if acts[c].Launched && acts[c].Called <= x.recorded && c < i {
 				if found == noActivity || acts[c].End > acts[found].End {
@@ -310,156 +298,4 @@ func (w *walk) event(i int32) (found int32) {
 		}
 	}
 	return found
-}
-
-// thread returns what is known of a thread of the host.
-func (w *walk) thread(track uint32) *hostThread {
-	th := w.threads[track]
-	if th == nil {
-		th = &hostThread{}
-		if h := w.r.threads[track]; h != nil {
-			th.pieces = h.Until(1<<62 - 1)
-		}
-		w.threads[track] = th
-	}
-	return th
-}
-
-// waiting returns the waits of a thread.
-func (w *walk) waiting(track uint32) []wait {
-	th := w.thread(track)
-	if th.any {
-		return th.waits
-	}
-	th.any = true
-	for i := range th.pieces {
-		p := &th.pieces[i]
-		if p.Class != timeline.CallWait {
-			continue
-		}
-		if act := w.ended(track, p.Start, p.End); act != noActivity {
-			th.waits = append(th.waits, wait{p.Start, p.End, act, p.Name})
-		}
-	}
-	for i := range w.r.acts {
-		a := &w.r.acts[i]
-		if a.Launched && a.Thread == track && a.Blocks && a.Returned-a.Called >= leastWait &&
-			a.Returned >= a.End-waitError && a.Start >= a.Called {
-			th.waits = append(th.waits, wait{a.Called, a.Returned, int32(i), 0})
-		}
-	}
-	slices.SortStableFunc(th.waits, func(a, b wait) int { return cmp.Compare(a.end, b.end) })
-	return th.waits
-}
-
-// ended returns the activity whose end ended a wait of a thread: the last one that ended in it and was
-// launched before the wait or by it. Where that was long before, it is the one that ended a little after, because
-// clocks are not exact.
-func (w *walk) ended(track uint32, start, end int64) int32 {
-	acts := w.r.acts
-	after := noActivity
-	n := sort.Search(len(w.byEnd), func(i int) bool { return acts[w.byEnd[i]].End > end+waitError })
-	for n--; n >= 0; n-- {
-		i := w.byEnd[n]
-		a := &acts[i]
-		switch {
-		case a.End <= start:
-			return after
-		case a.Start >= end || a.Launched && a.Called > start && (a.Thread != track || a.Called >= end):
-		case a.End > end+clockError:
-			after = i
-		case after != noActivity && a.End < end-longQueue:
-			return after
-		default:
-			return i
-		}
-	}
-	return after
-}
-
-// waitBefore returns the last wait of a thread that began before a time; the part before that time counts.
-func (w *walk) waitBefore(track uint32, t int64) (x wait, ok bool) {
-	list := w.waiting(track)
-	n := sort.Search(len(list), func(i int) bool { return list[i].start >= t })
-	for n--; n >= 0 && list[n].end > w.from; n-- {
-		x = list[n]
-		if x.end > t {
-			if x.end, x.act = t, w.ended(track, x.start, t); x.act == noActivity {
-				continue
-			}
-		}
-		return x, true
-	}
-	return wait{}, false
-}
-
-// at returns what a thread did until a time; a piece of RangeNone if it was in no range.
-func (th *hostThread) at(t int64) timeline.Piece {
-	n := sort.Search(len(th.pieces), func(i int) bool { return th.pieces[i].End >= t })
-	if n < len(th.pieces) && th.pieces[n].Start < t {
-		return th.pieces[n]
-	}
-	hole := timeline.Piece{Start: -1 << 62, End: t}
-	if n > 0 {
-		hole.Start = th.pieces[n-1].End
-	}
-	return hole
-}
-
-// specificBefore returns the end of the last piece of a thread, up to a time, that is not vague.
-func (th *hostThread) specificBefore(t, from int64) int64 {
-	n := sort.Search(len(th.pieces), func(i int) bool { return th.pieces[i].End > t })
-	for n--; n >= 0 && th.pieces[n].End > from; n-- {
-		if !th.pieces[n].Vague() {
-			return th.pieces[n].End
-		}
-	}
-	return from
-}
-
-// host follows a thread back to a wait for the device.
-func (w *walk) host(track uint32) place {
-	if track == nowhere {
-		return place{act: noActivity, thread: nowhere}
-	}
-	x, waits := w.waitBefore(track, w.t)
-	low := w.from
-	if waits {
-		low = max(low, x.end)
-	}
-	for w.t > low {
-		th := w.thread(track)
-		p := th.at(w.t)
-		from := max(p.Start, low)
-		if p.Vague() {
-			other := nowhere
-			for _, f := range w.followed {
-				if f == track {
-					continue
-				}
-				o := w.thread(f)
-				q := o.at(w.t)
-				if !q.Vague() {
-					return place{act: noActivity, thread: f}
-				}
-				if p.Class == timeline.RangeNone && q.Class != timeline.RangeNone && other == nowhere {
-					other = f
-				}
-				from = o.specificBefore(w.t, from)
-			}
-			if other != nowhere {
-				return place{act: noActivity, thread: other}
-			}
-		}
-		w.put(Host, track, p.Name, from)
-	}
-	if !waits || w.t <= w.from {
-		return place{act: noActivity, thread: nowhere}
-	}
-	name := x.name
-	if name == 0 {
-		name = w.thread(track).at(w.t).Name
-	}
-	w.put(Host, track, name, min(w.r.acts[x.act].End, w.t))
-	return place{act: x.act}
 }
