@@ -401,13 +401,13 @@ func scrape(t *testing.T, address, name, label string) (sum float64) {
 	return sum
 }
 
-// ownStore adds a trace store to a pipeline without one, as a user would; %s is its address.
+// ownStore adds a trace store to a pipeline without one, with the queue of the ready pipelines; %s is its address.
 const ownStore = `
 exporters:
   otlp_grpc/store:
     endpoint: %s
     tls: {insecure: true}
-    sending_queue: {block_on_overflow: true, batch: {}}
+    sending_queue: {block_on_overflow: true, batch: {sizer: bytes, min_size: 2000000, max_size: 4000000}}
     retry_on_failure: {max_elapsed_time: 0s}
 service:
   pipelines:
