@@ -94,7 +94,7 @@ function offset(ms) {
 // pointer.
 const tips = new WeakMap();
 const tip = byId("tip");
-let pointer = null, place = null; // position of the pointer, and of the tooltip within the focused node
+let pointer = null, anchorAt = null; // position of the pointer, and of the tooltip within the focused node
 function tipOf(n) {
   for (; n && n !== document; n = n.parentNode) if (tips.has(n)) return n;
   return null;
@@ -108,15 +108,15 @@ function showTip(target, x, y) {
   tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8)) + "px";
   tip.style.top = Math.max(4, y + 14 + tip.offsetHeight > innerHeight ? y - tip.offsetHeight - 10 : y + 14) + "px";
 }
-document.addEventListener("pointermove", (e) => { pointer = [e.clientX, e.clientY]; place = null; showTip(e.target, e.clientX, e.clientY); });
+document.addEventListener("pointermove", (e) => { pointer = [e.clientX, e.clientY]; anchorAt = null; showTip(e.target, e.clientX, e.clientY); });
 document.addEventListener("pointerleave", () => { pointer = null; tip.hidden = true; });
 document.addEventListener("scroll", () => { tip.hidden = true; }, true);
 document.addEventListener("focusin", (e) => { if (e.target.matches(":focus-visible")) focusTip(e.target); });
 document.addEventListener("focusout", () => { tip.hidden = true; });
 function focusTip(n, at) {
   const b = n.getBoundingClientRect();
-  place = at || [b.width / 2, b.height / 2];
-  showTip(n, b.left + place[0], b.top + place[1]);
+  anchorAt = at || [b.width / 2, b.height / 2];
+  showTip(n, b.left + anchorAt[0], b.top + anchorAt[1]);
 }
 // tipAgain shows the tooltip for the same position after a redraw. A tooltip hidden with Escape stays hidden.
 function tipAgain(shown, at) {
@@ -231,7 +231,7 @@ function table(caption, all, rows, opts = {}) {
 }
 // keep runs a function that recreates nodes, and restores the focus, the tooltip and scroll positions.
 function keep(f) {
-  const shown = !tip.hidden, where = place;
+  const shown = !tip.hidden, where = anchorAt;
   keepFocus(f);
   tipAgain(shown, where);
 }

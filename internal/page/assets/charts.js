@@ -29,8 +29,8 @@ function roofline(view, points, roofs) {
   const x0 = Math.floor(lg(Math.min(...xs)) - 0.2), x1 = Math.ceil(lg(Math.max(...xs)) + 0.3), y0 = Math.floor(lg(Math.min(...ys)) - 0.1), y1 = Math.ceil(lg(Math.max(...ys)) + 0.15);
   const x = (v) => L + (lg(v) - x0) / (x1 - x0) * (W - L - R), y = (v) => H - B - (lg(v) - y0) / (y1 - y0) * (H - B - T);
   const parts = [], taken = [], most = Math.max(...points.map((p) => p.time), 1e-12), radius = (p) => 3.5 + 13 * Math.sqrt(p.time / most);
-  // place reports whether there is space for a label, and reserves it.
-  const place = (bx, by, w, of) => {
+  // reserve reports whether there is space for a label, and reserves it.
+  const reserve = (bx, by, w, of) => {
     if (bx < L || bx + w > W - 2 || by < T || taken.some(([tx, ty, tw]) => bx < tx + tw + 4 && tx < bx + w + 4 && Math.abs(by - ty) < 13)) return false;
     if (points.some((p) => p !== of && Math.abs(y(p.flopRate) - by + 4) < radius(p) + 5 && x(p.intensity) + radius(p) > bx && x(p.intensity) - radius(p) < bx + w)) return false;
     taken.push([bx, by, w]);
@@ -46,12 +46,12 @@ function roofline(view, points, roofs) {
     const ridge = r.flops / r.bandwidth, left = Math.max(10 ** x0, 10 ** y0 / r.bandwidth);
     parts.push(svg("polyline", {class: "roof", points: `${x(left)},${y(left * r.bandwidth)} ${x(ridge)},${y(r.flops)} ${W - R},${y(r.flops)}`}));
     const label = short(`${r.precisions.join(", ")}: ${scaled(r.flops, "FLOP/s")}${many ? " " + r.model : ""}`, 44), w = wide(label, true);
-    for (const [to, dy] of [[W - R, -5], [W - R, 13], [x(ridge) - 6, -4], [x(ridge) - 6, 4]]) if (place(to - w, y(r.flops) + dy, w)) { parts.push(text(to, y(r.flops) + dy, label, "end", "strong")); break; }
+    for (const [to, dy] of [[W - R, -5], [W - R, 13], [x(ridge) - 6, -4], [x(ridge) - 6, 4]]) if (reserve(to - w, y(r.flops) + dy, w)) { parts.push(text(to, y(r.flops) + dy, label, "end", "strong")); break; }
   }
   const slopes = new Map(list.map((r) => [r.bandwidth, r]));
   for (const r of slopes.values()) {
     const at = Math.sqrt(Math.max(10 ** x0, 10 ** y0 / r.bandwidth) * (r.flops / r.bandwidth)), label = `memory: ${scaled(r.bandwidth, "B/s")}`, w = wide(label, true);
-    for (const [px, dy] of [[x(at) - w - 10, -4], [x(at) + 12, 14], [L + 6, -8]]) if (place(px, y(at * r.bandwidth) + dy, w)) { parts.push(text(px, y(at * r.bandwidth) + dy, label, "start", "strong")); break; }
+    for (const [px, dy] of [[x(at) - w - 10, -4], [x(at) + 12, 14], [L + 6, -8]]) if (reserve(px, y(at * r.bandwidth) + dy, w)) { parts.push(text(px, y(at * r.bandwidth) + dy, label, "start", "strong")); break; }
   }
   const big = points.slice().sort((a, b) => b.time - a.time);
   for (const p of big) {
@@ -60,9 +60,9 @@ function roofline(view, points, roofs) {
   }
   for (const p of big.slice(0, 14)) {
     const label = short(p.name, 26), w = wide(label), px = x(p.intensity), py = y(p.flopRate), d = radius(p) + 4;
-    if (place(px + d, py + 4, w, p)) parts.push(text(px + d, py + 4, label, "start", "label"));
-    else if (place(px - d - w, py + 4, w, p)) parts.push(text(px - d, py + 4, label, "end", "label"));
-    else if (place(px - w / 2, py + d + 9, w, p)) parts.push(text(px, py + d + 9, label, "middle", "label"));
+    if (reserve(px + d, py + 4, w, p)) parts.push(text(px + d, py + 4, label, "start", "label"));
+    else if (reserve(px - d - w, py + 4, w, p)) parts.push(text(px - d, py + 4, label, "end", "label"));
+    else if (reserve(px - w / 2, py + d + 9, w, p)) parts.push(text(px, py + d + 9, label, "middle", "label"));
   }
   return el("figure", {}, chart(`Roofline of ${plural(points.length, "operation")}: FLOPs per byte against FLOP/s; the area of each is its GPU time`, W, H, ...parts),
     legend([...new Set(points.map((p) => p.bound || ""))].sort().map((b) => [b ? "bound by " + b : "bound not known", boundClass(b)])),

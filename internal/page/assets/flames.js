@@ -23,22 +23,22 @@ function flameSums(g, tagged) {
   else {
     frames = [...g.frames];
     [p, f, own, from] = [[], [], [], []];
-    const tagFrames = tags.map((name) => (name ? frames.push({name, kind: "tag"}) - 1 : -1)), placed = tags.map(() => new Map());
+    const tagFrames = tags.map((name) => (name ? frames.push({name, kind: "tag"}) - 1 : -1)), copies = tags.map(() => new Map());
     const add = (up, frame, i) => { f.push(frame); own.push(0); from.push(i); return p.push(up) - 1; };
-    const place = (i, tag) => {
+    const copy = (i, tag) => {
       if (i < 0) return -1;
-      let at = placed[tag].get(i);
+      let at = copies[tag].get(i);
       if (at !== undefined) return at;
       const n = nodes[i];
-      at = add(place(n.p, tag), n.f, i);
+      at = add(copy(n.p, tag), n.f, i);
       if (n.p < 0 && tags[tag]) at = add(at, tagFrames[tag], i);
-      placed[tag].set(i, at);
+      copies[tag].set(i, at);
       return at;
     };
     for (let i = 0; i < size; i++) {
       const n = nodes[i];
       if (!(n.v[t] > 0)) continue;
-      const at = place(i, n.g || 0);
+      const at = copy(i, n.g || 0);
       own[at] += n.v[t];
       from[at] = i;
     }
@@ -229,17 +229,17 @@ function flameDrawing(view, root, show, title) {
   const W = widthOf(view), top = flameAt(root, flame.zoom), at = flameAt(root, flame.at), above = [];
   flame.zoom = flamePath(top);
   for (let n = top.up; n; n = n.up) above.unshift(n);
-  const rects = [], place = (n, x, w, row) => {
+  const rects = [], add = (n, x, w, row) => {
     if (w < 0.7 || row >= flameRows || rects.length >= flameRects) return;
     rects.push({n, x, w, row});
     for (const c of flameChildren(n, 0.7 * n.sum / w)) {
       const part = w * c.sum / n.sum;
-      place(c, x, part, row + 1);
+      add(c, x, part, row + 1);
       x += part;
     }
   };
   above.forEach((n, i) => rects.push({n, x: 0, w: W, row: i}));
-  place(top, 0, W, above.length);
+  add(top, 0, W, above.length);
   const H = flameRow * (1 + rects.reduce((m, r) => Math.max(m, r.row), 0)), go = (n) => { flame.zoom = flame.at = flamePath(n); draw(); };
   const drawn = rects.map(({n, x, w, row}) => {
     const lines = () => [n.frame.name, n.frame.full && n.frame.full !== n.frame.name ? n.frame.full : "", `${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(flameSelf(n))}`, flame.base ? `before ${show(n.before)}, ${flameChange(n)}` : "", n.depth ? "click: zoom" : ""];
