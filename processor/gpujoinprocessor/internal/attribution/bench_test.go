@@ -49,3 +49,38 @@ func BenchmarkOverlap(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkConnections measures one span of n connections, each of which sends a request of 64 spans for the same time,
+// while six seconds of them wait.
+func BenchmarkConnections(b *testing.B) {
+	for _, n := range []int64{1, 2, 4, 8} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			d := attribution.New(attribution.Limits{Remember: time.Millisecond}, &attribution.Budget{Max: 1 << 22})
+			const request, waiting = 64, 75_000
+			gap := n * 80_000 // ns, for 12,500 spans a second
+			var k attribution.Key
+			k.Trace[0] = 1
+			i := int64(0)
+			var flow attribution.Meter = rate{1}
+			arrive := func() {
+				round, connection, at := i/(n*request), i/request%n, i%request
+				i++
+				binary.BigEndian.PutUint64(k.Span[:], uint64(i))
+				start := (round*request+at)*gap + connection
+				d.Add(attribution.Span{Key: k, Process: uint64(connection), Start: start, End: start + 1_000_000}, 0, flow)
+				if i%request == 0 {
+					d.Settle(start-waiting/n*gap, flow)
+				}
+			}
+			for range 2 * waiting {
+				arrive()
+			}
+			b.ReportAllocs()
+			from := cputime.Used()
+			for b.Loop() {
+				arrive()
+			}
+			b.ReportMetric(float64((cputime.Used()-from).Nanoseconds())/float64(b.N), "cpu-ns/span")
+		})
+	}
+}

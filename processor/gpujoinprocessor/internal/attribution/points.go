@@ -18,10 +18,10 @@ type point struct {
 }
 
 // points are consumed in the order of time. Most starts arrive in that order, and so do most ends, because that is how
-// a process exports spans; queues accept these without sorting, two of each, because a second process sends spans of
-// the same time. A heap accepts the others, such as the starts of outer spans.
+// a process exports spans; queues accept these without sorting, four of each, because other processes and connections
+// send spans of the same time. A heap accepts the others, such as the starts of outer spans.
 type points struct {
-	runs   [4]run // ends, starts, ends, starts
+	runs   [8]run // ends, starts, ends, starts, ...
 	others heap
 }
 
@@ -30,9 +30,12 @@ func (x *points) push(p point) {
 	if p.start {
 		i = 1
 	}
-	if !x.runs[i].push(p) && !x.runs[i+2].push(p) {
-		x.others.push(p)
+	for ; i < len(x.runs); i += 2 {
+		if x.runs[i].push(p) {
+			return
+		}
 	}
+	x.others.push(p)
 }
 
 // first returns the time of the earliest point; math.MaxInt64 if there is none.
