@@ -234,7 +234,7 @@ func TestOldTracesAreDroppedAmongNewOnes(t *testing.T) {
 		b.take(payload(t, service, in{name: "k", trace: trace + 1, id: trace + 1, parent: 200, a: gpu("", 0.001, 1, nil)}), seen)
 	}
 	b.due(after(b.cfg.Idle+time.Second), false)
-	assert.Len(t, b.waiting.at, 20)
+	assert.Equal(t, 20, b.waiting.at.Len())
 	assert.Equal(t, 20.0, b.stats.unassigned)
 }
 
@@ -439,7 +439,7 @@ func TestATraceWithoutEndLeavesRoomForOthers(t *testing.T) {
 		b.due(after(time.Duration(i)*time.Second), false)
 	}
 	assert.Zero(t, b.stats.lostChildren)
-	assert.Less(t, len(b.waiting.at), 100)
+	assert.Less(t, b.waiting.at.Len(), 100)
 	b.due(after(time.Hour), true)
 	assert.Equal(t, 600.0, b.stats.unassigned)
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/internal/hashindex"
 )
 
 // child is GPU work without links, which may belong to the request above it.
@@ -31,7 +33,7 @@ func (c *child) above() key { return key{Trace: c.Trace, Span: c.parent} }
 type children struct {
 	list   []child // the first is unused, so that index 0 means none
 	free   int32   // head of the list of free elements
-	at     map[key]int32
+	at     hashindex.Index
 	traces map[pcommon.TraceID]family
 }
 
@@ -39,15 +41,19 @@ type children struct {
 type family struct{ first, last int32 }
 
 func newChildren() children {
-	return children{list: make([]child, 1), at: map[key]int32{}, traces: map[pcommon.TraceID]family{}}
+	return children{list: make([]child, 1), traces: map[pcommon.TraceID]family{}}
 }
 
 // find returns the child with a key, nil if none waits. The pointer is valid until the next add.
 func (w *children) find(k key) *child {
-	if i, ok := w.at[k]; ok {
+	if i, ok := w.at.Get(k.Hash(), w.is(&k)); ok {
 		return &w.list[i]
 	}
 	return nil
+}
+
+func (w *children) is(k *key) func(at int32) bool {
+	return func(at int32) bool { return w.list[at].key == *k }
 }
 
 func (w *children) add(c child) {
@@ -57,7 +63,7 @@ func (w *children) add(c child) {
 		w.list = append(w.list, child{})
 	}
 	w.free, w.list[i] = w.list[i].next, c
-	w.at[c.key] = i
+	w.at.Put(c.key.Hash(), i, w.is(&c.key))
 	f, ok := w.traces[c.Trace]
 	if ok {
 		w.list[f.last].next = i
@@ -76,7 +82,7 @@ func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
 		c := &w.list[i]
 		next := c.next
 		if done(c) {
-			delete(w.at, c.key)
+			w.at.Delete(c.key.Hash(), i)
 			*c = child{next: w.free}
 			w.free = i
 		} else {
@@ -108,7 +114,7 @@ func (b *book) wait(s *span, now int64) {
 		b.stats.unassigned += own.energy
 		return
 	}
-	if len(b.waiting.at) >= b.cfg.MaxSpans {
+	if b.waiting.at.Len() >= b.cfg.MaxSpans {
 		b.stats.lostChildren++
 		b.stats.unassigned += own.energy
 		b.lift(s.above(), own, now)
@@ -174,7 +180,7 @@ const parentPatience = 10
 // new work.
 func (b *book) expire(now int64, all bool) {
 	old := now - int64(b.cfg.Idle)
-	crowded := len(b.waiting.at) > b.cfg.MaxSpans/2
+	crowded := b.waiting.at.Len() > b.cfg.MaxSpans/2
 	for trace, f := range b.waiting.traces {
 		limit := int64(math.MaxInt64)
 		if !all && b.waiting.list[f.last].seen > old {

@@ -275,6 +275,6 @@ func TestEnergyIsConservedWhileRequestsComeAndGo(t *testing.T) {
 		require.Zero(t, b.stats.lostRequests)
 		require.InDelta(t, sum, b.stats.charged, 1e-9, "seed %d", seed)
 		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
-		require.Empty(t, b.waiting.at, "seed %d", seed)
+		require.Zero(t, b.waiting.at.Len(), "seed %d", seed)
 	}
 }

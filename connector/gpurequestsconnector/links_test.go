@@ -83,7 +83,7 @@ func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 			require.InDelta(t, sum, b.stats.charged, 1e-9, "seed %d", seed)
 		}
 		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
-		require.Empty(t, b.waiting.at, "seed %d", seed)
+		require.Zero(t, b.waiting.at.Len(), "seed %d", seed)
 		require.Empty(t, b.waiting.traces, "seed %d", seed)
 	}
 	require.Greater(t, whole, 3000)
@@ -163,7 +163,7 @@ func TestThousandsOfRequestsOfOneTraceHaveTheirOwnWork(t *testing.T) {
 	for _, r := range closed {
 		require.InDelta(t, (each+1)*(each+2)/2, r.energy(), 1e-9)
 	}
-	require.Empty(t, b.waiting.at)
+	require.Zero(t, b.waiting.at.Len())
 }
 
 // A request that is closed early and reopened within one batch has two spans with different IDs.

@@ -6,7 +6,10 @@ package boundedmap
 
 import (
 	"cmp"
+	"hash/maphash"
 	"iter"
+
+	"github.com/otelgpu/otelgpu/internal/hashindex"
 )
 
 // Of returns the value of a key. If the map has none, Of adds a zero value and returns it.
@@ -42,7 +45,7 @@ func Largest[K, V cmp.Ordered](m map[K]V) (key K) {
 // Recent keeps the values of the newest keys and evicts the oldest when it is full. The zero value keeps none; see
 // [NewRecent].
 type Recent[K comparable, V any] struct {
-	at     map[K]int32 // index in ring
+	at     hashindex.Index // in ring
 	ring   []slot[K, V]
 	oldest int // index in ring, once the ring is full
 	most   int
@@ -55,18 +58,24 @@ type slot[K comparable, V any] struct {
 
 // NewRecent returns a Recent that keeps at most the given number of values.
 func NewRecent[K comparable, V any](most int) Recent[K, V] {
-	return Recent[K, V]{at: map[K]int32{}, most: most}
+	return Recent[K, V]{most: most}
 }
+
+var seed = maphash.MakeSeed()
 
 // Len returns the number of values.
 func (r *Recent[K, V]) Len() int { return len(r.ring) }
 
 // Find returns the value of a key, nil if it has none. The pointer is valid until the next Put.
 func (r *Recent[K, V]) Find(key K) *V {
-	if i, ok := r.at[key]; ok {
+	if i, ok := r.at.Get(maphash.Comparable(seed, key), r.is(&key)); ok {
 		return &r.ring[i].value
 	}
 	return nil
+}
+
+func (r *Recent[K, V]) is(key *K) func(at int32) bool {
+	return func(at int32) bool { return r.ring[at].key == *key }
 }
 
 // Get returns the value of a key, the zero value if it has none.
@@ -80,9 +89,12 @@ func (r *Recent[K, V]) Get(key K) (value V) {
 // Put sets the value of a key. Setting the value of a known key does not change its age. full reports whether another
 // key was evicted, and gone is its value.
 func (r *Recent[K, V]) Put(key K, value V) (gone V, full bool) {
-	i, known := r.at[key]
+	hash := maphash.Comparable(seed, key)
+	i, known := r.at.Get(hash, r.is(&key))
 	switch {
 	case known:
+		r.ring[i].value = value
+		return gone, false
 	case r.most == 0:
 		return gone, false
 	case len(r.ring) < r.most:
@@ -92,9 +104,10 @@ func (r *Recent[K, V]) Put(key K, value V) (gone V, full bool) {
 		i, full = int32(r.oldest), true
 		r.oldest = (r.oldest + 1) % r.most
 		gone = r.ring[i].value
-		delete(r.at, r.ring[i].key)
+		r.at.Delete(maphash.Comparable(seed, r.ring[i].key), i)
 	}
-	r.at[key], r.ring[i] = i, slot[K, V]{key, value}
+	r.at.Put(hash, i, r.is(&key))
+	r.ring[i] = slot[K, V]{key, value}
 	return gone, full
 }
 

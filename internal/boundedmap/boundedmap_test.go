@@ -44,6 +44,7 @@ func TestRecentKeepsTheNewestKeys(t *testing.T) {
 		}
 	}
 	require.Equal(t, most, r.Len())
+	require.Equal(t, most, r.Indexed(), "evicted keys take no room")
 	for i := 3 * most; i < 4*most; i++ {
 		require.Equal(t, strconv.Itoa(i), *r.Find(i))
 		require.Equal(t, strconv.Itoa(i), r.Get(i))

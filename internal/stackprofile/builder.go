@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/hashindex"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -88,8 +89,8 @@ type Builder struct {
 	reasons [idleReasons]*Frame
 	cached  [slots]*Frame // latest results of frame
 
-	spans  []span   // pending
-	index  keyTable // of spans that have an ID
+	spans  []span          // pending
+	index  hashindex.Index // of spans that have an ID
 	done   countedSpans
 	below  spanfacts.Waiting[countedBelow] // counted below spans that have not arrived yet
 	pieces int                             // pieces of time in below

@@ -337,7 +337,7 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 
 // compact removes the spans that were counted.
 func (b *Builder) compact() {
-	b.index.clear()
+	b.index.Clear()
 	kept := b.spans[:0]
 	for i := range b.spans {
 		if b.trees[b.top[i]].due {
@@ -348,7 +348,7 @@ func (b *Builder) compact() {
 			s.up = unknown
 		}
 		if !s.key.Span.IsEmpty() {
-			b.index.put(s.key.Hash(), int32(len(kept)), func(at int32) bool { return kept[at].key == s.key })
+			b.index.Put(s.key.Hash(), int32(len(kept)), func(at int32) bool { return kept[at].key == s.key })
 		}
 		kept = append(kept, s)
 	}

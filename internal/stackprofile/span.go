@@ -160,7 +160,7 @@ func (b *Builder) add(
 		x.start, x.end = uint64(now), uint64(now)
 	}
 	if !f.Key.Span.IsEmpty() {
-		b.index.put(hash, i, b.isPending(&f.Key))
+		b.index.Put(hash, i, b.isPending(&f.Key))
 	}
 	if x.time > 0 && x.placed && x.up == unknown && f.Stream >= 0 && !f.Recorded() {
 		b.nest = append(b.nest, spanfacts.NestSpan{
@@ -178,12 +178,12 @@ func (b *Builder) isPending(k *spanfacts.Key) func(at int32) bool {
 
 // pending returns the position of a pending span.
 func (b *Builder) pending(k spanfacts.Key) (at int32, ok bool) {
-	return b.index.get(k.Hash(), b.isPending(&k))
+	return b.index.Get(k.Hash(), b.isPending(&k))
 }
 
 // known reports whether a span of the host is pending, or was counted.
 func (b *Builder) known(k spanfacts.Key, hash uint64) bool {
-	if _, ok := b.index.get(hash, b.isPending(&k)); ok {
+	if _, ok := b.index.Get(hash, b.isPending(&k)); ok {
 		return true
 	}
 	_, ok := b.done.get(k)

@@ -21,40 +21,6 @@ func numberedKey(n uint64) (k spanfacts.Key) {
 	return k
 }
 
-// A map is the oracle. Some keys have equal hashes, as by chance.
-func TestKeyTableEqualsAMap(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 3))
-	var table keyTable
-	var list []uint64
-	oracle := map[uint64]int32{}
-	is := func(key uint64) func(int32) bool { return func(at int32) bool { return list[at] == key } }
-	hash := func(key uint64) uint64 { return key / 3 * 0x9e3779b97f4a7c15 >> 20 }
-	for round := range 5 {
-		for range 1000 << round {
-			key := rng.Uint64N(1500 << round)
-			at, ok := table.get(hash(key), is(key))
-			want, known := oracle[key]
-			require.Equal(t, known, ok)
-			if known {
-				require.Equal(t, want, at)
-			}
-			list = append(list, key)
-			oracle[key] = int32(len(list) - 1)
-			table.put(hash(key), int32(len(list)-1), is(key))
-		}
-		for key, want := range oracle {
-			at, ok := table.get(hash(key), is(key))
-			require.True(t, ok)
-			require.Equal(t, want, at)
-		}
-		require.Equal(t, len(oracle), table.used)
-		require.LessOrEqual(t, 4*table.used, 3*len(table.slots)+3, "there is a free slot")
-		table.clear()
-		clear(oracle)
-		list = list[:0]
-	}
-}
-
 func TestCountedSpansKeepThoseInUse(t *testing.T) {
 	c := countedSpans{max: 100}
 	put := func(n uint64) {
