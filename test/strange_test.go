@@ -436,7 +436,7 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 	x.work(2 * time.Second)
 
 	var normal, others int
-	identified := x.sent - x.reasons["no_id"] // those without an ID overwrite each other in the store
+	identified := x.sent - x.reasons["no_id"] // spans without an ID overwrite each other in the store
 	if !assert.Eventually(t, func() bool {
 		normal, others = x.delivered(store)
 		return normal == x.accepted && others == identified
