@@ -49,8 +49,11 @@ func (d *Identity) inherit(wide *Identity) bool {
 	if d.differs(wide) {
 		return false
 	}
-	d.ID, d.Parent = cmp.Or(d.ID, wide.ID), cmp.Or(d.Parent, wide.Parent)
-	d.Name, d.Model, d.BDF = cmp.Or(d.Name, wide.Name), cmp.Or(d.Model, wide.Model), cmp.Or(d.BDF, wide.BDF)
+	def(&d.ID, wide.ID)
+	def(&d.Parent, wide.Parent)
+	def(&d.Name, wide.Name)
+	def(&d.Model, wide.Model)
+	def(&d.BDF, wide.BDF)
 	if d.Ordinal < 0 {
 		d.Ordinal = wide.Ordinal
 	}

@@ -25,7 +25,11 @@ func Number(v pcommon.Value) (x float64, ok bool) {
 
 // Positive returns a Number above 0, otherwise 0.
 func Positive(v pcommon.Value) float64 {
-	if x, ok := Number(v); ok && x > 0 {
+	x := v.Double() // 0 for other types, as Int
+	if x == 0 {
+		x = float64(v.Int())
+	}
+	if x > 0 && x <= math.MaxFloat64 {
 		return x
 	}
 	return 0
