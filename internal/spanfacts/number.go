@@ -13,10 +13,12 @@ import (
 
 // Number returns an int or a finite double. ok is false for anything else: NaN and infinite values count as absent.
 func Number(v pcommon.Value) (x float64, ok bool) {
+	if x = v.Double(); x != 0 { // 0 for other types
+		return x, math.Abs(x) <= math.MaxFloat64
+	}
 	switch v.Type() {
 	case pcommon.ValueTypeDouble:
-		x = v.Double()
-		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
+		return 0, true
 	case pcommon.ValueTypeInt:
 		return float64(v.Int()), true
 	}
