@@ -262,6 +262,9 @@ func TestRequestsFitTheirReceiver(t *testing.T) {
 					}
 				}
 			}
+			Processors map[string]struct {
+				MaxSpanSize int `yaml:"max_span_size"`
+			}
 			Exporters map[string]struct {
 				SendingQueue struct {
 					Batch *struct {
@@ -278,6 +281,16 @@ func TestRequestsFitTheirReceiver(t *testing.T) {
 				require.Positive(t, b.MaxSize, "%s: %s", name, id)
 				require.Less(t, b.MaxSize, taken, "%s: %s", name, id)
 				batched++
+			}
+		}
+		for id, e := range c.Exporters {
+			if b := e.SendingQueue.Batch; b != nil && b.Sizer == "bytes" && name != "kubernetes/gateway" {
+				largest := 3_500_000 // the default
+				if n := c.Processors["gpu_join"].MaxSpanSize; n != 0 {
+					largest = n
+				}
+				require.Contains(t, c.Processors, "gpu_join", name)
+				require.Less(t, largest, b.MaxSize/10*9, "%s: %s drops larger spans, and others with them", name, id)
 			}
 		}
 		for id, r := range c.Receivers {

@@ -11,7 +11,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -341,6 +344,73 @@ func strangeSpanOf(n byte, change func(ptrace.Span)) []byte {
 	return b
 }
 
+// amongOthers returns a request of a span that no exporter can send, between two that it can.
+func amongOthers(n byte, device string) []byte {
+	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(strangeSpanOf(n, func(s ptrace.Span) {
+		s.Attributes().PutStr("hw.id", device)
+	}))
+	if err != nil {
+		panic(err)
+	}
+	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	for i := range byte(2) {
+		s := spans.AppendEmpty()
+		spans.At(0).CopyTo(s)
+		s.SetSpanID(pcommon.SpanID{0xdd, n, i + 1})
+	}
+	spans.At(1).Attributes().PutStr("large", strings.Repeat("x", 4_100_000))
+	b, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	return b
+}
+
+// strangeLogs make a log record strange.
+var strangeLogs = map[string]func(plog.LogRecord){
+	"nothing":         func(plog.LogRecord) {},
+	"latest time":     func(l plog.LogRecord) { l.SetTimestamp(math.MaxUint64); l.SetObservedTimestamp(math.MaxUint64) },
+	"severity":        func(l plog.LogRecord) { l.SetSeverityNumber(math.MaxInt32); l.SetSeverityText("\xff\x00") },
+	"low severity":    func(l plog.LogRecord) { l.SetSeverityNumber(math.MinInt32) },
+	"flags":           func(l plog.LogRecord) { l.SetFlags(math.MaxUint32) },
+	"trace ID only":   func(l plog.LogRecord) { l.SetTraceID(pcommon.TraceID{1}) },
+	"span ID only":    func(l plog.LogRecord) { l.SetSpanID(pcommon.SpanID{1}) },
+	"nested body":     func(l plog.LogRecord) { nested(l.Body(), 500) },
+	"large body":      func(l plog.LogRecord) { l.Body().SetStr(strings.Repeat("x", 4_000_000)) },
+	"bytes":           func(l plog.LogRecord) { l.Body().SetEmptyBytes().FromRaw(make([]byte, 1_000_000)) },
+	"invalid UTF-8":   func(l plog.LogRecord) { l.Body().SetStr("a\xff\x00"); l.SetEventName("\xfe") },
+	"NaN":             func(l plog.LogRecord) { l.Body().SetDouble(math.NaN()) },
+	"dropped":         func(l plog.LogRecord) { l.SetDroppedAttributesCount(math.MaxUint32) },
+	"empty attribute": func(l plog.LogRecord) { l.Attributes().PutEmpty("") },
+	"GPU event": func(l plog.LogRecord) {
+		l.SetEventName("gpu.xid")
+		l.Attributes().PutStr("hw.id", "\xff")
+		l.Attributes().PutDouble("gpu.xid.code", math.Inf(1))
+	},
+	"many attributes": func(l plog.LogRecord) {
+		for i := range 20_000 {
+			l.Attributes().PutInt(fmt.Sprint("k", i), int64(i))
+		}
+	},
+	"two values of a key": func(l plog.LogRecord) {
+		var b xpdata.MapBuilder
+		b.AppendEmpty("hw.id").SetStr("GPU-strange")
+		nested(b.AppendEmpty("hw.id"), 100)
+		b.UnsafeIntoMap(l.Attributes())
+	},
+}
+
+// strangeLog returns three records in a resource each, the second of which is strange.
+func strangeLog(change func(plog.LogRecord)) plog.Logs {
+	logs := plog.NewLogs()
+	for i := range 3 {
+		l := logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+		if i == 1 {
+			change(l)
+		} else {
+			l.Body().SetStr("normal")
+		}
+	}
+	return logs
+}
+
 // deep returns a request of a span with an attribute whose lists are nested. pdata cannot write it as deep.
 func deep(levels int) []byte {
 	// From the inside out, and backwards: each level is a field with the length of what it contains.
@@ -363,8 +433,27 @@ func deep(levels int) []byte {
 	return b
 }
 
-// largeQueue has space for requests of strange spans.
-const largeQueue = "processors: {gpu_join: {queue: {size: 100000000}}}"
+// peakResident returns the peak resident memory of a process in bytes, on Linux.
+func peakResident(t *testing.T, pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(status)) {
+		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 10, 64)
+			require.NoError(t, err)
+			return n << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
+
+// largeQueue has space for requests of strange spans. Logs are accepted, and each of their values is printed.
+const largeQueue = `
+processors: {gpu_join: {queue: {size: 100000000}}}
+exporters: {debug/logs: {verbosity: detailed}}
+service: {pipelines: {logs: {receivers: [gpu, otlp], exporters: [debug/logs]}}}
+`
 
 // Whatever a client sends, the Collector runs on, and the normal spans in the same requests are joined and counted
 // exactly. Spans with invalid times or without IDs are delivered and counted by reason.
@@ -397,16 +486,18 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 		require.Contains(t, []int{200, 400, 500}, status, "metrics %d", n)
 	}
 	x.work(time.Second)
-	logs := plog.NewLogs()
-	for range 10 {
-		l := logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-		l.SetTimestamp(math.MaxUint64)
-		l.SetSeverityNumber(-7)
-		nested(l.Body(), 100)
+	for name, change := range strangeLogs {
+		body, err := plogotlp.NewExportRequestFromLogs(strangeLog(change)).MarshalProto()
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, post(t, p.http, "logs", "x-protobuf", body, false), "log: %s", name)
 	}
-	body, err := plogotlp.NewExportRequestFromLogs(logs).MarshalProto()
-	require.NoError(t, err)
-	post(t, p.http, "logs", "x-protobuf", body, false)
+	for i, text := range []string{
+		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":7},"traceId":"zz"}]}]}]}`,
+		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":"HIGH","timeUnixNano":-1}]}]}]}`,
+		strings.Repeat(`{"resourceLogs":[`, 100_000),
+	} {
+		require.Contains(t, []int{200, 400}, post(t, p.http, "logs", "json", []byte(text), false), "JSON log %d", i)
+	}
 	for i, text := range []string{
 		`{`, `[]`, `null`, `{"resourceSpans": 3}`, `{"resourceSpans": [null, {"scopeSpans": {"spans": []}}]}`,
 		`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":5,"spanId":"zz","startTimeUnixNano":"-1","kind":"x"}]}]}]}`,
@@ -423,7 +514,8 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 	for _, body := range [][]byte{
 		strangeSpanOf(0, func(s ptrace.Span) { s.Attributes().PutStr("large", strings.Repeat("x", 10_000_000)) }),
 		strangeSpanOf(1, func(s ptrace.Span) { s.Attributes().PutStr("large", strings.Repeat("x", 4_000_000)) }),
-		strangeSpanOf(2, func(s ptrace.Span) {
+		amongOthers(2, "GPU-strange"), amongOthers(3, workedGPU),
+		strangeSpanOf(4, func(s ptrace.Span) {
 			var b xpdata.MapBuilder
 			for i := range 100_000 {
 				b.AppendEmpty(fmt.Sprint("k", i)).SetInt(int64(i))
@@ -452,6 +544,18 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 		return math.Abs(scrape(t, p.metrics, "gpu_operation_energy_joules_total", workedGPU)/x.joules()-1) < 1e-9
 	}, 20*time.Second, 200*time.Millisecond)
 	assert.EqualValues(t, x.gpu, scrape(t, p.metrics, "gpu_operation_count_total", `job="worker"`))
+	x.reasons["too_large"] = 6 // each was sent plain and compressed
+	store.mu.Lock()
+	for _, id := range []pcommon.SpanID{{0xdd, 2}, {0xdd, 2, 2}, {0xdd, 3}, {0xdd, 3, 2}, {0xdd, 4}} {
+		_, ok := store.spans[id]
+		assert.True(t, ok, "%s is beside a span that is too large", id)
+	}
+	store.mu.Unlock()
+	if runtime.GOOS == "linux" {
+		peak := peakResident(t, collector.PID())
+		assert.Less(t, peak, int64(1)<<30)
+		t.Logf("%d MiB resident at most", peak>>20)
+	}
 	for reason, n := range x.reasons {
 		assert.EqualValues(t, n, scrape(t, p.telemetry, "otelcol_processor_gpu_join_bad_spans", `"`+reason+`"`), reason)
 	}

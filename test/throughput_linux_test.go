@@ -220,18 +220,3 @@ func processSeconds(t *testing.T, pid int) float64 {
 	}
 	return float64(ticks) / 100
 }
-
-// peakResident returns the peak resident memory of a process in bytes.
-func peakResident(t *testing.T, pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(status)) {
-		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 10, 64)
-			require.NoError(t, err)
-			return n << 10
-		}
-	}
-	t.Fatal("no VmHWM")
-	return 0
-}

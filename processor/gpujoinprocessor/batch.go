@@ -257,6 +257,7 @@ func (b *batch) mark() {
 type pendingRequest struct {
 	mu    sync.Mutex
 	td    ptrace.Traces
+	size  int    // in bytes of OTLP, at arrival
 	batch *batch // nil once it was taken: a retried request has been written to
 }
 

@@ -32,6 +32,9 @@ type Config struct {
 	// MaxSpans is the maximum number of spans that energy attribution keeps, waiting ones and settled ones; positive.
 	// Default 1048576.
 	MaxSpans int `mapstructure:"max_spans"`
+	// MaxSpanSize is the maximum size of a span with its resource and scope in bytes of OTLP protobuf, positive; larger
+	// ones are dropped and counted. Set it below the `max_size` in bytes of exporters' batches. Default 3500000.
+	MaxSpanSize int `mapstructure:"max_span_size"`
 	// Shift is the offset of the samples' clock from the spans' clock, at most 1h in either direction: a sample of time
 	// t describes what spans did at t − shift. Positive for meters that lag and for services whose clock is behind,
 	// negative for services whose clock is ahead. Default 0.
@@ -67,6 +70,7 @@ func createDefaultConfig() component.Config {
 		Queue:          QueueConfig{Size: 512 << 20},
 		RetryOnFailure: retry,
 		MaxSpans:       1 << 20,
+		MaxSpanSize:    3_500_000,
 	}
 }
 
@@ -84,6 +88,7 @@ func (c *Config) Validate() error {
 	bad.If(c.MaxWait < c.Settle, "`max_wait` (%s) must not be shorter than `settle` (%s)", c.MaxWait, c.Settle)
 	bad.If(c.Queue.Size <= 0, "`queue::size` must be a positive number of bytes, found %d", c.Queue.Size)
 	configvalidate.Positive(&bad, "max_spans", c.MaxSpans)
+	configvalidate.Positive(&bad, "max_span_size", c.MaxSpanSize)
 	bad.If(c.Shift.Abs() > maxShift, "`shift` must be at most %s in either direction, found %s", maxShift, c.Shift)
 	for ordinal, id := range c.Ordinals {
 		n, err := strconv.Atoi(ordinal)

@@ -169,12 +169,6 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	}
 }
 
-// oversize means that a request is larger than the whole queue, so that a retry cannot help.
-func (p *joinProcessor) oversize(td ptrace.Traces) bool {
-	var m ptrace.ProtoMarshaler
-	return int64(m.TracesSize(td)) > p.cfg.Queue.Size
-}
-
 // joinNow joins a request that cannot wait, with what is known by now.
 func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
 	b := p.batches.Get().(*batch)

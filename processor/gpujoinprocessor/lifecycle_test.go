@@ -37,7 +37,7 @@ func TestConfigFile(t *testing.T) {
 	full.Samples, full.Settle, full.MaxWait = &samplesID, 2*time.Second, 4*time.Second
 	full.Queue = QueueConfig{Size: 1 << 20, Storage: &storage}
 	full.RetryOnFailure.Enabled = false
-	full.MaxSpans, full.Shift = 1000, 50*time.Millisecond
+	full.MaxSpans, full.MaxSpanSize, full.Shift = 1000, 800_000, 50*time.Millisecond
 	full.Ordinals = map[string]string{"0": gpu0}
 	full.EnergyOnMIG, full.Events, full.Attributes = true, true, spanfacts.Full
 	for name, want := range map[string]*Config{"gpu_join": createDefaultConfig().(*Config), "gpu_join/all": full} {
@@ -49,7 +49,8 @@ func TestConfigFile(t *testing.T) {
 
 func TestValidateReportsEveryProblem(t *testing.T) {
 	c := createDefaultConfig().(*Config)
-	c.Settle, c.MaxWait, c.Queue.Size, c.MaxSpans, c.Shift = -time.Second, 0, 0, -1, 2*time.Hour
+	c.Settle, c.MaxWait, c.Queue.Size, c.MaxSpans, c.MaxSpanSize, c.Shift = -time.Second, 0, 0, -1, 0,
+		2*time.Hour
 	c.Ordinals = map[string]string{"gpu0": gpu0, "1": ""}
 	err := c.Validate()
 	for _, want := range []string{
@@ -57,6 +58,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		"`max_wait` must be positive, found 0s",
 		"`queue::size` must be a positive number of bytes, found 0",
 		"`max_spans` must be positive, found -1",
+		"`max_span_size` must be positive, found 0",
 		"`shift` must be at most 1h0m0s in either direction, found 2h0m0s",
 		"`ordinals` must have device ordinals as keys, found \"gpu0\"",
 		"`ordinals::1` must be a hw.id (GPU-<uuid> or MIG-<uuid>), found nothing",

@@ -41,6 +41,7 @@ type joinProcessor struct {
 	batches sync.Pool
 	attrs   attributes // of the consumer
 	said    [outcomes]sync.Once
+	large   sync.Once
 
 	release  func()
 	unsub    func()
@@ -183,6 +184,10 @@ func (p *joinProcessor) report(b *board) {
 // the rest of it must not be refused alone, because senders repeat whole requests. Its GPU spans are added to the
 // energy attribution immediately, while earlier requests still wait. Other requests pass.
 func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	size := p.dropLarge(ctx, td)
+	if size == 0 {
+		return nil
+	}
 	if p.queue == nil {
 		return p.next.ConsumeTraces(ctx, td)
 	}
@@ -222,12 +227,13 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 		}
 		b.reset()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+		size = (&ptrace.ProtoMarshaler{}).TracesSize(td)
 	}
-	pending := &pendingRequest{td: td, batch: b}
+	pending := &pendingRequest{td: td, size: size, batch: b}
 	pending.mu.Lock()
 	defer pending.mu.Unlock()
 	if err := p.queue.ConsumeTraces(context.WithValue(ctx, pendingKey{}, pending), td); err != nil {
-		if p.oversize(td) {
+		if int64(size) > p.cfg.Queue.Size { // a retry cannot help
 			return p.joinNow(ctx, td)
 		}
 		return p.refused(ctx, td, err)

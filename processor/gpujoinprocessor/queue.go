@@ -45,8 +45,8 @@ type queuedRequest struct {
 	spans, bytes int
 }
 
-func newRequest(_ context.Context, td ptrace.Traces) (xexporterhelper.Request, error) {
-	return &queuedRequest{td: td, spans: td.SpanCount(), bytes: (&ptrace.ProtoMarshaler{}).TracesSize(td)}, nil
+func newRequest(ctx context.Context, td ptrace.Traces) (xexporterhelper.Request, error) {
+	return &queuedRequest{td: td, spans: td.SpanCount(), bytes: ctx.Value(pendingKey{}).(*pendingRequest).size}, nil
 }
 
 func (r *queuedRequest) ItemsCount() int { return r.spans }

@@ -93,7 +93,7 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 			b := new(batch)
 			b.scan(td.Traces, p.ident, now.UnixNano(), p.cfg.MaxWait)
 			assert.Zero(t, p.engine.look(b))
-			pending := &pendingRequest{td: td.Traces, batch: b}
+			pending := &pendingRequest{td: td.Traces, size: 100, batch: b}
 			through = append(through, context.WithValue(t.Context(), pendingKey{}, pending))
 			all, batches = append(all, td), append(batches, b)
 		}

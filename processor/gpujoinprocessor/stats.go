@@ -23,6 +23,7 @@ type stats struct {
 	faults    [faults]metric.MeasurementOption
 	outcomes  [outcomes]metric.MeasurementOption
 	noSamples metric.MeasurementOption
+	tooLarge  metric.MeasurementOption
 	reasons   [reasons]metric.MeasurementOption
 
 	queueFull, notTaken metric.MeasurementOption // reasons of refused
@@ -34,6 +35,7 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 		return nil, err
 	}
 	s := &stats{tb: tb, noSamples: sharedcomponent.Label("reason", "no_samples")}
+	s.tooLarge = sharedcomponent.Label("reason", "too_large")
 	s.queueFull, s.notTaken = sharedcomponent.Label("reason", "queue_full"), sharedcomponent.Label("reason", "other")
 	for i, n := range faultNames {
 		s.faults[i] = sharedcomponent.Label("reason", n)

@@ -113,7 +113,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ProcessorGpuJoinBadSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_bad_spans",
-		metric.WithDescription("GPU spans passed on without joined values because of their own data, by reason: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends more than max_wait from now). [Development]"),
+		metric.WithDescription("GPU spans passed on without joined values because of their own data, by reason: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends more than max_wait from now); and spans of any kind that were dropped: too_large (more than `max_span_size` bytes). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

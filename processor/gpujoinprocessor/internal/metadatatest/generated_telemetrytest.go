@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) processor.Settings {
 func AssertEqualProcessorGpuJoinBadSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_bad_spans",
-		Description: "GPU spans passed on without joined values because of their own data, by reason: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends more than max_wait from now). [Development]",
+		Description: "GPU spans passed on without joined values because of their own data, by reason: no_id, end_before_start, zero_length, epoch (starts before 1990), future (ends more than max_wait from now); and spans of any kind that were dropped: too_large (more than `max_span_size` bytes). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
