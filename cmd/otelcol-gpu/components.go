@@ -7,7 +7,6 @@ import (
 	"errors"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/pprofextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
@@ -29,6 +28,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/exporter/prometheusexporter"
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector"
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
@@ -105,7 +105,7 @@ func factories() (otelcol.Factories, error) {
 		core[exporter.Factory](otlpexporter.NewFactory(), "exporter/otlpexporter"),
 		core[exporter.Factory](otlphttpexporter.NewFactory(), "exporter/otlphttpexporter"),
 		contrib[exporter.Factory](fileexporter.NewFactory(), "exporter/fileexporter"),
-		contrib[exporter.Factory](guardDeltas(prometheusexporter.NewFactory()), "exporter/prometheusexporter"),
+		part[exporter.Factory]{prometheusexporter.NewFactory(), ownModule + "/cmd/otelcol-gpu v" + version},
 	)
 	f.Connectors, f.ConnectorModules, errs[4] = collect(
 		own[connector.Factory](gpumetricsconnector.NewFactory()),

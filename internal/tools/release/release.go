@@ -73,7 +73,7 @@ func prepare(root, version, date string) error {
 		{library, regexp.MustCompile(`(const Version = ")[^"]*(")`), "${1}" + bare + "${2}"},
 		{
 			[]string{"cmd/otelcol-gpu/builder.yaml", "cmd/otelcol-gpu/builder-full.yaml", "deploy/own-collector/builder.yaml"},
-			regexp.MustCompile(`(gomod: ` + regexp.QuoteMeta(prefix) + ` )v\S+`), "${1}" + version,
+			regexp.MustCompile(`(gomod: ` + regexp.QuoteMeta(prefix) + `(?:/cmd/otelcol-gpu)? )v\S+`), "${1}" + version,
 		},
 		{
 			[]string{"cmd/otelcol-gpu/builder.yaml", "cmd/otelcol-gpu/builder-full.yaml"},

@@ -59,9 +59,10 @@ func TestPrepareSetsTheVersionEverywhere(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, required, 8)
 	for name, want := range map[string]string{
-		"CHANGELOG.md":                 "\n## [0.8.9-rc.1] - 2030-01-02\n",
-		"python/pyproject.toml":        "\nversion = \"0.8.9rc1\"\n",
-		"cmd/otelcol-gpu/builder.yaml": "gomod: github.com/otelgpu/otelgpu v0.8.9-rc.1\n",
+		"CHANGELOG.md":                      "\n## [0.8.9-rc.1] - 2030-01-02\n",
+		"python/pyproject.toml":             "\nversion = \"0.8.9rc1\"\n",
+		"cmd/otelcol-gpu/builder.yaml":      "gomod: github.com/otelgpu/otelgpu v0.8.9-rc.1\n",
+		"cmd/otelcol-gpu/builder-full.yaml": "gomod: github.com/otelgpu/otelgpu/cmd/otelcol-gpu v0.8.9-rc.1 ",
 	} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
