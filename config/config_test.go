@@ -241,11 +241,18 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 }
 
 // By default, an OTLP receiver accepts requests of up to 4 MiB over gRPC, and rejects larger ones permanently. Batches
-// stay below that; gateways accept more, because requests of agents are as large as received or larger. Over HTTP the
-// limit is the same: a request of 20 MiB can nest values so deep that decoding it overflows the stack.
+// stay below that. Over HTTP the limit is the same: a request of 12 MiB can nest values so deep that decoding it
+// overflows the stack.
 func TestRequestsFitTheirReceiver(t *testing.T) {
+	type queue struct {
+		Wait  bool `yaml:"wait_for_result"`
+		Batch *struct {
+			Sizer   string
+			MaxSize int `yaml:"max_size"`
+		}
+	}
 	const taken = 4 << 20
-	batched, told, byHTTP := 0, 0, 0
+	batched, byHTTP := 0, 0
 	for _, name := range config.Names() {
 		text, err := config.YAML(name)
 		require.NoError(t, err)
@@ -253,8 +260,7 @@ func TestRequestsFitTheirReceiver(t *testing.T) {
 			Receivers map[string]struct {
 				Protocols struct {
 					GRPC struct {
-						Endpoint string
-						Max      int `yaml:"max_recv_msg_size_mib"`
+						Max int `yaml:"max_recv_msg_size_mib"`
 					}
 					HTTP struct {
 						Endpoint string
@@ -266,17 +272,25 @@ func TestRequestsFitTheirReceiver(t *testing.T) {
 				MaxSpanSize int `yaml:"max_span_size"`
 			}
 			Exporters map[string]struct {
-				SendingQueue struct {
-					Batch *struct {
-						Sizer   string
-						MaxSize int `yaml:"max_size"`
+				SendingQueue queue `yaml:"sending_queue"`
+				Protocol     struct {
+					OTLP struct {
+						SendingQueue queue `yaml:"sending_queue"`
 					}
-				} `yaml:"sending_queue"`
+				}
 			}
 		}
 		require.NoError(t, yaml.Unmarshal([]byte(text), &c), name)
 		for id, e := range c.Exporters {
-			if b := e.SendingQueue.Batch; b != nil && strings.HasPrefix(id, "otlp_grpc/") {
+			b := e.SendingQueue.Batch
+			if strings.HasPrefix(id, "load_balancing/") {
+				b = e.Protocol.OTLP.SendingQueue.Batch
+				require.True(t, e.Protocol.OTLP.SendingQueue.Wait, "%s: %s", name, id)
+			}
+			// The queue of gateways behind Kafka is Kafka, whose messages are smaller. Profiles cannot be split.
+			if strings.HasPrefix(id, "load_balancing/") ||
+				strings.HasPrefix(id, "otlp_grpc/") && name != "kafka/gateway" && id != "otlp_grpc/profiles" {
+				require.NotNil(t, b, "%s: %s", name, id)
 				require.Equal(t, "bytes", b.Sizer, "%s: %s", name, id)
 				require.Positive(t, b.MaxSize, "%s: %s", name, id)
 				require.Less(t, b.MaxSize, taken, "%s: %s", name, id)
@@ -294,18 +308,14 @@ func TestRequestsFitTheirReceiver(t *testing.T) {
 			}
 		}
 		for id, r := range c.Receivers {
-			if name == "kubernetes/gateway" && r.Protocols.GRPC.Endpoint != "" {
-				require.Greater(t, r.Protocols.GRPC.Max<<20, 10*taken, "%s: %s", name, id)
-				told++
-			}
+			require.Zero(t, r.Protocols.GRPC.Max, "%s: %s", name, id)
 			if r.Protocols.HTTP.Endpoint != "" {
 				require.Equal(t, taken, r.Protocols.HTTP.Max, "%s: %s", name, id)
 				byHTTP++
 			}
 		}
 	}
-	require.Equal(t, 4, batched)
-	require.Equal(t, 2, told)
+	require.Equal(t, 8, batched)
 	require.Greater(t, byHTTP, 5)
 }
 

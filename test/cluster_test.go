@@ -5,11 +5,14 @@ package test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -115,6 +118,21 @@ func (c *cluster) check() {
 		"%.1f J serve none", accepted, delivered(), again, c.store.energy(), joules, shares, served, unassigned)
 }
 
+// growing returns a request of n spans of other programs that agents accept, and that is larger than 4 MiB when they send
+// it: pdata encodes the parents and statuses that these spans omit.
+func growing(n int) []byte {
+	field := func(number int, b []byte) []byte {
+		return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(b))), b...)
+	}
+	var spans []byte
+	for i := range n {
+		id := binary.BigEndian.AppendUint64(nil, 0xcc<<56|uint64(i))
+		span := slices.Concat(field(1, append(id, id...)), field(2, id), field(5, []byte(strings.Repeat("x", 36))))
+		spans = append(spans, field(2, span)...)
+	}
+	return field(1, field(2, spans))
+}
+
 func waitUntil(limit time.Duration, done func() bool) bool {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if done() {
@@ -176,7 +194,7 @@ service:
   pipelines:
     traces: {processors: [memory_limiter, gpu_join, gpu_derive]}
     metrics: {processors: [memory_limiter]}
-`, freeAddress(t), p.otlp, freeAddress(t), static(in), static(jobs), in[i], host, port))
+`, freeAddress(t), p.otlp, p.http, static(in), static(jobs), in[i], host, port))
 	}
 	c = newCluster(t, agents)
 	c.gateway = func(i int) *program.Program {
@@ -199,6 +217,8 @@ service:
 		c.gateways[i] = c.gateway(i)
 	}
 	c.work(3 * time.Second)
+	require.Equal(t, http.StatusOK, post(t, agents[0].http, "traces", "x-protobuf", growing(60_000), false))
+	c.workers[0].accepted += 60_000
 	require.NoError(t, c.gateways[0].Kill())
 	c.work(3 * time.Second)
 	c.gateways[0] = c.gateway(0)
