@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prometheusexporter is the prometheus exporter of opentelemetry-collector-contrib with protection against delta
-// histograms. That exporter (0.159) adds them up. It panics if a point has other bucket counts than its predecessor with
-// equal bounds, and allocates gigabytes if the buckets of two exponential histograms are far apart.
+// Package prometheusexporter is the prometheus exporter of opentelemetry-collector-contrib with protection against
+// delta histograms. That exporter (0.159) adds them up. It panics if a point has other bucket counts than its
+// predecessor with equal bounds, and allocates gigabytes if the buckets of two exponential histograms are far apart.
 package prometheusexporter
 
 import (
