@@ -39,18 +39,18 @@ type pairs[K comparable] struct {
 // launch adds a launch, whose work may have arrived already.
 func (p *pairs[K]) launch(key K, from flowEnd, pair func(from, to flowEnd)) {
 	p.launched.put(key, from)
-	for _, to := range p.waiting.m[key] {
+	ends, _ := p.waiting.get(key)
+	for _, to := range ends {
 		pair(from, to)
 	}
-	// Its entry in the ring stays until it is overwritten; deleting it again does nothing.
-	delete(p.waiting.m, key)
+	p.waiting.remove(key)
 }
 
 // work adds work, which waits until its launch arrives; the launch of a graph has hundreds.
 func (p *pairs[K]) work(key K, to flowEnd, pair func(from, to flowEnd)) {
-	if from, ok := p.launched.m[key]; ok {
+	if from, ok := p.launched.get(key); ok {
 		pair(from, to)
-	} else if ends := p.waiting.m[key]; len(ends) < 4096 {
+	} else if ends, _ := p.waiting.get(key); len(ends) < 4096 {
 		p.waiting.put(key, append(ends, to))
 	}
 }
@@ -95,25 +95,54 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 // maxFlowEnds bounds the launches and the work that wait for their other end.
 const maxFlowEnds = 1 << 15
 
-// recent is a map that evicts its oldest keys beyond maxFlowEnds.
+// recent is a map that evicts its oldest keys beyond maxFlowEnds. A ring holds the entries, so that the map, of which
+// more than half is empty while keys are added and removed, has nothing but their positions.
 type recent[K comparable, V any] struct {
-	m     map[K]V
-	order []K // ring of keys in order of arrival
-	at    int
+	at   map[K]int32
+	ring []entry[K, V]
+	next int // position that is overwritten next when the ring is full
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+func (r *recent[K, V]) get(k K) (v V, ok bool) {
+	i, ok := r.at[k]
+	if ok {
+		v = r.ring[i].value
+	}
+	return v, ok
 }
 
 func (r *recent[K, V]) put(k K, v V) {
-	if _, ok := r.m[k]; !ok {
-		if len(r.order) < maxFlowEnds {
-			r.order = append(r.order, k)
-		} else {
-			delete(r.m, r.order[r.at])
-			r.order[r.at] = k
-			r.at = (r.at + 1) % maxFlowEnds
+	if i, ok := r.at[k]; ok {
+		r.ring[i].value = v
+		return
+	}
+	if r.at == nil {
+		r.at = map[K]int32{}
+	}
+	i := len(r.ring)
+	if i < maxFlowEnds {
+		r.ring = append(r.ring, entry[K, V]{k, v})
+	} else {
+		i = r.next
+		r.next = (i + 1) % maxFlowEnds
+		if old := r.ring[i].key; r.at[old] == int32(i) { // not removed and added again since
+			delete(r.at, old)
 		}
+		r.ring[i] = entry[K, V]{k, v}
 	}
-	if r.m == nil {
-		r.m = map[K]V{}
+	r.at[k] = int32(i)
+}
+
+// remove removes a key; its entry stays in the ring, without a value, until it is overwritten.
+func (r *recent[K, V]) remove(k K) {
+	if i, ok := r.at[k]; ok {
+		var none V
+		r.ring[i].value = none
+		delete(r.at, k)
 	}
-	r.m[k] = v
 }

@@ -4,13 +4,14 @@
 package chrometrace
 
 import (
+	"math"
 	"slices"
 	"sort"
 )
 
 const (
 	maxSiblings = 1 << 16 // disjoint intervals that are kept
-	maxSlots    = 1 << 19 // intervals kept for one file, 48 bytes each
+	maxSlots    = 1 << 17 // intervals kept for one file, about 50 bytes each
 	maxLanes    = 1024    // of one track
 )
 
@@ -173,10 +174,30 @@ func (s *siblings) put(i int, v slot) {
 	}
 }
 
-// forget drops the older half of a lane's intervals.
+// forget drops up to half of a lane's intervals: those inside older ones if that is enough, because a parent of the
+// older ones may still arrive, otherwise the older ones themselves.
 func (l *lane) forget() {
 	l.path = nil
-	l.root.forget()
+	before := l.root.count()
+	l.root.seal()
+	if l.root.count() > before/4*3 {
+		l.root.forget()
+	}
+}
+
+// sealed are the siblings inside an interval that accepts no more.
+var sealed = &siblings{frozen: math.MaxInt64}
+
+// seal drops what is inside the older half of the first disjoint intervals.
+func (s *siblings) seal() {
+	for len(s.slots) == 1 && s.slots[0].kids != nil {
+		s = s.slots[0].kids
+	}
+	for i := range s.slots[:len(s.slots)/2] {
+		if s.slots[i].kids != nil {
+			s.slots[i].kids = sealed
+		}
+	}
 }
 
 // forget drops the older half of the first disjoint intervals; of a chain of intervals that each contain one other, the

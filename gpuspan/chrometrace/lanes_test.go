@@ -4,6 +4,8 @@
 package chrometrace
 
 import (
+	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -98,4 +100,68 @@ func TestChainsAreForgotten(t *testing.T) {
 		require.False(t, l.insert(5, 10, 0), "what is there is frozen")
 	}
 	require.LessOrEqual(t, l.down, 4*n)
+}
+
+// A parent that arrives after its children, as a span that ends last does, is in their lane even if what is inside some
+// of them was dropped.
+func TestLateParentIsInTheLaneOfItsForgottenChildren(t *testing.T) {
+	l := &lane{}
+	const n = 100
+	for i := int64(1); i <= n; i++ {
+		for k := range int64(9) {
+			require.True(t, l.insert(100*i+10*k+1, 100*i+10*k+6, 0))
+		}
+		require.True(t, l.insert(100*i, 100*i+95, 0))
+	}
+	require.Equal(t, 10*n, l.root.count())
+	l.forget()
+	require.LessOrEqual(t, l.root.count(), 10*n/2+n/2)
+	require.False(t, l.insert(122, 124, 0), "what was inside is unknown")
+	require.True(t, l.insert(9922, 9924, 0))
+	require.True(t, l.insert(99, 100*(n+1), 0), "their parent")
+	for left := l.root.count(); left > 2; left = l.root.count() {
+		l.forget()
+		require.Less(t, l.root.count(), left)
+	}
+}
+
+// What a file of millions of spans retains, in any order of parents and children, is bounded.
+func TestLongFileRetainsLittle(t *testing.T) {
+	for name, parentFirst := range map[string]bool{"parents first": true, "children first": false} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWriter(io.Discard)
+			track := Track{Kind: Host, ID: 7}
+			span := uint64(0)
+			write := func(children int, start, length, every int64) {
+				events := make([]Event, children)
+				for i := range events {
+					span++
+					at := start + int64(i)*every
+					events[i] = Event{Process: Process{PID: 1}, Track: track, Name: "x", Start: at, End: at + length}
+					binary.BigEndian.PutUint64(events[i].Span[:], span)
+				}
+				require.NoError(t, w.Write(events))
+			}
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			at := int64(1_700_000_000_000_000_000)
+			for range 60_000 {
+				if parentFirst {
+					write(1, at, 1000, 0)
+				}
+				write(10, at+10, 50, 90)
+				if !parentFirst {
+					write(1, at, 1000, 0)
+				}
+				at += 2000
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			require.EqualValues(t, 660_000, w.Stats().Events)
+			require.Len(t, w.order[0].order[0].lanes, 1)
+			require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(14<<20))
+			runtime.KeepAlive(w)
+		})
+	}
 }
