@@ -127,8 +127,11 @@ func (f *Facts) read(k string, v pcommon.Value) {
 		f.MFU = Positive(v)
 	case string(semconv.GPURateStatusKey):
 		f.BelowFloor = v.Str() == semconv.GPURateStatusBelowFloor
+	case string(semconv.HWIDKey), string(semconv.HWParentKey), string(semconv.HWNameKey), string(semconv.HWModelKey),
+		string(semconv.GPUPCIBDFKey), string(semconv.GPUDeviceOrdinalKey):
+		f.Device.read(k, v)
 	default:
-		if !f.Device.read(k, v) && k[4] == 's' { // gpu.step: saves the call for most names
+		if k[4] == 's' { // gpu.step: saves the call for most names
 			f.loadPhase(k, v)
 		}
 	}
