@@ -92,16 +92,14 @@ func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) 
 		a.settleTimeline(r, key, t, t.newest)
 		t.settled, t.newest = 0, 0
 	}
+	waited := len(t.pending)
 	switch {
 	case a.activities >= cfg.MaxActivities:
 		a.stats.activityLimit++
-	case !t.add(x, now):
-		if !sections { // a section that arrives after the one around it adds nothing
-			a.stats.activityLate++
-		}
-	default:
-		a.activities++
+	case !t.add(x, now) && !sections: // a section that arrives after the one around it adds nothing
+		a.stats.activityLate++
 	}
+	a.activities += len(t.pending) - waited
 	if a.activities >= cfg.MaxActivities {
 		for _, every := range a.resources {
 			a.settleActivity(every, now, false)
@@ -181,8 +179,23 @@ func (t *timeline) add(x activity, now int64) bool {
 		return false
 	}
 	x.start = max(x.start, t.settled)
-	t.pending = append(t.pending, x)
+	if n := len(t.pending); n == 0 || !t.pending[n-1].extend(x) {
+		t.pending = append(t.pending, x)
+	}
 	t.newest, t.seen = max(t.newest, x.end), now
+	return true
+}
+
+// extend adds the time of another activity of the class that overlaps or touches this one; otherwise it returns false.
+// Sections of a device often do, and only the time that they cover counts, not their number.
+func (p *activity) extend(x activity) bool {
+	if x.class != p.class || x.start > p.end || x.end < p.start {
+		return false
+	}
+	if x.start < p.start {
+		p.start, p.launch = x.start, x.launch
+	}
+	p.end = max(p.end, x.end)
 	return true
 }
 

@@ -4,9 +4,12 @@
 package gpumetricsconnector
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"testing"
+
+	"github.com/otelgpu/otelgpu/internal/cputime"
 )
 
 // BenchmarkTake measures a batch of spans whose series exist.
@@ -22,6 +25,42 @@ func BenchmarkTake(b *testing.B) {
 		a.take(td, clock)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
+}
+
+// BenchmarkSections measures one section of 100,000 a second on eight devices, from four connections.
+func BenchmarkSections(b *testing.B) {
+	var spans []span
+	for i := range uint64(512) {
+		on := with(prefill, attrs{
+			"gpu.timing.source": "cuda_event", "gpu.duration": 1e-3, "hw.id": fmt.Sprint("GPU-", i%8),
+		})
+		spans = append(spans, span{fmt.Sprint("p", i%4), 50 * i, 50*i + 1000, on, byte(i), 0, ""})
+	}
+	td := batch(b, attrs{"service.name": "s"}, spans...)
+	list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	a := newTest(b, nil)
+	n, now := uint64(0), clock
+	take := func() {
+		n++
+		for i, s := range list.All() {
+			s.SetSpanID([8]byte(binary.BigEndian.AppendUint64(nil, n<<9|uint64(i)+1)))
+			if n%4 == 0 {
+				s.SetStartTimestamp(s.StartTimestamp() + 25_600_000)
+				s.SetEndTimestamp(s.EndTimestamp() + 25_600_000)
+			}
+		}
+		now += 25_600_000 / 4
+		a.take(td, now)
+	}
+	for n < 1000 {
+		take()
+	}
+	b.ReportAllocs()
+	cpu := cputime.Used()
+	for b.Loop() {
+		take()
+	}
+	b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/float64(b.N)/512, "cpu-ns/span")
 }
 
 // BenchmarkOutput measures one output of 7,000 series, including 1,000 histograms.

@@ -48,6 +48,22 @@ func TestSettleReturnsTheStatesOfATimeline(t *testing.T) {
 	assert.Empty(t, tl.pending)
 }
 
+func TestOverlappingActivitiesOfAClassWaitAsOne(t *testing.T) {
+	var tl timeline
+	for _, x := range []activity{
+		{20, 30, 15, classCompute},
+		{30, 40, 29, classCompute}, // touches
+		{10, 50, 5, classCompute},  // around
+		{12, 14, 11, classCompute}, // inside
+	} {
+		require.True(t, tl.add(x, 0))
+	}
+	assert.Equal(t, []activity{{10, 50, 5, classCompute}}, tl.pending)
+	require.True(t, tl.add(activity{15, 55, 0, classComm}, 0))
+	require.True(t, tl.add(activity{57, 60, 0, classComm}, 0))
+	assert.Len(t, tl.pending, 3)
+}
+
 func TestALongGapIsNotIdle(t *testing.T) {
 	var tl timeline
 	tl.add(activity{10, 20, 0, classCompute}, 0)
