@@ -29,7 +29,7 @@ const serviceVersion = "service.version"
 func (g *regressions) source(attrs pcommon.Map) {
 	g.version = ""
 	if v, ok := attrs.Get(serviceVersion); ok {
-		g.version = v.Str()
+		g.version = spanfacts.Clip(v.Str())
 	}
 }
 

@@ -4,7 +4,9 @@
 package series
 
 import (
+	"crypto/sha256"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -59,9 +61,26 @@ func (t *Targets) text(attrs pcommon.Map) []byte {
 	for _, k := range t.names {
 		v, _ := attrs.Get(k)
 		t.key = append(append(t.key, k...), 0)
-		t.key = append(append(t.key, v.AsString()...), 0)
+		t.key = append(append(t.key, clip(v.AsString())...), 0)
+	}
+	if len(t.key) > maxText { // keys are stored
+		sum := sha256.Sum256(t.key)
+		t.key = append(t.key[:0], sum[:]...)
 	}
 	return t.key
+}
+
+// Resources are stored for as long as their services run, and a sender may write megabytes on one.
+const (
+	maxText     = 4 << 10
+	maxResource = 16 * maxText
+)
+
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
 // instance reports whether the metrics keep a service.instance.id of the spans.
@@ -75,15 +94,26 @@ var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
 // Attributes returns the attributes that metrics keep, and the service.instance.id to add to them. The latter is a hash
 // of the key, which must be the one of the last call, as the semantic conventions recommend. It is empty if attrs has
-// one, and if only the service's name and namespace are known, which Prometheus has as job.
+// one, and if only the service's name and namespace are known, which Prometheus has as job. Values are truncated to
+// 4 KiB, and attributes beyond 64 KiB in total are omitted, but not those that identify the instance.
 func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance string) {
 	kept = pcommon.NewMap()
 	own, service, namespace := false, false, false
+	room := maxResource
 	for k, v := range attrs.All() {
 		if len(t.Kept) > 0 && !slices.Contains(t.Kept, k) {
 			continue
 		}
-		v.CopyTo(kept.PutEmpty(k))
+		text := v.AsString()
+		room -= len(k) + min(len(text), maxText)
+		if room < 0 && !slices.Contains(instanceNames[:], k) {
+			continue
+		}
+		if len(text) > maxText {
+			kept.PutStr(k, clip(text))
+		} else {
+			v.CopyTo(kept.PutEmpty(k))
+		}
 		switch k {
 		case string(semconv.ServiceNameKey):
 			service = true

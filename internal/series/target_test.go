@@ -4,12 +4,56 @@
 package series
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
+
+func TestLargeResourcesTakeLittleMemory(t *testing.T) {
+	var whole, part Targets
+	part.Kept = []string{"service.name"}
+	for _, targets := range []*Targets{&whole, &part} {
+		seen := map[string]bool{}
+		for i := range 3 {
+			attrs := pcommon.NewMap()
+			for j := range 5000 {
+				attrs.PutStr(fmt.Sprint("k", j), "0123456789")
+			}
+			long := strings.Repeat("é", 1_000_000)
+			attrs.PutStr("command", long)
+			attrs.PutEmptySlice("list").AppendEmpty().SetStr(long)
+			attrs.PutStr("service.name", fmt.Sprint(i, " ", long))
+			for range 2 {
+				require.LessOrEqual(t, len(targets.Whole(attrs)), 4096)
+				require.LessOrEqual(t, len(targets.Key(attrs)), 4096)
+			}
+			seen[string(targets.Key(attrs))] = true
+			kept, _ := targets.Attributes(attrs)
+			size := 0
+			for k, v := range kept.All() {
+				size += len(k) + len(v.AsString())
+			}
+			assert.Less(t, size, 80_000)
+			name, ok := kept.Get("service.name")
+			require.True(t, ok)
+			assert.Equal(t, fmt.Sprint(i)+" "+strings.Repeat("é", 2047)+"…", name.Str())
+			if targets == &whole {
+				assert.Greater(t, kept.Len(), 4000, "in total 64 KiB")
+			}
+		}
+		assert.Len(t, seen, 3, "they are different services")
+	}
+
+	attrs := pcommon.NewMap()
+	attrs.PutStr("command", strings.Repeat("x", 4096))
+	attrs.PutEmptySlice("list").AppendEmpty().SetInt(7)
+	kept, _ := whole.Attributes(attrs)
+	assert.Equal(t, attrs.AsRaw(), kept.AsRaw())
+}
 
 func TestResourcesOfDifferentTargetsHaveSeparateMetrics(t *testing.T) {
 	type attrs map[string]any

@@ -31,11 +31,11 @@ func (d *Identity) read(k string, v pcommon.Value) bool {
 	case string(semconv.HWParentKey):
 		d.Parent = v.Str()
 	case string(semconv.HWNameKey):
-		d.Name = v.Str()
+		d.Name = Clip(v.Str())
 	case string(semconv.HWModelKey):
-		d.Model = v.Str()
+		d.Model = Clip(v.Str())
 	case string(semconv.GPUPCIBDFKey):
-		d.BDF = v.Str()
+		d.BDF = Clip(v.Str())
 	case string(semconv.GPUDeviceOrdinalKey):
 		d.Ordinal = index(v)
 	default:
@@ -115,13 +115,13 @@ func (r *Resource) Load(attrs pcommon.Map) {
 	for k, v := range attrs.All() {
 		switch k {
 		case string(semconv.ServiceNameKey):
-			r.Service = v.Str()
+			r.Service = Clip(v.Str())
 		case "host.id":
-			r.HostID = v.Str()
+			r.HostID = Clip(v.Str())
 		case "host.name":
-			r.HostName = v.Str()
+			r.HostName = Clip(v.Str())
 		case string(semconv.GPUJobIDKey):
-			r.JobID = v.Str()
+			r.JobID = Clip(v.Str())
 		case string(semconv.GPUJobRankKey):
 			if v.Type() == pcommon.ValueTypeInt {
 				r.Rank = v.Int()
