@@ -95,7 +95,7 @@ var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 // Attributes returns the attributes that metrics keep, and the service.instance.id to add to them. The latter is a hash
 // of the key, which must be the one of the last call, as the semantic conventions recommend. It is empty if attrs has
 // one, and if only the service's name and namespace are known, which Prometheus has as job. Values are truncated to
-// 4 KiB, and attributes beyond 64 KiB in total are omitted, but not those that identify the instance.
+// 4 KiB, and attributes beyond 64 KiB in total are omitted, except the names of the instance.
 func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance string) {
 	kept = pcommon.NewMap()
 	own, service, namespace := false, false, false
