@@ -23,13 +23,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadatatest"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/metrictest"
 )
 
 const epoch = 1_700_000_000_123_456_789
@@ -213,11 +211,9 @@ func TestTracesAndMetricsOfOneExporterMakeOneFile(t *testing.T) {
 			assert.Equal(t, want, m.Args["name"])
 		}
 	}
-	sum := func(v int64) []metricdata.DataPoint[int64] { return []metricdata.DataPoint[int64]{{Value: v}} }
-	metadatatest.AssertEqualExporterChromeTraceFiles(t, tel, sum(1), metricdatatest.IgnoreTimestamp())
-	metadatatest.AssertEqualExporterChromeTraceSpans(t, tel, sum(4), metricdatatest.IgnoreTimestamp())
-	metadatatest.AssertEqualExporterChromeTraceFlows(t, tel, sum(2), metricdatatest.IgnoreTimestamp())
-	metadatatest.AssertEqualExporterChromeTraceCounterPoints(t, tel, sum(4), metricdatatest.IgnoreTimestamp())
+	for name, want := range map[string]float64{"files": 1, "spans": 4, "flows": 2, "counter_points": 4} {
+		assert.Equal(t, map[string]float64{"": want}, metrictest.Sum(t, tel, "otelcol_exporter_chrome_trace_"+name), name)
+	}
 }
 
 func TestTakenNames(t *testing.T) {

@@ -17,15 +17,12 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadatatest"
 	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/internal/metrictest"
 )
 
 func load(t *testing.T, id string) (*Config, error) {
@@ -109,16 +106,10 @@ func TestStepsOfTheMainRankBecomeRowsOverRestarts(t *testing.T) {
 	run(t, cfg, set, steps(0, "train", 1, 1), steps(0, "train", 2, 2), steps(3, "train", 1, 2), steps(0, "eval", 1, 1))
 	require.Equal(t, 1, logs.Len(), "once, not for every batch")
 	assert.Contains(t, logs.All()[0].Message, "phases without a column")
-	sum := func(v int64, reason string) metricdata.DataPoint[int64] {
-		return metricdata.DataPoint[int64]{Value: v, Attributes: attribute.NewSet(attribute.String("reason", reason))}
-	}
-	metadatatest.AssertEqualExporterStepCsvRows(t, tel, []metricdata.DataPoint[int64]{{Value: 2}},
-		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
-	metadatatest.AssertEqualExporterStepCsvStepsSkipped(t, tel, []metricdata.DataPoint[int64]{
-		sum(3, "rank"), sum(2, "loop"), sum(2, "no_duration"),
-	}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
-	metadatatest.AssertEqualExporterStepCsvUndeclaredTime(t, tel, []metricdata.DataPoint[float64]{{Value: .1}},
-		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	assert.Equal(t, map[string]float64{"": 2}, metrictest.Sum(t, tel, "otelcol_exporter_step_csv_rows"))
+	assert.Equal(t, map[string]float64{"reason=rank": 3, "reason=loop": 2, "reason=no_duration": 2},
+		metrictest.Sum(t, tel, "otelcol_exporter_step_csv_steps_skipped"))
+	assert.Equal(t, map[string]float64{"": .1}, metrictest.Sum(t, tel, "otelcol_exporter_step_csv_undeclared_time"))
 	require.NoError(t, tel.Shutdown(context.Background()))
 	run(t, cfg, exportertest.NewNopSettings(metadata.Type), steps(-1, "train", 3, 3))
 	assert.Equal(t, []string{

@@ -22,10 +22,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/goleak"
-	_ "modernc.org/sqlite" // writes exports of Nsight Systems
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
@@ -104,7 +104,7 @@ const (
 	aim                  = 0.95
 )
 
-// A sample of each kind in one style; with OTELGPU_ALL_JOBS each kind in all styles, several times, which takes minutes
+// A sample of each kind in one style, Nsight only with -tags sqlite; with OTELGPU_ALL_JOBS each kind in all styles, several times, which takes minutes
 // and also compares the page of the documentation. With -short, as under the race detector, no job is analyzed: the
 // rates of a smaller sample would be meaningless.
 func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
@@ -112,13 +112,14 @@ func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	if testing.Short() && !all {
 		t.Skip("one goroutine: the race detector only makes it slow")
 	}
+	require.True(t, sqlitetest.Available() || !all, "all jobs need -tags sqlite")
 	kinds := Kinds()
 	require.GreaterOrEqual(t, len(kinds), 60)
 	var list []outcome
 	for i := range kinds {
 		for j, style := range Styles() {
 			switch {
-			case !kinds[i].In(style):
+			case !kinds[i].In(style), style == Nsight && !sqlitetest.Available():
 			case all:
 				for n := range uint64(repeats) {
 					list = append(list, analyze(t, &kinds[i], style, fullSeed+n))
@@ -226,7 +227,7 @@ Where a style does not record what tells the cause, the truth is what can be kno
 changes of rules (checkpoints, waiting for a request), the others to changes of jobs whose healthy twin had a loss or
 whose cause cost too little.
 
-`+"`OTELGPU_ALL_JOBS=1 go test ./internal/heldoutjobs -update`"+` writes this page; without the variable the test runs one job of
+`+"`OTELGPU_ALL_JOBS=1 go test -tags sqlite ./internal/heldoutjobs -update`"+` writes this page; without the variable the test runs one job of
 each kind.
 
 | finding | planted | found first | of these right | precision | recall |

@@ -16,17 +16,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	_ "modernc.org/sqlite" // the engine to compare with
 
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile"
+	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 )
 
 // database creates a file with the SQLite engine.
 func database(t testing.TB, statements ...string) string {
 	path := filepath.Join(t.TempDir(), "a.sqlite")
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
+	db := sqlitetest.Open(t, path)
 	db.SetMaxOpenConns(1)
 	begun := false
 	for _, s := range statements {
@@ -38,7 +37,7 @@ func database(t testing.TB, statements ...string) string {
 		_, err := db.Exec(s)
 		require.NoError(t, err, s)
 	}
-	_, err = db.Exec("COMMIT")
+	_, err := db.Exec("COMMIT")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	return path
@@ -50,8 +49,7 @@ func same(t *testing.T, path string) (rows int) {
 	require.NoError(t, err, path)
 	defer f.Close()
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=ro&immutable=1"}
-	db, err := sql.Open("sqlite", u.String())
-	require.NoError(t, err)
+	db := sqlitetest.Open(t, u.String())
 	defer db.Close()
 	for name, columns := range engineTables(t, db) {
 		table := f.Tables[name]
@@ -194,8 +192,7 @@ func TestFindReturnsRowsByKey(t *testing.T) {
 func TestOpenRejectsFilesWithAPendingLog(t *testing.T) {
 	for mode, want := range map[string]string{"WAL": "-wal and not yet in it", "DELETE": "-journal exists"} {
 		path := filepath.Join(t.TempDir(), "a.sqlite")
-		db, err := sql.Open("sqlite", path)
-		require.NoError(t, err)
+		db := sqlitetest.Open(t, path)
 		db.SetMaxOpenConns(1)
 		for _, s := range []string{
 			"PRAGMA journal_mode = " + mode, "PRAGMA cache_size = 1", "CREATE TABLE a (v TEXT)", "INSERT INTO a VALUES ('x')",
@@ -205,7 +202,7 @@ func TestOpenRejectsFilesWithAPendingLog(t *testing.T) {
 			_, err := db.Exec(s)
 			require.NoError(t, err, s)
 		}
-		_, err = sqlitefile.Open(path)
+		_, err := sqlitefile.Open(path)
 		require.ErrorContains(t, err, want)
 		_, err = db.Exec("COMMIT")
 		require.NoError(t, err)

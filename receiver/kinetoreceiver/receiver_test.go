@@ -14,14 +14,12 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/internal/metrictest"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
-	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadatatest"
 )
 
 func TestReceiverReadsFolderAndCounts(t *testing.T) {
@@ -50,15 +48,11 @@ func TestReceiverReadsFolderAndCounts(t *testing.T) {
 		m, err := tel.GetMetric("otelcol_receiver_kineto_files")
 		return err == nil && len(m.Data.(metricdata.Sum[int64]).DataPoints) == 2
 	}, time.Minute, time.Millisecond)
-	ignore := metricdatatest.IgnoreTimestamp()
-	metadatatest.AssertEqualReceiverKinetoFiles(t, tel, []metricdata.DataPoint[int64]{
-		{Value: 2, Attributes: attribute.NewSet(attribute.String("outcome", "read"))},
-		{Value: 1, Attributes: attribute.NewSet(attribute.String("outcome", "refused"))},
-	}, ignore)
-	metadatatest.AssertEqualReceiverKinetoEvents(t, tel, []metricdata.DataPoint[int64]{{Value: 9}}, ignore)
-	metadatatest.AssertEqualReceiverKinetoEventsSkipped(t, tel, []metricdata.DataPoint[int64]{
-		{Value: 1, Attributes: attribute.NewSet(attribute.String("reason", "phase 'C'"))},
-	}, ignore)
+	assert.Equal(t, map[string]float64{"outcome=read": 2, "outcome=refused": 1},
+		metrictest.Sum(t, tel, "otelcol_receiver_kineto_files"))
+	assert.Equal(t, map[string]float64{"": 9}, metrictest.Sum(t, tel, "otelcol_receiver_kineto_events"))
+	assert.Equal(t, map[string]float64{"reason=phase 'C'": 1},
+		metrictest.Sum(t, tel, "otelcol_receiver_kineto_events_skipped"))
 	require.NoError(t, r.Shutdown(t.Context()))
 	require.NoError(t, r.Shutdown(t.Context()))
 	assert.Equal(t, "1.2.3", sink.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())

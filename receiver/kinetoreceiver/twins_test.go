@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	_ "modernc.org/sqlite" // writes what is read
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -83,8 +83,7 @@ func nsightOf(t *testing.T, text string, wholeGraphs bool) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	require.NoError(t, d.Decode(&file))
 	path := filepath.Join(t.TempDir(), "report.sqlite")
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
+	db := sqlitetest.Open(t, path)
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	n := &nsight{t, tx, map[string]int64{}, map[int64]int64{}, map[int64]bool{}}

@@ -6,7 +6,6 @@ package nsysreceiver
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 )
 
 // Tests both ends of the NVTX contract: gpuspan/nvtx writes the ranges of a program, Nsight Systems records them, and
@@ -58,8 +59,7 @@ func checkRanges(t *testing.T, path, said string, count int) {
 		want[strings.TrimSpace(line)] = true
 	}
 	require.Len(t, want, count, "the program's own spans")
-	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("?", "%3f", "#", "%23").Replace(path))
-	require.NoError(t, err)
+	db := sqlitetest.Open(t, "file:"+strings.NewReplacer("?", "%3f", "#", "%23").Replace(path))
 	for _, s := range []string{
 		kernel0, runtime0,
 		"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME SELECT (start + end) / 2, (start + end) / 2 + 1, globalTid, rowid, 0 FROM NVTX_EVENTS WHERE eventType = 60",
@@ -72,7 +72,7 @@ func checkRanges(t *testing.T, path, said string, count int) {
 	require.NoError(t, db.Close())
 
 	ranges, kernels := map[pcommon.SpanID]string{}, []ptrace.Span{}
-	_, err = ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
+	_, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
@@ -155,8 +155,7 @@ func (n *nsys) exported(name string) string {
 // ranges returns the names of an export's ranges.
 func (n *nsys) ranges(path string) (out []string) {
 	n.t.Helper()
-	db, err := sql.Open("sqlite", path)
-	require.NoError(n.t, err)
+	db := sqlitetest.Open(n.t, path)
 	defer func() { require.NoError(n.t, db.Close()) }()
 	rows, err := db.QueryContext(n.t.Context(),
 		"SELECT s.value FROM NVTX_EVENTS n JOIN StringIds s ON s.id = n.textId WHERE n.eventType = 60")

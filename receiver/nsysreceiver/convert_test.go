@@ -5,7 +5,6 @@ package nsysreceiver
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	_ "modernc.org/sqlite" // writes what is read
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/finding"
@@ -24,14 +22,14 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // export creates a database from statements.
 func export(t testing.TB, statements ...string) string {
 	path := filepath.Join(t.TempDir(), "with space #1?.sqlite")
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
+	db := sqlitetest.Open(t, path)
 	for _, s := range statements {
 		_, err := db.ExecContext(t.Context(), s)
 		require.NoError(t, err, s)

@@ -5,7 +5,6 @@ package nsysreceiver
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 )
 
 // schema are the tables that are read, with their columns.
@@ -71,8 +71,7 @@ func generate(t *testing.T, program []byte) string {
 		return int(b)
 	}
 	path := filepath.Join(t.TempDir(), "fuzz.sqlite")
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
+	db := sqlitetest.Open(t, path)
 	defer db.Close()
 	tx, err := db.Begin()
 	require.NoError(t, err)

@@ -104,7 +104,7 @@ func (m *mutation) caught() (bool, error) {
 
 // run runs the tests of a mutation and returns their output.
 func (m *mutation) run(flags ...string) ([]byte, error) {
-	args := append([]string{"test", "-vet=off", "-failfast", "-run=" + m.Run}, flags...)
+	args := append([]string{"test", "-tags=sqlite", "-vet=off", "-failfast", "-run=" + m.Run}, flags...)
 	return exec.Command("go", append(args, m.Test...)...).CombinedOutput()
 }
 
