@@ -12,23 +12,26 @@
 // simulated jobs of receiver/kinetoreceiver, and the long simulations of gpuspan/internal/clockmap. With -race it
 // leaves out packages whose tests start no goroutine.
 //
-// It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
-// (internal/tools, benchmarks) with GOWORK=off, as their users get them. It prints the output of failing packages, the
-// reason of each skipped test, one line for each module, and at the end the counts. The exit status is 1 if anything
-// failed.
+// It is run from the root of the repository. Modules that go.work names are tested in the workspace, by one run of go
+// test, so that no core is idle while the last package of a module waits; the others (internal/tools, benchmarks) with
+// GOWORK=off, as their users get them. It prints the output of failing packages, the reason of each skipped test, one
+// line for each module, and at the end the counts. The exit status is 1 if anything failed.
 package main
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +51,6 @@ type event struct {
 type result struct {
 	packages, passed, failed, skipped int
 	broken                            bool // a package did not build, or go test could not run
-	took                              time.Duration
 }
 
 func (r *result) add(other result) {
@@ -57,7 +59,6 @@ func (r *result) add(other result) {
 	r.failed += other.failed
 	r.skipped += other.skipped
 	r.broken = r.broken || other.broken
-	r.took += other.took
 }
 
 func main() {
@@ -81,42 +82,70 @@ func main() {
 	} else if (only == "" || only == pythonPackage) && !slices.Contains(args, "-race") {
 		dirs = append(dirs, pythonPackage)
 	}
+	if only != "" {
+		dirs = slices.DeleteFunc(dirs, func(dir string) bool { return dir != only })
+	}
+	results := map[string]*result{}
+	begin := time.Now()
+	var together []string // packages of the workspace
+	for _, dir := range dirs {
+		chosen := selection(dir, integration || dir == only && slices.Contains(others, dir))
+		if len(chosen) == 0 {
+			continue
+		}
+		r := &result{}
+		results[dir] = r
+		if dir == pythonPackage {
+			continue // last
+		}
+		for _, c := range chosen {
+			whole := slices.Equal(c, []string{"./..."}) && inWorkspace(dir)
+			if c, err = packages(dir, c, slices.Contains(args, "-race")); err != nil {
+				fmt.Printf("cannot list the packages of %s: %v\n", dir, err)
+				r.broken = true
+				continue
+			}
+			switch {
+			case len(c) == 0: // with the race detector
+			case whole:
+				together = append(together, c...)
+			default:
+				fmt.Printf("=== module %s\n", dir)
+				r.add(test(dir, slices.Concat(args, c)))
+			}
+		}
+	}
+	if len(together) > 0 {
+		fmt.Println("=== workspace")
+		for dir, r := range testWorkspace(args, longestFirst(together), dirs) {
+			results[dir].add(*r)
+		}
+	}
+	if r := results[pythonPackage]; r != nil {
+		fmt.Println("=== python")
+		r.add(testPython("."))
+	}
 	var total result
 	var lines []string
 	for _, dir := range dirs {
-		chosen := selection(dir, integration || dir == only && slices.Contains(others, dir))
-		if only != "" && dir != only || len(chosen) == 0 {
+		r := results[dir]
+		if r == nil {
 			continue
-		}
-		fmt.Printf("=== module %s\n", dir)
-		var r result
-		if dir == pythonPackage {
-			r = testPython(".")
-		} else {
-			for _, c := range chosen {
-				if c, err = packages(dir, c, slices.Contains(args, "-race")); err != nil {
-					fmt.Printf("cannot list the packages of %s: %v\n", dir, err)
-					r.broken = true
-					continue
-				}
-				if len(c) > 0 { // none with the race detector
-					r.add(test(dir, slices.Concat(args, c)))
-				}
-			}
 		}
 		state := "ok"
 		if r.failed > 0 || r.broken {
 			state = "FAILED"
 		}
-		lines = append(lines, fmt.Sprintf("%-6s  %-20s %3d packages, %4d tests passed, %d failed, %d skipped, %s",
-			state, dir, r.packages, r.passed, r.failed, r.skipped, r.took.Round(time.Second)))
-		total.add(r)
+		lines = append(lines, fmt.Sprintf("%-6s  %-20s %3d packages, %4d tests passed, %d failed, %d skipped",
+			state, dir, r.packages, r.passed, r.failed, r.skipped))
+		total.add(*r)
 	}
 	fmt.Println()
 	fmt.Println(strings.Join(lines, "\n"))
 	if total.broken && total.failed == 0 {
 		total.failed = 1 // a package that did not build counts as a failure
 	}
+	fmt.Println(time.Since(begin).Round(time.Second))
 	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
 	if total.failed > 0 {
 		os.Exit(1)
@@ -162,7 +191,11 @@ func selection(dir string, integration bool) [][]string {
 		return [][]string{
 			{"-run", "^TestIntegration", "./test/..."},
 			{"./.../internal/metadata", "./.../internal/metadatatest"},
-			{"-run", "^TestCausesAndLosses|^TestVariants", "./receiver/kinetoreceiver"},
+			{
+				"-tags", "sqlite", "-run", "^TestCausesAndLosses|^TestVariants|^TestNsightTwins",
+				"./receiver/kinetoreceiver",
+			},
+			{"-tags", "sqlite", "./internal/sqlitefile", "./internal/heldoutjobs", "./receiver/nsysreceiver"},
 		}
 	case integration && dir == "internal/tools":
 		return [][]string{{"-run", "^TestIntegration", "./..."}}
@@ -208,10 +241,61 @@ func inWorkspace(dir string) bool {
 	})
 }
 
+// test runs the tests of packages of one module.
 func test(dir string, args []string) result {
-	begin := time.Now()
+	return *goTest(dir, args, func(string) string { return dir })[dir]
+}
+
+// testWorkspace runs the tests of packages of several modules together.
+func testWorkspace(args, packages, dirs []string) map[string]*result {
+	if !slices.Contains(args, "-race") { // tests wait for servers and clocks, so there are more programs than cores
+		args = append([]string{"-p", strconv.Itoa(runtime.NumCPU() + 2)}, args...)
+	}
+	args = slices.Concat(args, packages)
+	return goTest(".", args, func(path string) string { return moduleOf(path, dirs) })
+}
+
+// long are the packages that determine how long a run takes. Those of the program come first: a test of package test
+// builds it, too, and finds its dependencies compiled.
+var long = []string{
+	"cmd/otelcol-gpu", "test", "receiver/kinetoreceiver", "receiver/gpureceiver/internal/dcgmsource",
+	"gpuspan/internal/clockmap",
+}
+
+// longestFirst moves the long packages to the front: go test starts what it is given first as early as it can.
+func longestFirst(paths []string) []string {
+	rank := func(path string) int {
+		i := slices.Index(long, strings.TrimPrefix(path, repository+"/"))
+		if i < 0 {
+			return len(long)
+		}
+		return i
+	}
+	return slices.SortedStableFunc(slices.Values(paths), func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// moduleOf returns the directory of dirs whose module contains a package; the first, which is the root, if none does.
+func moduleOf(path string, dirs []string) string {
+	best := dirs[0]
+	path, _, _ = strings.Cut(path, " ") // a test's variant: PACKAGE [PACKAGE.test]
+	for _, dir := range dirs {
+		if strings.HasPrefix(path+"/", repository+"/"+dir+"/") && len(dir) > len(best) {
+			best = dir
+		}
+	}
+	return best
+}
+
+// goTest runs go test and returns the counts by what module returns for the path of a package. What concerns no package
+// is in the result of the empty path.
+func goTest(dir string, args []string, module func(string) string) map[string]*result {
 	// make vet and make lint vet the same files; here it would cost a tenth of a first run.
-	cmd := exec.Command("go", append([]string{"test", "-json", "-vet=off", "-timeout", "25m"}, args...)...)
+	all := []string{"test", "-json", "-vet=off", "-timeout", "25m"}
+	// The compiler and the linker collect garbage for a seventh of their time, on machines with memory to spare.
+	if env, err := exec.LookPath("env"); err == nil {
+		all = append(all, "-toolexec", env+" GOGC=400")
+	}
+	cmd := exec.Command("go", append(all, args...)...)
 	cmd.Dir = dir
 	cmd.Env = os.Environ()
 	if !inWorkspace(dir) {
@@ -219,29 +303,40 @@ func test(dir string, args []string) result {
 	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	var r result
+	own := &result{}
+	results := map[string]*result{module(""): own}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		fmt.Printf("cannot run go test in %s: %v\n", dir, err)
-		return result{broken: true}
+		own.broken = true
+		return results
 	}
-	r.read(out)
+	read(out, func(path string) *result {
+		to := module(path)
+		if results[to] == nil {
+			results[to] = &result{}
+		}
+		return results[to]
+	})
 	err = cmd.Wait()
-	r.took = time.Since(begin)
+	failed := 0
+	for _, r := range results {
+		failed += r.failed
+	}
 	var exit *exec.ExitError
-	if err != nil && (r.failed == 0 || !errors.As(err, &exit)) {
-		r.broken = true
+	if err != nil && (failed == 0 || !errors.As(err, &exit)) {
+		own.broken = true
 		fmt.Printf("go test in %s: %v\n%s", dir, err, stderr.Bytes())
 	}
-	return r
+	return results
 }
 
-// read counts the events and prints what a reader needs: the complete output of failed tests and packages, and reasons
-// of skips.
-func (r *result) read(out interface{ Read([]byte) (int, error) }) {
+// read counts the events in the result of each package and prints what a reader needs: the complete output of failed
+// tests and packages, and reasons of skips.
+func read(out io.Reader, of func(path string) *result) {
 	output := map[string][]string{} // by package and test
 	s := bufio.NewScanner(out)
 	s.Buffer(nil, 1<<24)
@@ -252,6 +347,7 @@ func (r *result) read(out interface{ Read([]byte) (int, error) }) {
 			continue
 		}
 		key := e.Package + e.ImportPath + " " + e.Test
+		r := of(e.Package + e.ImportPath)
 		switch e.Action {
 		case "output", "build-output":
 			output[key] = append(output[key], e.Output)
@@ -320,7 +416,6 @@ func testPython(root string) result {
 		fmt.Printf("skipped python: %s\n", reason)
 		return result{skipped: 1}
 	}
-	begin := time.Now()
 	if strings.ContainsRune(path, filepath.Separator) {
 		path, _ = filepath.Abs(path) // it runs in another folder
 	}
@@ -331,7 +426,6 @@ func testPython(root string) result {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	r := pytestCounts(out.String())
-	r.took = time.Since(begin)
 	if err != nil {
 		r.broken = r.failed == 0
 		fmt.Printf("FAILED  python: %v\n%s", err, out.String())

@@ -13,7 +13,7 @@ import (
 
 func TestCountsEqualTheEvents(t *testing.T) {
 	var r result
-	r.read(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}
+	read(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"pass","Package":"p","Test":"TestA/sub"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:7: no device here\n"}
 {"Action":"skip","Package":"p","Test":"TestB"}
@@ -25,10 +25,36 @@ func TestCountsEqualTheEvents(t *testing.T) {
 {"Action":"build-output","ImportPath":"x","Output":"undefined: y\n"}
 {"Action":"build-fail","ImportPath":"x"}
 not json
-`))
+`), func(string) *result { return &r })
 	want := result{packages: 1, passed: 2, failed: 1, skipped: 1, broken: true}
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)
+	}
+}
+
+func TestPackagesAreCountedForTheirModules(t *testing.T) {
+	dirs := []string{".", "cmd/otelcol-gpu", "gpuspan", "gpuspan/gpuspanyaml", "python"}
+	for path, want := range map[string]string{
+		"/internal/page": ".", "/gpuspan": "gpuspan", "/gpuspan/cuda": "gpuspan",
+		"/gpuspan/gpuspanyaml": "gpuspan/gpuspanyaml", "/gpuspan_test": ".", "/cmd/otelcol-gpu/internal/demo": "cmd/otelcol-gpu",
+		"/gpuspan/cuda [" + repository + "/gpuspan/cuda.test]": "gpuspan",
+	} {
+		if got := moduleOf(repository+path, dirs); got != want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestLongPackagesStartFirst(t *testing.T) {
+	got := longestFirst([]string{repository, repository + "/test", repository + "/cmd/otelcol-gpu", repository + "/config"})
+	want := []string{repository + "/cmd/otelcol-gpu", repository + "/test", repository, repository + "/config"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, dir := range long {
+		if _, err := os.Stat(filepath.Join("..", "..", "..", filepath.FromSlash(dir))); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
