@@ -108,8 +108,8 @@ func operatorTable() table {
 	m.put("_C", "cutlass_scaled_mm cutlass_scaled_mm_azp", product(1, -1))
 	m.put("_C", "cutlass_moe_mm", grouped(1))
 	m.put("sgl_kernel", "fp8_scaled_mm int8_scaled_mm fp8_blockwise_scaled_mm bmm_fp8", product(0, -1))
-	m.put("aiter", "gemm_a8w8 gemm_a8w8_CK gemm_a8w8_ck gemm_a8w8_bpreshuffle gemm_a8w8_blockscale gemm_a8w8_blockscale_ck "+
-		"gemm_a8w8_blockscale_bpreshuffle gemm_a16w16 gemm_a16w16_asm", linear)
+	m.put("aiter", "gemm_a8w8 gemm_a8w8_CK gemm_a8w8_ck gemm_a8w8_bpreshuffle gemm_a8w8_blockscale "+
+		"gemm_a8w8_blockscale_ck gemm_a8w8_blockscale_bpreshuffle gemm_a16w16 gemm_a16w16_asm", linear)
 	m.put("aiter", "hipb_mm", product(0, -1))
 	m.put("vllm", "rocm_unquantized_gemm apply_w8a8_block_fp8_linear", linear)
 	m.put("_rocm_C", "wvSplitK wvSplitKQ LLMM1", linear)
