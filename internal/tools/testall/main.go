@@ -255,8 +255,8 @@ func testWorkspace(args, packages, dirs []string) map[string]*result {
 	return goTest(".", args, func(path string) string { return moduleOf(path, dirs) })
 }
 
-// long are the packages that determine how long a run takes. Those of the program come first: a test of package test
-// builds it, too, and finds its dependencies compiled.
+// long are the packages that determine how long a run takes. The Collector's package is the first: package test builds
+// the Collector, too, and then finds its dependencies compiled.
 var long = []string{
 	"cmd/otelcol-gpu", "test", "receiver/kinetoreceiver", "receiver/gpureceiver/internal/dcgmsource",
 	"gpuspan/internal/clockmap",
