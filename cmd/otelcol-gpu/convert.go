@@ -13,7 +13,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -23,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/gcpace"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
@@ -88,8 +88,8 @@ damaged and was read only in part.`,
 			if o.Out == "" {
 				return errors.New("no output directory (set --out DIR, or --html to use otelgpu-report)")
 			}
-			if os.Getenv("GOGC") == "" { // a large file needs memory for minutes, not for long
-				defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
+			if os.Getenv("GOGC") == "" {
+				defer gcpace.Start(heapBudget, garbagePercent)()
 			}
 			o.Terminal = terminal(os.Stdout)
 			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
@@ -121,9 +121,12 @@ damaged and was read only in part.`,
 	return cmd
 }
 
-// garbagePercent trades CPU time for memory: what a report of any file keeps stays below 150 MB, so the process stays
-// below 256 MB. A soft limit would spend all time in the garbage collector if a report keeps more than the limit.
-const garbagePercent = 25
+// The heap may grow to heapBudget while little is live. Beyond it, garbagePercent trades CPU time for memory: what a
+// report of any file keeps stays below 150 MB, so the process stays below 256 MB.
+const (
+	heapBudget     = 112 << 20
+	garbagePercent = 25
+)
 
 // partial is the remark on a profile that was read only in part, at any detail.
 const partial = "spans restored from an earlier conversion: the table has only activities with their own span"
