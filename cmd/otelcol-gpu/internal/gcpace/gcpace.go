@@ -12,9 +12,9 @@ import (
 )
 
 // Start makes the heap grow to budget bytes between two collections while less is live, and by least percent of what is
-// live when that is more. With a fixed percentage (GOGC) a small heap would be collected often, or a large one grow far;
-// a soft limit (GOMEMLIMIT) would spend all time in the collector once more than the limit is live. The returned
-// function restores the percentage.
+// live when that is more. With a fixed percentage (GOGC), a small heap would be collected often, or a large one would
+// grow far; a soft limit (GOMEMLIMIT) would spend all time in the collector once more than the limit is live. The
+// returned function restores the percentage.
 func Start(budget uint64, least int) (stop func()) {
 	p := &pacer{budget: budget, least: least, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
 	p.percent = p.next()
