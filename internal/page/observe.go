@@ -102,10 +102,13 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	}
 	name := clip(cmp.Or(f.Name, s.Name()))
 	o := m.operation(operationKey{clip(r.Service), name, clip(f.Type)}, at)
-	o.category, o.precision = clip(cmp.Or(f.Category, o.category)), clip(cmp.Or(f.Precision, o.precision))
-	o.direction, o.itemType = clip(cmp.Or(f.Direction, o.direction)), clip(cmp.Or(f.ItemType, o.itemType))
-	o.model = clip(cmp.Or(f.Device.Model, o.model))
-	o.hostMemory, o.throttle = clip(cmp.Or(f.HostMemory, o.hostMemory)), clip(cmp.Or(f.Throttle, o.throttle))
+	update(&o.category, f.Category)
+	update(&o.precision, f.Precision)
+	update(&o.direction, f.Direction)
+	update(&o.itemType, f.ItemType)
+	update(&o.model, f.Device.Model)
+	update(&o.hostMemory, f.HostMemory)
+	update(&o.throttle, f.Throttle)
 	if f.Time > o.slowest {
 		o.slowest, o.trace = f.Time, f.Key.Trace.String()
 	}
@@ -122,6 +125,13 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 				d.services = append(d.services, clip(r.Service))
 			}
 		}
+	}
+}
+
+// update sets a text to the latest one that a span states.
+func update(text *string, stated string) {
+	if stated != "" && stated != *text {
+		*text = clip(stated)
 	}
 }
 
