@@ -228,6 +228,13 @@ func (b *tab) fits() {
 		`[...document.querySelectorAll("body *")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1 && !n.closest(".scroll") && !n.closest("[hidden]"))
 		.map((n) => n.outerHTML.slice(0, 120))`)
 	assert.Empty(b.t, wide, "what is wider than the window of %s", b.text("title"))
+	cut := eval[[]string](b,
+		`[...document.querySelectorAll("caption")].filter((n) => {
+			const text = document.createRange();
+			text.selectNodeContents(n);
+			return text.getBoundingClientRect().right > n.closest(".scroll").getBoundingClientRect().right + 1;
+		}).map((n) => n.textContent)`)
+	assert.Empty(b.t, cut, "captions that end outside of their table's view, of %s", b.text("title"))
 }
 
 // hangsTogether asserts what a screen reader needs.

@@ -311,6 +311,8 @@ func TestTheReportOf64Ranks(t *testing.T) {
 	for _, section := range []string{"where", "communication"} {
 		assert.Contains(t, b.text("#"+section+" svg text"), "rank 63", section)
 	}
+	assert.InDelta(t, eval[float64](b, `document.querySelector("#where svg").getBoundingClientRect().width`),
+		eval[float64](b, `document.querySelector("#communication svg").getBoundingClientRect().width`), 20, "no copies beside it")
 	assert.Equal(t, 64, eval[int](b, `document.querySelectorAll("#profileSteps g.small").length`))
 	assert.Equal(t, "rank 49, GPU 1", b.text("#profileSteps h3"), "the late rank is large")
 	b.run(`document.querySelectorAll("#profileSteps g.small")[3].dispatchEvent(new MouseEvent("click", {bubbles: true}))`)

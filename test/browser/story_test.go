@@ -113,6 +113,7 @@ func toldByFlames(b *tab) {
 				if (n.frame.name === %q) out[tag] = (out[tag] || 0) + n.sum;
 				else for (const c of flameMap(n).values()) visit(c, c.frame.kind === "tag" ? c.frame.name : tag);
 			};
+			if (!flame.made) draw(); // a refresh arrived and is not drawn yet
 			visit(flame.made.root, "");
 			return out;
 		})()`, name))
@@ -122,6 +123,7 @@ func toldByFlames(b *tab) {
 	assert.Regexp(t, `[\d.]+.m?s \([\d.]+.%\) in frames whose names contain this`, find("prefill.long"))
 	b.run(`(() => {
 		const path = [], visit = (n) => { if (n.frame.name === "prefill.long") { flame.at = flamePath(n); return; } for (const c of flameMap(n).values()) visit(c); };
+		if (!flame.made) draw();
 		visit(flame.made.root);
 		draw();
 	})()`)

@@ -216,7 +216,7 @@ function table(caption, all, rows, opts = {}) {
     const body = list.slice(0, most).map((r) => el("tr", {class: opts.chosen && opts.chosen(r) ? "chosen" : undefined},
       ...columns.map((c) => el("td", {class: c.left ? "left" : undefined}, c.cell ? c.cell(r) : c.of(r)))));
     const grid = el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption, "data-key": opts.key && opts.key + " rows"},
-      el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...body)));
+      el("table", {}, el("caption", {}, el("span", {}, caption)), el("thead", {}, head), el("tbody", {}, ...body)));
     const foot = [];
     if (left > 0) foot.push(el("button", {"data-key": opts.key + " all", onclick: () => { own.all = true; refill(); }}, `show ${plural(left, "more row")}`));
     if (opts.more) foot.push(el("span", {}, `${plural(opts.more, "more row")} with less time ${opts.more === 1 ? "is" : "are"} not in this page`));

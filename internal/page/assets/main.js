@@ -19,10 +19,15 @@ function draw() {
     for (const v of views) v.section.hidden = !v.wanted; // hidden elements have no width
     widths.clear();
     for (const v of views) widths.set(v.view, v.view.clientWidth);
-    for (const v of views) {
+    const fill = (v) => {
       const made = v.wanted ? v.f(v.view) : null;
       v.section.hidden = !made;
       v.view.replaceChildren(...(made || []).filter(Boolean));
+    };
+    views.forEach(fill);
+    for (const v of views.filter((v) => v.view.clientWidth > widths.get(v.view) + 100)) { // its neighbor turned out to be empty
+      widths.set(v.view, v.view.clientWidth);
+      fill(v);
     }
   });
   byId("summary").textContent = report
