@@ -24,6 +24,9 @@ func (w *world) write(ctx context.Context, dir, name string) (string, error) {
 	case Nsight:
 		path := filepath.Join(dir, name+".sqlite")
 		return path, p.nsight(ctx, path)
+	case Rocprof:
+		path := filepath.Join(dir, name+"_results.json")
+		return path, os.WriteFile(path, []byte(p.rocprofv3()), 0o600)
 	case Sparse:
 		path := filepath.Join(dir, name+".pt.trace.json")
 		return path, os.WriteFile(path, []byte(p.sparse()), 0o600)
@@ -37,9 +40,16 @@ func micro(t int64) string { return fmt.Sprintf("%d.%03d", t/us, t%us) }
 
 func (p *process) properties() string {
 	d := p.w.dev
+	if d.amd {
+		return fmt.Sprintf(`"deviceProperties":[{"id":%d,"name":%q,"totalGlobalMem":%d,"computeMajor":%d,"computeMinor":%d,`+
+			`"maxThreadsPerBlock":1024,"maxThreadsPerMultiprocessor":2048,"regsPerBlock":131072,"warpSize":64,`+
+			`"sharedMemPerBlock":65536,"numSms":%d,"maxSharedMemoryPerMultiProcessor":65536}]`, p.number%8, d.name, d.memory, d.major,
+			d.minor, d.processors)
+	}
 	return fmt.Sprintf(`"deviceProperties":[{"id":%d,"name":%q,"totalGlobalMem":%d,"computeMajor":%d,"computeMinor":%d,`+
 		`"maxThreadsPerBlock":1024,"maxThreadsPerMultiprocessor":2048,"regsPerBlock":65536,"regsPerMultiprocessor":65536,`+
-		`"warpSize":32,"sharedMemPerBlock":49152,"numSms":%d}]`, p.number%8, d.name, d.memory, d.major, d.minor, d.processors)
+		`"warpSize":32,"sharedMemPerBlock":49152,"sharedMemPerMultiprocessor":%d,"numSms":%d}]`, p.number%8, d.name, d.memory, d.major,
+		d.minor, map[int]int{8: 167_936, 9: 233_472}[d.major], d.processors)
 }
 
 // full writes the file of a recent PyTorch with with_stack and record_shapes.
@@ -85,7 +95,7 @@ func (p *process) full() string {
 			pid, tid = device, e.work.stream
 			args = p.activity(e, true)
 		}
-		fmt.Fprintf(&b, ",\n"+`{"ph":"X","cat":%q,"name":%q,"pid":%d,"tid":%d,"ts":%s,"dur":%s,"args":{%s}}`, string(e.kind), e.name,
+		fmt.Fprintf(&b, ",\n"+`{"ph":"X","cat":%q,"name":%q,"pid":%d,"tid":%d,"ts":%s,"dur":%s,"args":{%s}}`, string(e.kind), p.name(e),
 			pid, tid, micro(base+e.start), micro(e.end-e.start), args)
 		if e.work != nil {
 			fmt.Fprintf(&b, ",\n"+`{"ph":"f","id":%d,"pid":%d,"tid":%d,"ts":%s,"cat":"ac2g","name":"ac2g","bp":"e"}`, e.correlation,
@@ -110,9 +120,13 @@ func (p *process) activity(e *event, recent bool) string {
 			float64(x.bytes)/float64(max(1, e.end-e.start)))
 	}
 	processors := float64(p.w.dev.processors)
-	args += registers + fmt.Sprintf(`,"blocks per SM":%.6f,"warps per SM":%.6f,"grid":[%d,1,1],"block":[%d,1,1]`+
-		`,"est. achieved occupancy %%":25`, float64(x.blocks)/processors, float64(x.blocks*x.threads/32)/processors, x.blocks,
-		x.threads)
+	if p.w.dev.amd {
+		args += fmt.Sprintf(`,"kind":"Dispatch Kernel","grid":[%d,1,1],"block":[%d,1,1]`, x.blocks, x.threads)
+	} else {
+		args += registers + fmt.Sprintf(`,"blocks per SM":%.6f,"warps per SM":%.6f,"grid":[%d,1,1],"block":[%d,1,1]`+
+			`,"est. achieved occupancy %%":25`, float64(x.blocks)/processors, float64(x.blocks*x.threads/32)/processors, x.blocks,
+			x.threads)
+	}
 	if c := x.collective; c != nil && recent {
 		args += fmt.Sprintf(`,"Collective name":%q,"In msg nelems":%d,"Out msg nelems":%d,"Group size":%d,"dtype":"BFloat16",`+
 			`"In split size":"[]","Out split size":"[]","Process Group Name":%q,"Process Group Description":%q,`+
@@ -234,7 +248,7 @@ func (p *process) nsight(ctx context.Context, path string) (err error) {
 	do("TARGET_INFO_SESSION_START_TIME", int64(1_779_782_330_176_752_435), "2026-05-26T07:58:50", "2026-05-26T07:58:50")
 	do("TARGET_INFO_GPU", vm, device, d.name, "0000:03:00.0", d.memory, d.processors, "74e128b2-90b6-b409-07c8-33bee5ff6f88", device)
 	do("PROCESSES", pid, processID, "python3")
-	memory := map[string]int{"Pageable": 0, "Pinned": 1, "Device": 2}
+	memory := map[string]int{"Pageable": 0, "Pinned": 1, "Device": 2, "Managed": 4}
 	for i := range p.events {
 		e := &p.events[i]
 		thread := pid | int64(e.thread)
@@ -259,6 +273,9 @@ func (p *process) nsight(ctx context.Context, path string) (err error) {
 			operation := 1
 			if x.from == "Device" {
 				operation = 2
+			}
+			if x.managed {
+				operation = 11
 			}
 			do("CUPTI_ACTIVITY_KIND_MEMCPY", e.start, e.end, device, 1, nil, x.stream, e.correlation, pid, x.bytes, operation, nil,
 				memory[x.from], memory[x.to], nil, nil, nil, nil, nil, nil, nil)

@@ -16,6 +16,7 @@ type Kind struct {
 	Name string
 	// Gain reports whether the healthy twin shows what the cause costs in wall time.
 	Gain  bool
+	rocm  bool // the job runs on an AMD device
 	want  []string
 	other map[Style][]string // findings for styles that do not record the cause
 	ranks []int
@@ -33,7 +34,12 @@ type Job struct {
 }
 
 // In reports whether a style records the job.
-func (k *Kind) In(s Style) bool { return k.other[s] == nil || len(k.other[s]) > 0 }
+func (k *Kind) In(s Style) bool {
+	if k.rocm != (s == Rocprof) && (k.rocm || s == Rocprof) {
+		return k.rocm && s == Full
+	}
+	return k.other[s] == nil || len(k.other[s]) > 0
+}
 
 // Run simulates the job and its twin and writes the profile into a directory.
 func (k *Kind) Run(ctx context.Context, dir string, style Style, seed uint64) (Job, error) {
@@ -74,6 +80,7 @@ const Healthy = "healthy"
 func Kinds() (list []Kind) {
 	for _, part := range [][]Kind{
 		hostKinds(), launchKinds(), memoryKinds(), rankKinds(), kernelKinds(), otherKinds(), mixedKinds(), healthyKinds(),
+		laterKinds(),
 	} {
 		list = append(list, part...)
 	}

@@ -23,10 +23,12 @@ const (
 	Full   Style = "PyTorch with frames and shapes"
 	Sparse Style = "older PyTorch"
 	Nsight Style = "Nsight Systems"
+	// Rocprof has jobs on AMD devices only.
+	Rocprof Style = "rocprofv3"
 )
 
 // Styles returns all styles.
-func Styles() []Style { return []Style{Full, Sparse, Nsight} }
+func Styles() []Style { return []Style{Full, Sparse, Nsight, Rocprof} }
 
 // device is a model with the rates of its data sheet: dense FLOP/s and bytes/s.
 type device struct {
@@ -35,17 +37,18 @@ type device struct {
 	processors                   int64
 	major, minor                 int
 	memory                       int64
+	amd                          bool
 }
 
 func devices() []device {
 	return []device{
 		{
 			"NVIDIA A100-SXM4-80GB", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
-			312e12, 156e12, 19.5e12, 9.7e12, 2.039e12, 108, 8, 0, 85_051_572_224,
+			312e12, 156e12, 19.5e12, 9.7e12, 2.039e12, 108, 8, 0, 85_051_572_224, false,
 		},
 		{
 			"NVIDIA H100 80GB HBM3", "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT",
-			989.4e12, 494.7e12, 66.9e12, 33.5e12, 3.35e12, 132, 9, 0, 85_045_411_840,
+			989.4e12, 494.7e12, 66.9e12, 33.5e12, 3.35e12, 132, 9, 0, 85_045_411_840, false,
 		},
 	}
 }
@@ -147,6 +150,7 @@ const (
 	computing = 7
 	copying   = 20
 	talking   = 28
+	migrating = 0
 )
 
 // event is what a profiler records.
@@ -183,6 +187,7 @@ type work struct {
 	from, to        string // memory of copies
 	collective      *meeting
 	pace            bool // slows down with the clock
+	managed         bool // pages that the driver moves
 	node            int
 }
 

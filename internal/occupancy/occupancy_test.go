@@ -30,31 +30,36 @@ func TestResidentBlocks(t *testing.T) {
 		device Device
 		launch Launch
 		want   int64
+		limit  Limit
 	}{
-		{"threads", v100, Launch{Threads: 512, Registers: 16}, 4},
-		{"part of a warp", v100, Launch{Threads: 1000, Registers: 16}, 2},
-		{"blocks", v100, Launch{Threads: 32, Registers: 16}, 32},
+		{"threads", v100, Launch{Threads: 512, Registers: 16}, 4, LimitThreads},
+		{"part of a warp", v100, Launch{Threads: 1000, Registers: 16}, 2, LimitThreads},
+		{"blocks", v100, Launch{Threads: 32, Registers: 16}, 32, LimitBlocks},
 		{"blocks by capability", Device{
 			Threads: 1536, Registers: 65536, SharedMemory: 102400, WarpSize: 32, Major: 8, Minor: 9,
-		}, Launch{Threads: 32, Registers: 16}, 24},
-		{"stated blocks", rtx3080, Launch{Threads: 32, Registers: 16}, 16},
-		{"registers", v100, Launch{Threads: 128, Registers: 255}, 2},
-		{"registers in whole units", v100, Launch{Threads: 256, Registers: 33}, 6},
-		{"shared memory", v100, Launch{Threads: 128, Registers: 16, SharedMemory: 49152}, 2},
-		{"shared memory of the system", h100, Launch{Threads: 128, Registers: 16, SharedMemory: 116736}, 1},
-		{"largest block", h100, Launch{Threads: 384, Registers: 168, SharedMemory: 231424}, 1},
+		}, Launch{Threads: 32, Registers: 16}, 24, LimitBlocks},
+		{"stated blocks", rtx3080, Launch{Threads: 32, Registers: 16}, 16, LimitBlocks},
+		{"registers", v100, Launch{Threads: 128, Registers: 255}, 2, LimitRegisters},
+		{"registers in whole units", v100, Launch{Threads: 256, Registers: 33}, 6, LimitRegisters},
+		{"shared memory", v100, Launch{Threads: 128, Registers: 16, SharedMemory: 49152}, 2, LimitSharedMemory},
+		{"shared memory of the system", h100, Launch{Threads: 128, Registers: 16, SharedMemory: 116736}, 1, LimitSharedMemory},
+		{"largest block", h100, Launch{Threads: 384, Registers: 168, SharedMemory: 231424}, 1, LimitRegisters},
 	} {
-		assert.Equal(t, x.want, x.device.Resident(x.launch), x.name)
+		got, limit := x.device.Resident(x.launch)
+		assert.Equal(t, x.want, got, x.name)
+		assert.Equal(t, x.limit, limit, x.name)
 	}
 }
 
 func TestWavesAndOccupancy(t *testing.T) {
-	waves, share := h100.Waves(Launch{Blocks: 132 * 3, Threads: 256, Registers: 32})
+	waves, share, limit := h100.Waves(Launch{Blocks: 132 * 3, Threads: 256, Registers: 32})
 	assert.InDelta(t, 3.0/8, waves, 1e-12)
 	assert.InDelta(t, 3.0/8, share, 1e-12, "the grid does not fill it")
-	waves, share = h100.Waves(Launch{Blocks: 132 * 20, Threads: 256, Registers: 128})
+	assert.Equal(t, LimitGrid, limit)
+	waves, share, limit = h100.Waves(Launch{Blocks: 132 * 20, Threads: 256, Registers: 128})
 	assert.InDelta(t, 10, waves, 1e-12, "2 blocks of 256 threads with 128 registers")
 	assert.InDelta(t, 0.25, share, 1e-12)
+	assert.Equal(t, "registers", limit.String())
 }
 
 func TestUnknownLimitsGiveNoValue(t *testing.T) {
@@ -78,7 +83,8 @@ func TestUnknownLimitsGiveNoValue(t *testing.T) {
 	} {
 		d, l := h100, launch
 		change(&d, &l)
-		waves, share := d.Waves(l)
+		waves, share, limit := d.Waves(l)
+		assert.Empty(t, limit.String(), name)
 		assert.Zero(t, waves, name)
 		assert.Zero(t, share, name)
 	}

@@ -24,15 +24,16 @@ func (d *deviceWindow) configuration(k *Detail) (c timeline.Config) {
 	l := launchOf(k)
 	c.BlocksPerSM = cmp.Or(c.BlocksPerSM, d.limits.PerMultiprocessor(l.Blocks))
 	if k.HasResources {
-		waves, share := d.limits.Waves(l)
-		c.Waves, c.Occupancy = waves, cmp.Or(share, c.Occupancy)
+		waves, share, limit := d.limits.Waves(l)
+		c.Waves, c.Occupancy, c.Limit = waves, cmp.Or(share, c.Occupancy), limit
 	}
 	return c
 }
 
 func launchOf(k *Detail) occupancy.Launch {
 	return occupancy.Launch{
-		Blocks: product(k.Grid), Threads: product(k.Block), Registers: k.Registers, SharedMemory: k.SharedMemory,
+		Blocks: product(k.Grid), Threads: product(k.Block), Registers: k.Registers, Scalars: k.Scalars,
+		SharedMemory: k.SharedMemory,
 	}
 }
 
@@ -68,10 +69,11 @@ func lastWave(k *Detail, limits *occupancy.Device, perSM float64) float64 {
 		return 0
 	}
 	l := launchOf(k)
-	resident := limits.Resident(l)
-	if resident == 0 {
-		resident = largest.Resident(l)
+	resident, _ := limits.Resident(l)
+	if resident == 0 && limits.Target == "" && k.Scalars == 0 {
+		resident, _ = largest.Resident(l)
 	}
+	perSM *= limits.Units()
 	if resident < 1 || perSM <= float64(resident)+blocksRounding {
 		return 0
 	}

@@ -52,6 +52,7 @@ const (
 	tagGroupID
 	tagSequence
 	tagPeer
+	tagScalars
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -112,6 +113,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 		b = binary.AppendVarint(append(b, tagResources), d.Registers)
 		b = binary.AppendVarint(b, d.SharedMemory)
 	}
+	number(tagScalars, d.Scalars, d.Scalars != 0)
 	float(tagBlocksPerSM, d.BlocksPerSM, d.BlocksPerSM != 0)
 	float(tagWarpsPerSM, d.WarpsPerSM, d.WarpsPerSM != 0)
 	float(tagOccupancy, d.Occupancy, d.HasOccupancy)
@@ -189,6 +191,8 @@ func (d *Detail) decode(b []byte) {
 		case tagResources:
 			d.HasResources = true
 			d.Registers, d.SharedMemory = number(), number()
+		case tagScalars:
+			d.Scalars = number()
 		case tagBlocksPerSM:
 			d.BlocksPerSM = float()
 		case tagWarpsPerSM:

@@ -3,6 +3,12 @@
 
 package profiletrace
 
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/internal/occupancy"
+)
+
 // Kind is the kind of an Event.
 type Kind uint8
 
@@ -64,10 +70,36 @@ func (d *Detail) bounded() {
 		d.Bytes, d.HasBytes = 0, false
 	}
 	d.HasGrid = d.HasGrid && min(d.Grid[0], d.Grid[1], d.Grid[2], d.Block[0], d.Block[1], d.Block[2]) >= 0
-	d.HasResources = d.HasResources && min(d.Registers, d.SharedMemory) >= 0
+	d.HasResources = d.HasResources && min(d.Registers, d.SharedMemory, d.Scalars) >= 0
 	d.HasOccupancy = d.HasOccupancy && 0 <= d.Occupancy && d.Occupancy <= 1 &&
 		(d.Occupancy > 0 || d.SharedMemory < unstatedOccupancy)
 	d.BlocksPerSM, d.WarpsPerSM = max(0, d.BlocksPerSM), max(0, d.WarpsPerSM)
+}
+
+// RocKernel is what a kernel of an AMD device needs, as rocprofv3 states it; zero is unknown.
+type RocKernel struct {
+	Vectors, Accumulators int64 // registers of a thread
+	Scalars               int64 // registers of a wave
+}
+
+// accumulators returns the accumulators. Before ROCm 6.4 rocprofv3 stated g·(8−v) as an unsigned number for g granules
+// of 8 registers, v of which are vectors, instead of 8·g−v.
+func (k *RocKernel) accumulators() int64 {
+	n := int64(int32(k.Accumulators)) //nolint:gosec // a negative number that was stated as unsigned
+	if n < 0 && k.Vectors > 8 && k.Accumulators <= math.MaxUint32 && n%(k.Vectors-8) == 0 {
+		return max(0, 8*n/(8-k.Vectors)-k.Vectors)
+	}
+	return k.Accumulators
+}
+
+// SetRoc sets the resources of a launch on an AMD device with a name such as gfx942. The registers of a thread are
+// those that limit the occupancy, if that is known for the device. Numbers that it cannot have are omitted.
+func (d *Detail) SetRoc(device string, k RocKernel, sharedMemory int64) {
+	n, ok := occupancy.Vectors(device, k.Vectors, k.accumulators())
+	if n <= 0 || !ok {
+		return
+	}
+	d.Registers, d.SharedMemory, d.Scalars, d.HasResources = n, sharedMemory, k.Scalars, true
 }
 
 // End returns Start + Duration.
@@ -85,7 +117,8 @@ type Detail struct {
 	HasGrid        bool
 	Registers      int64
 	SharedMemory   int64
-	HasResources   bool // Registers and SharedMemory are stated
+	HasResources   bool  // Registers and SharedMemory are stated
+	Scalars        int64 // registers of a wave of AMD's devices
 	BlocksPerSM    float64
 	WarpsPerSM     float64
 	Occupancy      float64 // 0..1, by launch parameters

@@ -68,7 +68,7 @@ func TestOccupancyEqualsTheProfilers(t *testing.T) {
 				Blocks: k.Grid[0] * k.Grid[1] * k.Grid[2], Threads: k.Block[0] * k.Block[1] * k.Block[2],
 				Registers: k.Registers, SharedMemory: k.Shared,
 			}
-			_, share := limits[k.Device].Waves(l)
+			_, share, _ := limits[k.Device].Waves(l)
 			launches++
 			if *k.Occupancy == 0 && k.Shared >= 48<<10 {
 				unknown++

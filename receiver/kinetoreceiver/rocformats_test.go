@@ -55,7 +55,10 @@ func TestAllFormatsOfRocprofv3GiveTheSameSpans(t *testing.T) {
 	require.Len(t, want, 7, "the root, the device's window, the range, two calls, the kernel and the copy")
 	for name, unstated := range map[string]map[string][]string{
 		"77_kernel_trace.csv": {"Memcpy HtoD": {"gpu.io.size"}},
-		"77_results.pftrace":  {"gemm": {"gpu.kernel.grid", "gpu.kernel.block"}, "GPU 1": {"hw.model"}},
+		"77_results.pftrace": {"gemm": {
+			"gpu.kernel.grid", "gpu.kernel.block", "gpu.kernel.registers",
+			"gpu.kernel.shared_memory.size",
+		}, "GPU 1": {"hw.model"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			batches, st, err := readFile(t, rocRun+name, o)

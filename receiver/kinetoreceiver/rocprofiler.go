@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
@@ -25,9 +26,9 @@ import (
 // are used, in this order:
 //
 //	metadata        pid, node.hostname
-//	agents          id.handle, type (2: GPU), name, product_name, logical_node_type_id (not in older versions)
+//	agents          id.handle, type (2: GPU), name, product_name, cu_count, logical_node_type_id (not in older versions)
 //	strings         buffer_records: kind and names of operations; marker_api: texts by correlation
-//	kernel_symbols  kernel_id, formatted_kernel_name, kernel_name
+//	kernel_symbols  kernel_id, formatted_kernel_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count
 //	buffer_records  kernel_dispatch, memory_copy, hip_api, marker_api: records with start_timestamp and end_timestamp, ns
 //
 // Times count from the start of the machine; the file does not say when that was.
@@ -39,13 +40,19 @@ type rocprofiler struct {
 	agents  map[uint64]rocAgent
 	gpus    int64 // number of devices so far, used if the file has no numbers, as before ROCm 6.4
 	names   []rocKind
-	kernels map[uint64]string
+	kernels map[uint64]rocKernel
 	markers map[uint64]string
 }
 
 type rocAgent struct {
 	ordinal int64
 	gpu     bool
+	name    string // such as gfx942
+}
+
+type rocKernel struct {
+	name  string
+	needs profiletrace.RocKernel
 }
 
 type rocKind struct {
@@ -176,7 +183,7 @@ func (r *rocprofiler) processes() error {
 
 // process starts a process: numbers and names are its own.
 func (r *rocprofiler) process() {
-	r.agents, r.kernels, r.markers = map[uint64]rocAgent{}, map[uint64]string{}, map[uint64]string{}
+	r.agents, r.kernels, r.markers = map[uint64]rocAgent{}, map[uint64]rocKernel{}, map[uint64]string{}
 	r.names, r.pid, r.gpus = nil, 0, 0
 }
 
@@ -282,6 +289,7 @@ func (r *rocprofiler) part(key string) error {
 			Type    int       `json:"type"`
 			Name    string    `json:"name"`
 			Product string    `json:"product_name"`
+			Units   int64     `json:"cu_count"`
 			Ordinal *int64    `json:"logical_node_type_id"`
 		},
 		) error {
@@ -294,10 +302,11 @@ func (r *rocprofiler) part(key string) error {
 				r.gpus++
 			}
 			if len(r.agents) < maxRocNames {
-				r.agents[a.ID.Handle] = rocAgent{ordinal, gpu}
+				r.agents[a.ID.Handle] = rocAgent{ordinal, gpu, a.Name}
 			}
 			if gpu && len(r.c.meta.meta.Devices) < 1<<16 {
 				d := profiletrace.Device{Ordinal: ordinal, Model: cmp.Or(a.Product, a.Name)}
+				d.Limits = occupancy.Device{Target: a.Name, Multiprocessors: a.Units}
 				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, d)
 			}
 			return nil
@@ -321,10 +330,16 @@ func (r *rocprofiler) part(key string) error {
 			ID        uint64 `json:"kernel_id"`
 			Formatted string `json:"formatted_kernel_name"`
 			Name      string `json:"kernel_name"`
+			Vectors   int64  `json:"arch_vgpr_count"`
+			Sums      int64  `json:"accum_vgpr_count"`
+			Scalars   int64  `json:"sgpr_count"`
 		},
 		) error {
 			if len(r.kernels) < maxRocNames {
-				r.kernels[k.ID] = strings.TrimSuffix(cmp.Or(k.Formatted, k.Name), ".kd")
+				r.kernels[k.ID] = rocKernel{
+					strings.TrimSuffix(cmp.Or(k.Formatted, k.Name), ".kd"),
+					profiletrace.RocKernel{Vectors: k.Vectors, Accumulators: k.Sums, Scalars: k.Scalars},
+				}
 			}
 			return nil
 		})
@@ -401,7 +416,9 @@ func (r *rocprofiler) dispatch(e *profiletrace.Event, x *rocRecord) string {
 		e.Detail.Block = [3]int64{w.X, w.Y, w.Z}
 		e.Detail.Grid = [3]int64{(d.Grid.X + w.X - 1) / w.X, (d.Grid.Y + w.Y - 1) / w.Y, (d.Grid.Z + w.Z - 1) / w.Z}
 	}
-	return cmp.Or(r.kernels[d.Kernel], "kernel "+strconv.FormatUint(d.Kernel, 10))
+	k := r.kernels[d.Kernel]
+	e.Detail.SetRoc(r.agents[d.Agent.Handle].name, k.needs, d.Group)
+	return cmp.Or(k.name, "kernel "+strconv.FormatUint(d.Kernel, 10))
 }
 
 // on assigns an activity to the first of some agents that is a GPU.

@@ -18,13 +18,14 @@ import (
 const rocText = `{"rocprofiler-sdk-tool": [{
 	"metadata": {"pid": 77, "init_time": 1000, "fini_time": 90000, "node": {"id": 3, "hostname": "node1"}},
 	"agents": [{"id": {"handle": 1}, "type": 1, "name": "EPYC", "logical_node_type_id": 0},
-		{"id": {"handle": 2}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "logical_node_type_id": 0},
-		{"id": {"handle": 3}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "logical_node_type_id": 1}],
+		{"id": {"handle": 2}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "cu_count": 304, "logical_node_type_id": 0},
+		{"id": {"handle": 3}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "cu_count": 304, "logical_node_type_id": 1}],
 	"counters": [{"deep": [[{"x": "}"}]]}],
 	"strings": {"buffer_records": [{"kind": "NONE", "operations": []}, {"kind": "HIP_RUNTIME_API", "operations": ["hipNone", "hipLaunchKernel", "hipMemcpyAsync"]},
 		{"kind": "MEMORY_COPY", "operations": ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_HOST", "MEMORY_COPY_HOST_TO_DEVICE"]}],
 		"marker_api": [{"key": 5, "value": "forward"}]},
-	"kernel_symbols": [{"kernel_id": 9, "kernel_name": "_Z4gemmPf.kd", "formatted_kernel_name": "gemm(float*)"}],
+	"kernel_symbols": [{"kernel_id": 9, "kernel_name": "_Z4gemmPf.kd", "formatted_kernel_name": "gemm(float*)",
+		"arch_vgpr_count": 32, "accum_vgpr_count": 0, "sgpr_count": 64}],
 	"buffer_records": {
 		"marker_api": [{"kind": 3, "operation": 1, "thread_id": 78, "correlation_id": {"internal": 5, "external": 0}, "start_timestamp": 1900, "end_timestamp": 3000}],
 		"hsa_api": [{"kind": 4}],
@@ -69,7 +70,8 @@ func TestFilesOfRocprofv3(t *testing.T) {
 	for key, want := range map[string]any{
 		"gpu.kernel.name": "gemm(float*)", "gpu.device.ordinal": int64(1), "gpu.stream.id": int64(4),
 		"gpu.kernel.grid": []any{int64(4), int64(2), int64(1)}, "gpu.kernel.block": []any{int64(256), int64(1), int64(1)},
-		"gpu.duration": 2e-6, "gpu.launch.delay": 4e-7,
+		"gpu.duration": 2e-6, "gpu.launch.delay": 4e-7, "gpu.kernel.registers": int64(32),
+		"gpu.kernel.shared_memory.size": int64(0),
 	} {
 		assert.Equal(t, want, a[key], key)
 	}
@@ -85,6 +87,40 @@ func TestFilesOfRocprofv3(t *testing.T) {
 	resource := batches[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
 	assert.Equal(t, int64(77), resource["process.pid"])
 	assert.Equal(t, "node1", resource["host.name"])
+}
+
+// 128 vector registers leave four waves on each SIMD of CDNA 3 (AMD, "Register pressure in AMD CDNA2 GPUs"): two
+// workgroups of 512 work-items on a compute unit.
+func TestOccupancyInFilesOfRocprofv3(t *testing.T) {
+	for name, c := range map[string]struct {
+		old, with        string
+		waves, occupancy float64
+		limit            string
+		registers        int64
+	}{
+		"registers":                    {`"gfx942"`, `"gfx942"`, 4, 0.5, "registers", 128},
+		"LDS":                          {`"group_segment_size": 0`, `"group_segment_size": 40000`, 8, 0.25, "shared memory", 128},
+		"accumulators before ROCm 6.4": {`"accum_vgpr_count": 8`, `"accum_vgpr_count": 4294965504`, 4, 0.5, "registers", 128},
+		"impossible accumulators":      {`"accum_vgpr_count": 8`, `"accum_vgpr_count": 4000`, 0, 0, "", 0},
+		"grid":                         {`"x": 622592, "y": 2`, `"x": 77824, "y": 1`, 0.25, 0.125, "grid", 128},
+		"scalars":                      {`"sgpr_count": 64`, `"sgpr_count": 200`, 4, 0.5, "registers", 128},
+		"unknown device":               {`"gfx942"`, `"gfx1"`, 0, 0, "", 120},
+		"no units":                     {`"cu_count": 304, `, ``, 4, 0.5, "registers", 128}, // those of the model
+	} {
+		text := strings.NewReplacer(`"arch_vgpr_count": 32, "accum_vgpr_count": 0`,
+			`"arch_vgpr_count": 120, "accum_vgpr_count": 8`, `"workgroup_size": {"x": 256`,
+			`"group_segment_size": 0, "workgroup_size": {"x": 512`, `"x": 1000, "y": 2`, `"x": 622592, "y": 2`).Replace(rocText)
+		require.Contains(t, text, c.old, name)
+		text = strings.ReplaceAll(text, c.old, c.with)
+		_, st := convert(t, text, Options{})
+		require.Len(t, st.Devices, 1, name)
+		require.Len(t, st.Devices[0].ByKernel, 1, name)
+		k := &st.Devices[0].ByKernel[0]
+		assert.InDelta(t, c.waves, k.Waves.Value(), 1e-9, name)
+		assert.InDelta(t, c.occupancy, k.Occupancy.Value(), 1e-9, name)
+		assert.Equal(t, c.limit, k.LimitedBy.String(), name)
+		assert.Equal(t, c.registers, k.Registers, name)
+	}
 }
 
 // ROCm 6.2 and 6.3 wrote agents without logical_node_type_id: GPUs are numbered in list order.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
@@ -21,10 +22,11 @@ import (
 //	rocpd_info_node           hostname
 //	rocpd_info_process        id, pid, environment (JSON)
 //	rocpd_info_thread         id, tid
-//	rocpd_info_agent          id, type, type_index: the number among agents of a type, product_name, name
-//	rocpd_info_kernel_symbol  id, display_name, kernel_name
+//	rocpd_info_agent          id, type, type_index: the number among agents of a type, product_name, name, extdata (JSON)
+//	rocpd_info_kernel_symbol  id, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count
 //	rocpd_event               id, category_id, stack_id: the same of a call and of what it launched, extdata (JSON)
-//	rocpd_kernel_dispatch     start, end (ns since the start of the machine), agent_id, kernel_id, event_id …
+//	rocpd_kernel_dispatch     start, end (ns since the start of the machine), agent_id, kernel_id, event_id,
+//	                          group_segment_size (of LDS) …
 //	rocpd_memory_copy         start, end, dst_agent_id, src_agent_id, size, name_id, event_id …
 //	rocpd_region              start, end, tid, name_id, event_id: calls of HIP and HSA, ranges of roctx
 //
@@ -35,12 +37,18 @@ type rocpd struct {
 	agents  map[int64]rocAgent
 	pids    map[int64]int64
 	threads map[int64]int64
-	kernels map[int64]string
+	kernels map[int64]rocKernel
 }
 
 type rocAgent struct {
 	ordinal int64
 	gpu     bool
+	name    string // such as gfx942
+}
+
+type rocKernel struct {
+	name  string
+	needs profiletrace.RocKernel
 }
 
 // rocDispatch is the table that every run has.
@@ -66,7 +74,7 @@ func (c *collect) rocpd(ctx context.Context) error {
 	for _, run := range c.db.runs() {
 		r := &rocpd{
 			c: c, run: run, agents: map[int64]rocAgent{}, pids: map[int64]int64{}, threads: map[int64]int64{},
-			kernels: map[int64]string{},
+			kernels: map[int64]rocKernel{},
 		}
 		c.texts = texts{table: c.db.Tables["rocpd_string"+run], column: "string", held: map[int64]string{}}
 		for _, step := range []func(context.Context) error{r.about, r.dispatches, r.copies, r.regions} {
@@ -114,28 +122,38 @@ func (r *rocpd) about(ctx context.Context) error {
 	if err := r.each(ctx, "rocpd_info_thread", []string{"id", "tid"}, numbers(r.threads)); err != nil {
 		return err
 	}
-	if err := r.each(ctx, "rocpd_info_agent", []string{"id", "type", "type_index", "product_name", "name"},
+	if err := r.each(ctx, "rocpd_info_agent", []string{"id", "type", "type_index", "product_name", "name", "extdata"},
 		func(row []any) error {
 			id, ok := number(row[0])
 			if !ok || len(r.agents) == maxRocNames {
 				return nil
 			}
-			a := rocAgent{or(row[2], 0), word(row[1]) == "GPU"}
+			var more struct {
+				Units int64 `json:"cu_count"`
+			}
+			_ = json.Unmarshal([]byte(word(row[5])), &more) // unknown if it has another form
+			a := rocAgent{or(row[2], 0), word(row[1]) == "GPU", word(row[4])}
 			if r.agents[id] = a; a.gpu && len(m.Devices) < maxDevices {
 				m.Devices = append(m.Devices, profiletrace.Device{
-					Ordinal: a.ordinal, Model: cmp.Or(word(row[3]), word(row[4])),
+					Ordinal: a.ordinal, Model: cmp.Or(word(row[3]), a.name),
+					Limits: occupancy.Device{Target: a.name, Multiprocessors: more.Units},
 				})
 			}
 			return nil
 		}); err != nil {
 		return err
 	}
-	return r.each(ctx, "rocpd_info_kernel_symbol", []string{"id", "display_name", "kernel_name"}, func(row []any) error {
-		if id, ok := number(row[0]); ok && len(r.kernels) < maxRocNames {
-			r.kernels[id] = strings.TrimSuffix(cmp.Or(word(row[1]), word(row[2])), ".kd")
-		}
-		return nil
-	})
+	return r.each(ctx, "rocpd_info_kernel_symbol",
+		[]string{"id", "display_name", "kernel_name", "arch_vgpr_count", "accum_vgpr_count", "sgpr_count"},
+		func(row []any) error {
+			if id, ok := number(row[0]); ok && len(r.kernels) < maxRocNames {
+				r.kernels[id] = rocKernel{
+					strings.TrimSuffix(cmp.Or(word(row[1]), word(row[2])), ".kd"),
+					profiletrace.RocKernel{Vectors: or(row[3], 0), Accumulators: or(row[4], 0), Scalars: or(row[5], 0)},
+				}
+			}
+			return nil
+		})
 }
 
 // event sets what rows of all kinds have in common: row begins with start, end, pid, event_id, stream_id, queue_id.
@@ -180,6 +198,7 @@ func (r *rocpd) dispatches(ctx context.Context) error {
 	return r.each(ctx, rocDispatch, slices.Concat(rocColumns, []string{
 		"agent_id", "kernel_id",
 		"workgroup_size_x", "workgroup_size_y", "workgroup_size_z", "grid_size_x", "grid_size_y", "grid_size_z",
+		"group_segment_size",
 	}),
 		func(row []any) error {
 			e := profiletrace.Event{Kind: profiletrace.KindKernel}
@@ -196,7 +215,10 @@ func (r *rocpd) dispatches(ctx context.Context) error {
 				d.Grid[i] = (or(more[5+i], 0) + d.Block[i] - 1) / max(1, d.Block[i])
 			}
 			d.HasGrid = min(d.Block[0], d.Block[1], d.Block[2]) > 0
-			return r.c.add(&e, cmp.Or(r.kernels[or(more[1], 0)], "kernel"))
+			agent, _ := number(more[0])
+			k := r.kernels[or(more[1], 0)]
+			d.SetRoc(r.agents[agent].name, k.needs, or(more[8], 0))
+			return r.c.add(&e, cmp.Or(k.name, "kernel"))
 		})
 }
 

@@ -21,19 +21,19 @@ const rocpdRun = "CREATE TABLE `rocpd_string%` (\"id\" INTEGER NOT NULL PRIMARY 
 	"CREATE TABLE `rocpd_info_process%` (id INTEGER PRIMARY KEY, pid INTEGER, environment JSONB DEFAULT \"{}\");" +
 	"INSERT INTO `rocpd_info_process%` VALUES (3, 77, '{\"RANK\":\"5\",\"WORLD_SIZE\":\"8\"}');" +
 	"CREATE TABLE `rocpd_info_thread%` (id INTEGER PRIMARY KEY, tid INTEGER); INSERT INTO `rocpd_info_thread%` VALUES (2, 78);" +
-	"CREATE TABLE `rocpd_info_agent%` (id INTEGER PRIMARY KEY, type TEXT, absolute_index INTEGER, type_index INTEGER, name TEXT, product_name TEXT);" +
-	"INSERT INTO `rocpd_info_agent%` VALUES (0, 'CPU', 0, 0, 'EPYC', 'EPYC'), (1, 'GPU', 1, 0, 'gfx942', 'AMD Instinct MI300X')," +
-	"(2, 'GPU', 2, 1, 'gfx942', 'AMD Instinct MI300X');" +
-	"CREATE TABLE `rocpd_info_kernel_symbol%` (id INTEGER PRIMARY KEY, kernel_name TEXT, display_name TEXT);" +
-	"INSERT INTO `rocpd_info_kernel_symbol%` VALUES (9, '_Z4gemmPf.kd', 'gemm(float*)');" +
+	"CREATE TABLE `rocpd_info_agent%` (id INTEGER PRIMARY KEY, type TEXT, absolute_index INTEGER, type_index INTEGER, name TEXT, product_name TEXT, extdata JSONB);" +
+	"INSERT INTO `rocpd_info_agent%` VALUES (0, 'CPU', 0, 0, 'EPYC', 'EPYC', '{}'), (1, 'GPU', 1, 0, 'gfx942', 'AMD Instinct MI300X', NULL)," +
+	"(2, 'GPU', 2, 1, 'gfx942', 'AMD Instinct MI300X', '{\"cu_count\": 4}');" +
+	"CREATE TABLE `rocpd_info_kernel_symbol%` (id INTEGER PRIMARY KEY, kernel_name TEXT, display_name TEXT, sgpr_count INTEGER, arch_vgpr_count INTEGER, accum_vgpr_count INTEGER);" +
+	"INSERT INTO `rocpd_info_kernel_symbol%` VALUES (9, '_Z4gemmPf.kd', 'gemm(float*)', 96, 88, 8);" +
 	"CREATE TABLE `rocpd_event%` (id INTEGER PRIMARY KEY, category_id INTEGER, stack_id INTEGER, extdata JSONB);" +
 	"INSERT INTO `rocpd_event%` VALUES (11, 2, 5, '{\"message\":\"forward\"}'), (12, 1, 6, '{}'), (13, 1, 7, '{}'), (14, 9, 6, '{}')," +
 	"(15, 9, 7, '{}'), (16, 7, 8, '{}');" +
 	"CREATE TABLE `rocpd_region%` (id INTEGER PRIMARY KEY, pid INTEGER, tid INTEGER, start BIGINT, end BIGINT, name_id INTEGER, event_id INTEGER);" +
 	"INSERT INTO `rocpd_region%` VALUES (5, 3, 2, 1900, 3000, 5, 11), (6, 3, 2, 2000, 2100, 3, 12), (7, 3, 2, 2200, 2300, 4, 13), (8, 3, 2, 2400, 2410, 8, 16);" +
 	"CREATE TABLE `rocpd_kernel_dispatch%` (id INTEGER PRIMARY KEY, pid INTEGER, tid INTEGER, agent_id INTEGER, kernel_id INTEGER, queue_id INTEGER, stream_id INTEGER," +
-	"start BIGINT, end BIGINT, workgroup_size_x INTEGER, workgroup_size_y INTEGER, workgroup_size_z INTEGER, grid_size_x INTEGER, grid_size_y INTEGER, grid_size_z INTEGER, event_id INTEGER);" +
-	"INSERT INTO `rocpd_kernel_dispatch%` VALUES (1, 3, 2, 2, 9, 4, 0, 2500, 4500, 256, 1, 1, 1000, 2, 1, 14), (2, 3, 2, 0, 9, 4, 0, 2500, 4500, 1, 1, 1, 1, 1, 1, 14);" +
+	"start BIGINT, end BIGINT, workgroup_size_x INTEGER, workgroup_size_y INTEGER, workgroup_size_z INTEGER, grid_size_x INTEGER, grid_size_y INTEGER, grid_size_z INTEGER, event_id INTEGER, group_segment_size INTEGER);" +
+	"INSERT INTO `rocpd_kernel_dispatch%` VALUES (1, 3, 2, 2, 9, 4, 0, 2500, 4500, 256, 1, 1, 1000, 2, 1, 14, 20480), (2, 3, 2, 0, 9, 4, 0, 2500, 4500, 1, 1, 1, 1, 1, 1, 14, 0);" +
 	"CREATE TABLE `rocpd_memory_copy%` (id INTEGER PRIMARY KEY, pid INTEGER, start BIGINT, end BIGINT, name_id INTEGER, dst_agent_id INTEGER, src_agent_id INTEGER," +
 	"size INTEGER, queue_id INTEGER, stream_id INTEGER, event_id INTEGER);" +
 	"INSERT INTO `rocpd_memory_copy%` VALUES (1, 3, 5000, 6000, 6, 2, 0, 4096, 0, 3, 15);" +
@@ -47,6 +47,11 @@ func TestDatabasesOfRocprofv3(t *testing.T) {
 	assert.Equal(t, map[string]int64{"activity of an agent that is not a listed GPU": 1}, st.Skipped)
 	require.Len(t, st.Faults, 1)
 	assert.Contains(t, st.Faults[0], "times count from the start of the machine")
+
+	kernel := &st.Devices[0].ByKernel[0] // 3 workgroups of 4 waves by LDS, of 5 by 96 registers
+	assert.Equal(t, "grid", kernel.LimitedBy.String(), "8 workgroups on 4 units")
+	assert.InDelta(t, 2.0/3, kernel.Waves.Value(), 1e-9)
+	assert.InDelta(t, 2*4/32.0, kernel.Occupancy.Value(), 1e-9)
 
 	k, c := spans["gemm"], spans["Memcpy HtoD"]
 	for key, want := range map[string]any{

@@ -58,7 +58,7 @@ const leastKernel = 2 * time.Microsecond
 func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 	slow := map[string]*slowOperator{}
 	for _, o := range r.Operators {
-		if o.PeakShare <= 0 || o.PeakShare >= lowShare || o.Alone <= 0 {
+		if o.PeakShare <= 0 || o.PeakShare >= lowShare || o.Alone <= 0 || slowInLastWave(&o) {
 			continue
 		}
 		x := boundedmap.Of(slow, o.Name)
@@ -114,6 +114,12 @@ func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 		})
 	}
 	return claimed
+}
+
+// slowInLastWave reports whether the full waves of an operator's kernels are not slow: tailWave judges it.
+func slowInLastWave(o *facts.Operator) bool {
+	full := o.PeakShare / (1 - o.Tail/float64(max(1, o.Alone)))
+	return o.Tail > 0 && full >= lowShare && full <= reachable
 }
 
 // tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.

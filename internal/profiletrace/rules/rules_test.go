@@ -125,6 +125,32 @@ func TestLastWavesCostOnlyWhatKernelsCouldReach(t *testing.T) {
 	}
 }
 
+// Full waves at half of the peak or more are not slow: what such an operator loses, it loses in its last wave.
+func TestKernelsThatAreSlowForTheirLastWaveOnly(t *testing.T) {
+	for _, x := range []struct {
+		share, tail float64
+		kind        string
+	}{
+		{0.26, 0.47, semconv.GPUFindingKindLowEfficiency},
+		{0.27, 0.47, semconv.GPUFindingKindTailWave},
+		{0.36, 0.47, semconv.GPUFindingKindTailWave},
+		{0.38, 0.47, semconv.GPUFindingKindLowEfficiency}, // full waves would exceed what kernels reach
+		{0.36, 0, semconv.GPUFindingKindLowEfficiency},
+	} {
+		list := findingsOf(func(s situation) {
+			n := time.Duration(windowLength)
+			o := facts.Operator{
+				Name: "mm", Kernels: 10, Time: n, Alone: n, Rate: facts.Rate{PeakShare: x.share, Bound: "compute"},
+			}
+			if x.tail > 0 {
+				o.Tailed, o.Tail = n, x.tail*float64(n)
+			}
+			s.report.Operators = []facts.Operator{o}
+		})
+		assert.Equal(t, x.kind, list[0].Kind, "%+v", x)
+	}
+}
+
 // The first batch before the first step of a profile is no loss of the other steps, which hide theirs.
 func TestTheFirstBatchIsNotALossOfEachStep(t *testing.T) {
 	for steps, lost := range map[int64]bool{0: true, 1: true, 2: false, 10: false} {

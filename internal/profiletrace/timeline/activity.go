@@ -3,7 +3,11 @@
 
 package timeline
 
-import "time"
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/occupancy"
+)
 
 // Class is the class of an activity of the device; a lower class hides the higher ones.
 type Class uint8
@@ -87,8 +91,9 @@ const HostToDevice = "host_to_device"
 
 // Config is how a kernel was launched. Zero is not known.
 type Config struct {
-	Registers   int64   // of a thread
-	BlocksPerSM float64 // blocks of the grid for each multiprocessor
-	Waves       float64 // how many times the grid fills all multiprocessors
-	Occupancy   float64 // warps on the multiprocessors ÷ the most that they hold, 0 to 1, estimated from the launch
+	Registers   int64           // of a thread
+	BlocksPerSM float64         // blocks of the grid for each multiprocessor
+	Waves       float64         // how many times the grid fills all multiprocessors
+	Occupancy   float64         // warps on the multiprocessors ÷ the most that they hold, 0 to 1, estimated from the launch
+	Limit       occupancy.Limit // what keeps the occupancy from being higher
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 )
 
 func TestFieldsAreSplitAtCommasOutsideOfQuotes(t *testing.T) {
@@ -44,9 +46,9 @@ func TestTablesAreKnownByTheirColumns(t *testing.T) {
 
 func TestDevicesAreFoundByTheLabelsOfAgents(t *testing.T) {
 	var unknown, listed agents
-	listed.list(0, false, "EPYC")
-	listed.list(4, true, "MI300X")
-	listed.list(6, true, "MI300X")
+	listed.list(0, false, "EPYC", occupancy.Device{})
+	listed.list(4, true, "MI300X", occupancy.Device{})
+	listed.list(6, true, "MI300X", occupancy.Device{})
 	for label, want := range map[string][2]int64{ // the device without and with a list of agents; -1: none
 		"Agent 4": {4, 0}, "Agent-6": {6, 1}, "4": {4, 0}, "GPU 1": {1, 1}, "GPU-0": {0, 0}, "CPU 0": {-1, -1},
 		"Agent 0": {0, -1}, "Agent 5": {5, -1}, "": {-1, -1}, "Agent": {-1, -1}, "Agent 99999999999": {-1, -1},

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
@@ -37,6 +38,8 @@ type record struct {
 	hasBytes      bool
 	grid, block   [3]int64 // of work-items
 	hasGrid       bool
+	needs         profiletrace.RocKernel
+	memory        int64 // LDS of a block, bytes
 }
 
 // adder passes records to a profile.
@@ -58,6 +61,7 @@ func (a *adder) add(r *record) error {
 	case profiletrace.KindKernel:
 		e.Device, ok = a.agents.device(r.agent)
 		e.Detail.Grid, e.Detail.Block, e.Detail.HasGrid = blocks(r)
+		e.Detail.SetRoc(a.agents.target(e.Device), r.needs, r.memory)
 	case profiletrace.KindCopy:
 		name = profiletrace.RocCopy(r.name)
 		e.Detail.Direction, _ = profiletrace.CopyKind(name)
@@ -127,7 +131,7 @@ type agent struct {
 const maxAgents = 1 << 16
 
 // list adds an agent; ordinals count the GPUs in the order of their numbers.
-func (a *agents) list(number int64, gpu bool, model string) {
+func (a *agents) list(number int64, gpu bool, model string, limits occupancy.Device) {
 	if len(a.numbers) >= maxAgents {
 		return
 	}
@@ -136,8 +140,16 @@ func (a *agents) list(number int64, gpu bool, model string) {
 	}
 	a.numbers[number] = agent{int64(len(a.gpus)), gpu}
 	if gpu {
-		a.gpus = append(a.gpus, profiletrace.Device{Ordinal: int64(len(a.gpus)), Model: model})
+		a.gpus = append(a.gpus, profiletrace.Device{Ordinal: int64(len(a.gpus)), Model: model, Limits: limits})
 	}
+}
+
+// target returns the name of a device such as gfx942, empty if it is unknown.
+func (a *agents) target(ordinal int64) string {
+	if ordinal < 0 || ordinal >= int64(len(a.gpus)) {
+		return ""
+	}
+	return a.gpus[ordinal].Limits.Target
 }
 
 func (a *agents) listed() bool { return len(a.numbers) > 0 }

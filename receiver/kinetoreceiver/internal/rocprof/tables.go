@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
@@ -209,12 +210,14 @@ func (a *adder) agentTable(f io.Reader) error {
 		number int64
 		gpu    bool
 		model  string
+		limits occupancy.Device
 	}
 	var all []listed
 	if err := a.rows(f, func(r *row) error {
 		if len(all) < maxAgents {
 			all = append(all, listed{
 				r.number("Node_Id"), r.text("Agent_Type") == "GPU", cmp.Or(r.text("Product_Name"), r.text("Name")),
+				occupancy.Device{Target: r.text("Name"), Multiprocessors: r.number("Cu_Count")},
 			})
 		}
 		return nil
@@ -223,7 +226,7 @@ func (a *adder) agentTable(f io.Reader) error {
 	}
 	slices.SortStableFunc(all, func(x, y listed) int { return cmp.Compare(x.number, y.number) })
 	for _, x := range all {
-		a.agents.list(x.number, x.gpu, x.model)
+		a.agents.list(x.number, x.gpu, x.model, x.limits)
 	}
 	return nil
 }
@@ -252,6 +255,10 @@ func (a *adder) kernel(r *row) error {
 		x.block[i], x.grid[i] = r.number("Workgroup_Size_"+axis), r.number("Grid_Size_"+axis)
 	}
 	x.hasGrid = has(r.columns, "Workgroup_Size_X", "Grid_Size_X")
+	x.memory = r.number("LDS_Block_Size")
+	x.needs = profiletrace.RocKernel{
+		Vectors: r.number("VGPR_Count"), Accumulators: r.number("Accum_VGPR_Count"), Scalars: r.number("SGPR_Count"),
+	}
 	return a.passed(&x)
 }
 
