@@ -23,8 +23,11 @@ type Message struct {
 	ID          string `json:"id,omitempty"`    // its unique name and, where they are stated, its ranks
 	Ranks       int64  `json:"ranks,omitzero"`  // of the group
 	ElementType string `json:"element_type,omitempty"`
-	Bytes       int64  `json:"bytes"` // by the convention of NCCL's tests
+	Bytes       int64  `json:"bytes,omitzero"` // by the convention of NCCL's tests; 0: of OtherMessages
 }
+
+// OtherMessages is the collective of the row that sums messages beyond the number that a device distinguishes.
+const OtherMessages = "others"
 
 // Transfer is the runs of all collectives with one message, and the bandwidth of the shortest: a longer one waited for
 // another rank, or for the device.
@@ -33,7 +36,7 @@ type Transfer struct {
 	Members   string        `json:"members,omitempty"` // the process group for people
 	Count     int64         `json:"count"`
 	Time      time.Duration `json:"time_ns"`
-	Shortest  time.Duration `json:"shortest_ns"`
+	Shortest  time.Duration `json:"shortest_ns,omitzero"` // 0: of several messages
 	Rate      float64       `json:"bytes_per_second,omitzero"`     // algorithm bandwidth
 	BusRate   float64       `json:"bus_bytes_per_second,omitzero"` // see package busbandwidth
 	Link      string        `json:"link,omitempty"`                // that the bus bandwidth is compared with
@@ -84,6 +87,8 @@ func (t *Transfer) Add(length time.Duration) {
 func (d *Device) transfers(r *Report, f *Context) {
 	for k, t := range d.sent {
 		if k.bytes == 0 { // beyond the limit
+			t.Collective, t.Shortest = OtherMessages, 0
+			r.Transfers = append(r.Transfers, *t)
 			continue
 		}
 		t.Message = Message{k.collective, k.group, f.Name(k.id), k.ranks, k.element, k.bytes}

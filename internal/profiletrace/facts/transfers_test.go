@@ -42,6 +42,34 @@ func TestTransfersUseTheShortestMessagePerGroup(t *testing.T) {
 	assert.Equal(t, "all_gather", list[2].Collective)
 }
 
+// Beyond the limit messages are not distinguished, and none of their runs and time is lost.
+func TestMessagesBeyondTheLimitAreCounted(t *testing.T) {
+	d := NewDevice(&timeline.Splitter{})
+	const beyond = 5
+	at := int64(0)
+	for round := range int64(2) {
+		for i := range int64(maxClasses + beyond) {
+			d.Add(&timeline.Activity{
+				Start: at, End: at + 1000 + round, Class: timeline.Communicating, Name: 1, Collective: "all_to_all", Bytes: 1 + i,
+				Group: 4, GroupID: 1,
+			}, &timeline.Launch{}, 0)
+			at += 2000
+		}
+	}
+	list := d.Report(aContext()).Transfers
+	require.Len(t, list, maxClasses+1)
+	assert.Equal(t, Transfer{
+		Message: Message{Collective: OtherMessages}, Count: 2 * beyond, Time: beyond * 2001,
+	}, list[0], "the longest, because they are several")
+	var count int64
+	var sum time.Duration
+	for i := range list {
+		count, sum = count+list[i].Count, sum+list[i].Time
+	}
+	assert.EqualValues(t, 2*(maxClasses+beyond), count)
+	assert.EqualValues(t, (maxClasses+beyond)*2001, sum)
+}
+
 func TestBusBandwidthIsComparedWithAKnownLinkOnly(t *testing.T) {
 	const sxm, pcie, l40s, mi300 = "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA L40S", "AMD Instinct MI300X"
 	for _, x := range []struct {

@@ -42,9 +42,13 @@ func RenderTransfers(w io.Writer, list []facts.Transfer, more int, of string) er
 	slices.SortStableFunc(list, func(a, b facts.Transfer) int { return facts.LongerTransfer(&a, &b) })
 	var rows [][]string
 	for _, t := range list[:min(maxTransfers, len(list))] {
+		size, shortest := finding.Size(t.Bytes), duration(t.Shortest.Seconds())
+		if t.Bytes == 0 {
+			size, shortest = "-", "-"
+		}
 		rows = append(rows, []string{
-			printable.Line(t.Collective), finding.Size(t.Bytes), printable.Line(t.ElementType), printable.Line(t.Members),
-			count(t.Ranks), fmt.Sprint(t.Count), duration(t.Time.Seconds()), duration(t.Shortest.Seconds()),
+			printable.Line(t.Collective), size, printable.Line(t.ElementType), printable.Line(t.Members),
+			count(t.Ranks), fmt.Sprint(t.Count), duration(t.Time.Seconds()), shortest,
 			known("%.2f", t.Rate/1e9, 0.01), known("%.2f", t.BusRate/1e9, 0.01), known("%.1f", 100*t.LinkShare, 0.1), t.Link,
 		})
 	}
