@@ -28,21 +28,37 @@ const (
 	WarmUp               Kind = semconv.GPUFindingKindWarmUp               // the first run costs much more than the others
 	MemorySpike          Kind = semconv.GPUFindingKindMemorySpike          // one run takes much device memory
 	LowEfficiency        Kind = semconv.GPUFindingKindLowEfficiency        // far below every known limit
-	ExposedCommunication Kind = semconv.GPUFindingKindExposedCommunication // exposed communicationes
+	ExposedCommunication Kind = semconv.GPUFindingKindExposedCommunication // exposed communication
 )
 
 // Finding is a probable performance problem.
 type Finding struct {
-	Kind      Kind          `json:"kind"`      // kind of problem
-	Subject   string        `json:"subject"`   // operation path or loop
-	Value     float64       `json:"value"`     // measured value
-	Threshold float64       `json:"threshold"` // limit that Value exceeds
-	Unit      string        `json:"unit"`      // unit of Value and Threshold; "1" for a ratio
-	Evidence  string        `json:"evidence"`  // measured values, as text
-	Cost      time.Duration `json:"-"`         // time that the problem may cost; findings are sorted by it
+	Kind      Kind          `json:"kind"`             // kind of problem
+	Subject   string        `json:"subject"`          // operation path or loop
+	Value     float64       `json:"value"`            // measured value
+	Threshold float64       `json:"threshold"`        // limit that Value exceeds
+	Unit      string        `json:"unit"`             // unit of Value and Threshold; "1" for a ratio
+	Evidence  string        `json:"evidence"`         // measured values, as text
+	Remedy    string        `json:"remedy,omitempty"` // what usually helps
+	Cost      time.Duration `json:"-"`                // time that the problem may cost; findings are sorted by it
 }
 
-// String returns one sentence with evidence and threshold.
+// Title returns what the kind means, as the registry of findings has it.
+func (k Kind) Title() string {
+	known, _ := semconv.LookupFindingKind(string(k))
+	return known.Title
+}
+
+// remedy returns what usually helps.
+func (k Kind) remedy() string {
+	if k == BelowFloor {
+		return "time several launches as one section"
+	}
+	known, _ := semconv.LookupFindingKind(string(k))
+	return known.Remedy
+}
+
+// String returns one sentence with evidence, threshold and remedy.
 func (f Finding) String() string {
 	limit := strconv.FormatFloat(f.Threshold, 'g', 4, 64)
 	if f.Unit == "1" {
@@ -50,15 +66,19 @@ func (f Finding) String() string {
 	} else {
 		limit += " " + f.Unit
 	}
-	return fmt.Sprintf("%s, %s: %s (threshold %s)", f.Kind, f.Subject, f.Evidence, limit)
+	text := fmt.Sprintf("%s, %s: %s (threshold %s)", f.Kind, f.Subject, f.Evidence, limit)
+	if f.Remedy != "" {
+		text += "; try: " + f.Remedy
+	}
+	return text
 }
 
 // Thresholds are the limits from which findings are reported. Zero fields mean the default; negative fields disable a
 // finding. Shares are from 0 to 1.
 type Thresholds struct {
 	PageableShare float64       // share of all outermost time in pageable copies, default 0.01
-	LoaderShare   float64       // share of step time in phase data that no other phase hides, default 0.1
-	StarvedShare  float64       // share of an operation's timed runs that were host-starved, default 0.5
+	LoaderShare   float64       // share of step time in phase data that no other phase hides, default 0.05
+	StarvedShare  float64       // share of an operation's timed runs that were host-starved, default 0.3
 	FloorShare    float64       // share of an operation's timed runs below 10 × the floor, default 0.5
 	FirstRatio    float64       // first run ÷ mean of the rest, default 5
 	FirstCost     time.Duration // minimum excess of the first run over that mean, default 10 ms
@@ -71,13 +91,13 @@ type Thresholds struct {
 
 func (t Thresholds) withDefaults() Thresholds {
 	t.PageableShare = cmp.Or(t.PageableShare, semconv.FindingPageableCopiesLiveThreshold)
-	t.LoaderShare = cmp.Or(t.LoaderShare, .1)
-	t.StarvedShare = cmp.Or(t.StarvedShare, .5)
+	t.LoaderShare = cmp.Or(t.LoaderShare, semconv.FindingLoaderThreshold)
+	t.StarvedShare = cmp.Or(t.StarvedShare, semconv.FindingStarvedThreshold)
 	t.FloorShare = cmp.Or(t.FloorShare, .5)
 	t.FirstRatio = cmp.Or(t.FirstRatio, 5)
 	t.SpikeShare = cmp.Or(t.SpikeShare, semconv.FindingMemorySpikeThreshold)
 	t.PeakShare = cmp.Or(t.PeakShare, .1)
-	t.PeakMinShare = cmp.Or(t.PeakMinShare, .05)
+	t.PeakMinShare = cmp.Or(t.PeakMinShare, semconv.FindingLowEfficiencyThreshold)
 	t.ExposedShare = cmp.Or(t.ExposedShare, semconv.FindingExposedCommunicationThreshold)
 	t.FirstCost = cmp.Or(t.FirstCost, 10*time.Millisecond)
 	t.MinRuns = cmp.Or(t.MinRuns, 5)
@@ -90,6 +110,7 @@ func (s Summary) Findings(t Thresholds) []Finding {
 	var out []Finding
 	add := func(f Finding, on bool) {
 		if on && f.Threshold > 0 {
+			f.Remedy = f.Kind.remedy()
 			out = append(out, f)
 		}
 	}
@@ -118,8 +139,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 		copied = fmt.Sprintf(" of %s at %s GB/s", size(int64(math.Round(r*d.Total.Seconds()))), scaled(r, 1e9))
 	}
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
-		"%d timed copies%s from or to pageable memory took %s, %s %% of all section time; pinned memory copies faster and "+
-			"without blocking",
+		"%d timed copies%s from or to pageable memory took %s, %s %% of all section time",
 		d.Count, copied, duration(d.Total), percent(o.ShareOfTotal)),
 		o.HostMemory == "pageable" && d.Count > 0 && o.ShareOfTotal >= t.PageableShare)
 
@@ -131,7 +151,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 		o.Starved, d.Count, starvedPart, duration(d.Mean)),
 		enough && part(o.Starved) >= t.StarvedShare)
 	add(finding(BelowFloor, part(o.BelowFloor), t.FloorShare, d.Total,
-		"%d of %d runs are shorter than %d × the device's empty section of %s; mean %s; time several launches as one section",
+		"%d of %d runs are shorter than %d × the device's empty section of %s; mean %s",
 		o.BelowFloor, d.Count, floorFactor, duration(o.Floor), duration(d.Mean)),
 		enough && part(o.BelowFloor) >= t.FloorShare)
 
@@ -139,7 +159,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 		first := o.First.Duration.Mean
 		ratio, excess := float64(first)/float64(rest.Mean), first-rest.Mean
 		f := finding(WarmUp, ratio, t.FirstRatio, excess,
-			"the first run took %s, the other %d took %s each: %s times (loading, compiling, tuning); warm up before it counts",
+			"the first run took %s, the other %d took %s each: %s times (loading, compiling, tuning)",
 			duration(first), rest.Count, duration(rest.Mean), digits(ratio))
 		f.Unit = "times"
 		add(f, t.FirstCost > 0 && ratio >= t.FirstRatio && excess >= t.FirstCost)

@@ -58,13 +58,13 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		{report.PageableCopies, copied(500*ms, "pageable"), copied(500*ms, "pinned"), .5},
 		{
 			report.Loader, step(report.StepSample{
-				Waiting: 10 * ms,
-				Phases:  []report.PhaseSample{{Name: "data", Duration: 10 * ms}},
+				Waiting: 5 * ms,
+				Phases:  []report.PhaseSample{{Name: "data", Duration: 5 * ms}},
 			}),
-			step(report.StepSample{Waiting: 9 * ms, Phases: []report.PhaseSample{
+			step(report.StepSample{Waiting: 4 * ms, Phases: []report.PhaseSample{
 				{Name: "data", Duration: 90 * ms},
 				{Name: "forward", Duration: 50 * ms},
-			}}), .1,
+			}}), .05,
 		},
 		{
 			report.ExposedCommunication, step(report.StepSample{Exposed: 5 * ms}), step(report.StepSample{Exposed: 4 * ms}),
@@ -72,9 +72,9 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		},
 		{
 			report.Starved,
-			mixed(.5, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1},
+			mixed(.3, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1},
 				report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms}),
-			mixed(.49, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: 0}, report.Sample{Duration: 20 * ms}), .5,
+			mixed(.29, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: 0}, report.Sample{Duration: 20 * ms}), .3,
 		},
 		{
 			report.BelowFloor,

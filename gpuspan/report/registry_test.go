@@ -11,8 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Findings that also exist for profiles have the names and thresholds of the registry. The package itself must not
-// import the registry, so that its users get no additional modules.
+// Findings that also exist for profiles have the names, thresholds, titles and remedies of the registry.
 func TestKindsSharedWithProfilesMatchTheRegistry(t *testing.T) {
 	d := Thresholds{}.withDefaults()
 	for _, k := range []struct {
@@ -21,6 +20,9 @@ func TestKindsSharedWithProfilesMatchTheRegistry(t *testing.T) {
 		at, from float64
 	}{
 		{PageableCopies, semconv.GPUFindingKindPageableCopies, d.PageableShare, semconv.FindingPageableCopiesLiveThreshold},
+		{Loader, semconv.GPUFindingKindLoader, d.LoaderShare, semconv.FindingLoaderThreshold},
+		{Starved, semconv.GPUFindingKindStarved, d.StarvedShare, semconv.FindingStarvedThreshold},
+		{LowEfficiency, semconv.GPUFindingKindLowEfficiency, d.PeakMinShare, semconv.FindingLowEfficiencyThreshold},
 		{MemorySpike, semconv.GPUFindingKindMemorySpike, d.SpikeShare, semconv.FindingMemorySpikeThreshold},
 		{
 			ExposedCommunication, semconv.GPUFindingKindExposedCommunication, d.ExposedShare,
@@ -29,5 +31,9 @@ func TestKindsSharedWithProfilesMatchTheRegistry(t *testing.T) {
 	} {
 		require.EqualValues(t, k.want, k.is)
 		require.InDelta(t, k.from, k.at, 1e-12, k.want)
+		known, ok := semconv.LookupFindingKind(k.want)
+		require.True(t, ok)
+		require.Equal(t, known.Title, k.is.Title())
+		require.Equal(t, known.Remedy, k.is.remedy())
 	}
 }
