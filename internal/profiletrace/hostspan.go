@@ -174,8 +174,8 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	d.after(sw)
 	f := s.facts(d, sw)
 	r := d.verdicts.Report(f)
-	r.Findings = rules.Device(&d.verdicts.Totals, f, &r)
 	r.ByStep = s.steps[d.ordinal]
+	r.Findings = rules.Device(&d.verdicts.Totals, f, &r)
 	w := d.process.window
 	c := spanRef{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
 	sp := s.on(d.ordinal, d.process, c, w.self.span, d.first, d.end)
