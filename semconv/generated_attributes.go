@@ -1047,6 +1047,7 @@ const (
 	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device with nothing queued
 	GPUFindingKindTailWave             = "tail_wave"             // some multiprocessors run one block of a kernel more than the others, which are empty meanwhile
 	GPUFindingKindThrottle             = "throttle"              // the device became slower
+	GPUFindingKindUnevenSteps          = "uneven_steps"          // a few steps take much longer than the others
 	GPUFindingKindUnexplainedIdle      = "unexplained_idle"      // the cause of the idle time is not recorded
 	GPUFindingKindUnfusedAttention     = "unfused_attention"     // attention is computed in parts, which write and read its scores
 	GPUFindingKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank

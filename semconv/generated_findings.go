@@ -39,6 +39,7 @@ const (
 	FindingSynchronizationThreshold      = 0.05 // of window
 	FindingTailWaveThreshold             = 0.05 // of window
 	FindingThrottleThreshold             = 0.05 // of window
+	FindingUnevenStepsThreshold          = 0.1  // of time of the steps
 	FindingUnexplainedIdleThreshold      = 0.05 // of window
 	FindingUnfusedAttentionThreshold     = 0.05 // of window
 	FindingWaitingForRankThreshold       = 0.05 // of window
@@ -186,6 +187,10 @@ func FindingKinds() []FindingKind {
 		},
 		{
 			Kind: "throttle", Title: "the device became slower", Threshold: FindingThrottleThreshold, Of: "window",
+		},
+		{
+			Kind: "uneven_steps", Title: "a few steps take much longer than the others", Threshold: FindingUnevenStepsThreshold, Of: "time of the steps",
+			Remedy: "compare what the longest steps wait for with the others: each step has its own findings, and a report shows them side by side",
 		},
 		{
 			Kind: "unexplained_idle", Title: "the cause of the idle time is not recorded", Threshold: FindingUnexplainedIdleThreshold, Of: "window",

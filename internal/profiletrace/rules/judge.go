@@ -116,6 +116,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	j.notJudged(d, r)
 	j.memory(&j.f.Memory)
 	j.warmUp(d, r)
+	j.unevenSteps(r)
 	return append(idles, j.healthy(r)...)
 }
 

@@ -127,6 +127,16 @@ var thresholdCases = map[string]func(s situation, n int64){
 	semconv.GPUFindingKindThrottle: func(s situation, n int64) {
 		s.Slowdown = &facts.Slowdown{Part: float64(n) / windowLength, Factor: 1.5, Kinds: 2, All: 2}
 	},
+	semconv.GPUFindingKindUnevenSteps: func(s situation, n int64) { // one of ten steps is longer; 10 ms is the median
+		const ms = time.Millisecond
+		part := float64(n) / windowLength
+		s.report.ByStep = []facts.Step{{Name: "step#0", Time: time.Second}} // start-up
+		for range 9 {
+			s.report.ByStep = append(s.report.ByStep, facts.Step{Name: "step#1", Time: 10 * ms})
+		}
+		excess := part / (1 - part) * float64(100*ms)
+		s.report.ByStep = append(s.report.ByStep, facts.Step{Name: "step#10", Time: 10*ms + time.Duration(excess)})
+	},
 	semconv.GPUFindingKindUnexplainedIdle: idleFor(timeline.CauseUnknown),
 	semconv.GPUFindingKindUnfusedAttention: operator(func(n int64) facts.Operator {
 		t := time.Duration(n)
