@@ -6,6 +6,7 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,6 +149,41 @@ func TestKernelsThatAreSlowForTheirLastWaveOnly(t *testing.T) {
 			s.report.Operators = []facts.Operator{o}
 		})
 		assert.Equal(t, x.kind, list[0].Kind, "%+v", x)
+	}
+}
+
+// A long first step, many long steps, few steps and steps of several loops are usual.
+func TestUnevenStepsAreExceptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		long     []int
+		steps    int
+		loop     string
+		reported bool
+	}{
+		"one of ten":    {[]int{4}, 10, "ProfilerStep#", true},
+		"two of ten":    {[]int{4, 8}, 10, "ProfilerStep#", true},
+		"the first":     {[]int{0}, 10, "ProfilerStep#", false},
+		"four of ten":   {[]int{2, 4, 6, 8}, 10, "ProfilerStep#", false},
+		"one of five":   {[]int{3}, 5, "ProfilerStep#", false},
+		"several loops": {[]int{4}, 10, "", false},
+	} {
+		list := findingsOf(func(s situation) {
+			for i := range c.steps {
+				step := facts.Step{Name: fmt.Sprint(c.loop, i), Time: 10 * time.Millisecond}
+				if slices.Contains(c.long, i) {
+					step.Time *= 4
+				}
+				s.report.ByStep = append(s.report.ByStep, step)
+			}
+		})
+		i := slices.IndexFunc(list, func(f finding.Finding) bool { return f.Kind == semconv.GPUFindingKindUnevenSteps })
+		require.Equal(t, c.reported, i >= 0, "%s: %s", name, list)
+		if !c.reported {
+			continue
+		}
+		assert.Zero(t, list[i].Gain)
+		assert.Contains(t, list[i].Chain[0], fmt.Sprintf("%d of 9 steps", len(c.long)))
+		assert.Contains(t, list[i].Evidence, "ProfilerStep#4")
 	}
 }
 
