@@ -36,7 +36,7 @@ type Transfer struct {
 	Members   string        `json:"members,omitempty"` // the process group for people
 	Count     int64         `json:"count"`
 	Time      time.Duration `json:"time_ns"`
-	Shortest  time.Duration `json:"shortest_ns,omitzero"` // 0: of several messages
+	Shortest  time.Duration `json:"shortest_ns,omitzero"`          // 0: of several messages
 	Rate      float64       `json:"bytes_per_second,omitzero"`     // algorithm bandwidth
 	BusRate   float64       `json:"bus_bytes_per_second,omitzero"` // see package busbandwidth
 	Link      string        `json:"link,omitempty"`                // that the bus bandwidth is compared with
