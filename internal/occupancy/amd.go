@@ -41,8 +41,8 @@ var targets = map[string]*target{
 
 // Vectors returns the vector registers of a thread that limit how many waves run on an AMD device: those of CDNA have
 // accumulators beside the others, in registers of their own (CDNA 1) or in the same (since CDNA 2). Both numbers are as
-// rocprofv3 states them, in allocated units. Of an unknown device it is the vectors; ok is false if a device cannot have
-// so many.
+// rocprofv3 states them, in allocated units. Of an unknown device it is the vectors; ok is false if a device cannot
+// have so many.
 func Vectors(device string, vectors, accumulators int64) (n int64, ok bool) {
 	switch t := targets[device]; {
 	case t == nil:

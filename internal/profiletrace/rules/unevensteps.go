@@ -52,7 +52,9 @@ func (j *judge) unevenSteps(r *facts.Report) {
 	}
 	v := finding.New(semconv.GPUFindingKindUnevenSteps, finding.High)
 	v.Where = finding.Longest(long)
-	v.Chain = []string{fmt.Sprintf("%d of %d steps take at least %g times as long as the median", len(long), len(steps), longStep)}
+	v.Chain = []string{
+		fmt.Sprintf("%d of %d steps take at least %g times as long as the median", len(long), len(steps), longStep),
+	}
 	v.Evidence = fmt.Sprintf("%s longer than if they took %s, in %s", finding.Duration(excess), finding.Duration(median),
 		finding.Names(v.Where))
 	j.note(v, float64(excess)/float64(all), semconv.FindingUnevenStepsThreshold)

@@ -91,9 +91,10 @@ const HostToDevice = "host_to_device"
 
 // Config is how a kernel was launched. Zero is not known.
 type Config struct {
-	Registers   int64           // of a thread
-	BlocksPerSM float64         // blocks of the grid for each multiprocessor
-	Waves       float64         // how many times the grid fills all multiprocessors
-	Occupancy   float64         // warps on the multiprocessors ÷ the most that they hold, 0 to 1, estimated from the launch
-	Limit       occupancy.Limit // what keeps the occupancy from being higher
+	Registers   int64   // of a thread
+	BlocksPerSM float64 // blocks of the grid for each multiprocessor
+	Waves       float64 // how many times the grid fills all multiprocessors
+	// warps on the multiprocessors ÷ the most that they hold, 0 to 1, estimated from the launch
+	Occupancy float64
+	Limit     occupancy.Limit // what keeps the occupancy from being higher
 }
