@@ -39,7 +39,7 @@ var targets = map[string]*target{
 	"gfx1102": &rdna2, "gfx1103": &rdna2, "gfx1150": &rdna2, "gfx1152": &rdna2, // RDNA 3 with 128 KiB of vectors
 }
 
-// Vectors returns the vector registers of a thread that limit how many waves run on an AMD device: those of CDNA have
+// Vectors returns the vector registers of a thread that limit how many waves run on an AMD device: devices of CDNA have
 // accumulators beside the others, in registers of their own (CDNA 1) or in the same (since CDNA 2). Both numbers are as
 // rocprofv3 states them, in allocated units. Of an unknown device it is the vectors; ok is false if a device cannot
 // have so many.

@@ -92,8 +92,8 @@ func (k *RocKernel) accumulators() int64 {
 	return k.Accumulators
 }
 
-// SetRoc sets the resources of a launch on an AMD device with a name such as gfx942. The registers of a thread are
-// those that limit the occupancy, if that is known for the device. Numbers that it cannot have are omitted.
+// SetRoc sets the resources of a launch on an AMD device with a name such as gfx942. The registers that limit the
+// occupancy are set, if the device is known. Numbers that it cannot have are omitted.
 func (d *Detail) SetRoc(device string, k RocKernel, sharedMemory int64) {
 	n, ok := occupancy.Vectors(device, k.Vectors, k.accumulators())
 	if n <= 0 || !ok {

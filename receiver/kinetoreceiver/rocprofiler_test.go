@@ -105,7 +105,7 @@ func TestOccupancyInFilesOfRocprofv3(t *testing.T) {
 		"grid":                         {`"x": 622592, "y": 2`, `"x": 77824, "y": 1`, 0.25, 0.125, "grid", 128},
 		"scalars":                      {`"sgpr_count": 64`, `"sgpr_count": 200`, 4, 0.5, "registers", 128},
 		"unknown device":               {`"gfx942"`, `"gfx1"`, 0, 0, "", 120},
-		"no units":                     {`"cu_count": 304, `, ``, 4, 0.5, "registers", 128}, // those of the model
+		"no units":                     {`"cu_count": 304, `, ``, 4, 0.5, "registers", 128}, // the number of the model
 	} {
 		text := strings.NewReplacer(`"arch_vgpr_count": 32, "accum_vgpr_count": 0`,
 			`"arch_vgpr_count": 120, "accum_vgpr_count": 8`, `"workgroup_size": {"x": 256`,
