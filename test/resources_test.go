@@ -71,7 +71,7 @@ type tracesComponent interface {
 func TestComponentsRememberLittleOfLongValues(t *testing.T) {
 	ctx := context.Background()
 	var attributes []string
-	for range 30 { // those that components read from resources
+	for range 30 { // components read them from resources
 		attributes = append(attributes, "service.name", "service.instance.id", "service.version", "service.namespace",
 			"host.name", "host.id", "process.command_line", "gpu.job.id", "hw.model")
 	}
