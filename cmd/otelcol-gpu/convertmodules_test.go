@@ -98,3 +98,35 @@ func TestTheBackwardPassBelongsToItsModules(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, stdout, "modules and annotations")
 }
+
+// An operator that computes no gradient, as zero_ in zero_grad, states the number that the next one gets which does. The
+// backward pass belongs to the latter, also if no module is around it. Numbers of other threads are unrelated.
+func TestTheBackwardPassDoesNotBelongToZeroGrad(t *testing.T) {
+	var list []string
+	id := 0
+	put := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	op := func(name string, tid, at, sequence int) {
+		id++
+		put(`{"ph":"X","cat":"cpu_op","name":%q,"pid":1,"tid":%d,"ts":%d,"dur":40,"args":{"Sequence number":%d}}`, name, tid, at, sequence)
+		put(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":%d,"ts":%d,"dur":5,"args":{"correlation":%d}}`, tid, at+10, id)
+		put(`{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%d,"dur":50,"args":{"device":0,"stream":7,"correlation":%d}}`, at+30, id)
+	}
+	put(`{"ph":"X","cat":"user_annotation","name":"Optimizer.zero_grad#SGD.zero_grad","pid":1,"tid":1,"ts":1000,"dur":90,"args":{}}`)
+	op("aten::zero_", 1, 1010, 17)
+	op("CompiledFunction", 1, 1110, 17)
+	put(`{"ph":"X","cat":"python_function","name":"nn.Module: Loss_0","pid":1,"tid":1,"ts":1200,"dur":90,"args":{}}`)
+	op("aten::sum", 1, 1210, 18)
+	op("autograd::engine::evaluate_function: SumBackward0", 2, 1310, 18)
+	op("aten::expand", 3, 1410, 18) // another thread's number
+	op("autograd::engine::evaluate_function: CompiledFunctionBackward", 2, 1510, 17)
+	op("autograd::engine::evaluate_function: SumBackward0", 2, 1610, 18)
+	file, out := writeFile(t, t.TempDir(), "trace.json", `{"schemaVersion":1,"traceEvents":[`+strings.Join(list, ",")+`]}`), t.TempDir()
+	_, err := convertOutput(t, "--html", "--out", out, file)
+	require.NoError(t, err)
+	s, _ := reportState(t, filepath.Join(out, "report.html"))
+	modules := s.Profiles[0].Devices[0].Modules
+	zero := moduleNamed(t, modules, "Optimizer.zero_grad#SGD.zero_grad")
+	assert.Equal(t, 50*time.Microsecond, zero.Time)
+	assert.Zero(t, zero.Backward)
+	assert.Equal(t, 100*time.Microsecond, moduleNamed(t, modules, "Loss").Backward)
+}

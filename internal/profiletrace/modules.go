@@ -10,18 +10,26 @@ package profiletrace
 type forwards struct{ list []forward }
 
 type forward struct {
-	number int64
-	module uint32
+	number        int64
+	track, module uint32
 }
 
 const maxForwards = 1 << 17 // operators of a forward pass, which the backward pass follows
 
-func (f *forwards) put(number int64, module uint32) {
+// put adds an operator of a thread. Of those with one number, the last computes the gradient: the number is that of the
+// next gradient, so an operator without one, as zero_ in zero_grad, has it first. One outside of modules only replaces
+// another one of its thread, because each thread counts on its own.
+func (f *forwards) put(number int64, track, module uint32) {
+	if module == 0 && (f.list == nil || !f.list[number&(maxForwards-1)].is(number, track)) {
+		return
+	}
 	if f.list == nil {
 		f.list = make([]forward, maxForwards)
 	}
-	f.list[number&(maxForwards-1)] = forward{number, module}
+	f.list[number&(maxForwards-1)] = forward{number, track, module}
 }
+
+func (f *forward) is(number int64, track uint32) bool { return f.number == number && f.track == track }
 
 func (f *forwards) get(number int64) uint32 {
 	if f.list == nil || f.list[number&(maxForwards-1)].number != number {
@@ -40,7 +48,7 @@ func (s *sweep) module(r *record, f *frame, fl *nameFlag) {
 		if module := s.forwards.get(r.correlation); module != 0 {
 			f.module, f.backward = module, true
 		}
-	case f.module != 0 && !f.backward:
-		s.forwards.put(r.correlation, f.module)
+	case !f.backward:
+		s.forwards.put(r.correlation, r.track, f.module)
 	}
 }
