@@ -276,7 +276,7 @@ func TestNumbersOfModulesAreTakenOff(t *testing.T) {
 	}
 }
 
-// Names of runtime functions in CUPTI, roctracer and Unified Runtime.
+// Names of runtime functions in CUPTI, roctracer, Unified Runtime and MTIA.
 func TestCallsThatLaunchAndCallsThatWait(t *testing.T) {
 	for kind, names := range map[string][]string{
 		"launches": {
@@ -285,7 +285,7 @@ func TestCallsThatLaunchAndCallsThatWait(t *testing.T) {
 		},
 		"waits": {
 			"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize",
-			"hipStreamSynchronize", "urQueueFinish", "urEventWait",
+			"hipStreamSynchronize", "urQueueFinish", "urEventWait", "synchronizeStream", "synchronize",
 		},
 		"": {
 			"cudaDeviceGetAttribute", "cudaFuncGetAttributes", "cudaPointerGetAttributes", "cuStreamSetAttribute",

@@ -16,9 +16,9 @@ type forward struct {
 
 const maxForwards = 1 << 17 // operators of a forward pass, which the backward pass follows
 
-// put adds an operator of a thread. Of those with one number, the last computes the gradient: the number is that of the
-// next gradient, so an operator without one, as zero_ in zero_grad, has it first. One outside of modules only replaces
-// another one of its thread, because each thread counts on its own.
+// put adds an operator of a thread. If several state one number, the last computes the gradient: they state which number
+// the next gradient gets, so an operator without a gradient, as zero_ in zero_grad, comes first. An operator outside of
+// modules only replaces another one of its thread, because each thread counts on its own.
 func (f *forwards) put(number int64, track, module uint32) {
 	if module == 0 && (f.list == nil || !f.list[number&(maxForwards-1)].is(number, track)) {
 		return

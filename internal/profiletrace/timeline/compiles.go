@@ -71,7 +71,7 @@ var saving = []string{
 
 // WaitsForDevice reports whether a call of a device runtime waits for work on a stream, by its name.
 func WaitsForDevice(name string) bool {
-	return Contains(name, "Synchronize", "urQueueFinish", "urEventWait")
+	return Contains(name, "Synchronize", "synchronize", "urQueueFinish", "urEventWait")
 }
 
 // Contains reports whether s contains any of the words.
