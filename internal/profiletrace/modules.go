@@ -16,8 +16,8 @@ type forward struct {
 
 const maxForwards = 1 << 17 // operators of a forward pass, which the backward pass follows
 
-// put adds an operator of a thread. If several state one number, the last computes the gradient: they state which number
-// the next gradient gets, so an operator without a gradient, as zero_ in zero_grad, comes first. An operator outside of
+// put adds an operator of a thread. If several state one number, the last computes the gradient: the number is what the
+// next gradient gets, so an operator without a gradient, as zero_ in zero_grad, comes first. An operator outside of
 // modules only replaces another one of its thread, because each thread counts on its own.
 func (f *forwards) put(number int64, track, module uint32) {
 	if module == 0 && (f.list == nil || !f.list[number&(maxForwards-1)].is(number, track)) {
