@@ -127,6 +127,9 @@ func TestLateParentIsInTheLaneOfItsForgottenChildren(t *testing.T) {
 
 // What a file of millions of spans retains, in any order of parents and children, is bounded.
 func TestLongFileRetainsLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a million spans")
+	}
 	for name, parentFirst := range map[string]bool{"parents first": true, "children first": false} {
 		t.Run(name, func(t *testing.T) {
 			w := NewWriter(io.Discard)
