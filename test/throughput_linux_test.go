@@ -10,7 +10,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -35,7 +39,8 @@ import (
 // The ready pipeline, unchanged, accepts a rate of GPU spans. Without the environment variables the rate is small.
 // OTELGPU_THROUGHPUT=100000 is the rate per second, OTELGPU_THROUGHPUT_TIME=10m the duration and
 // OTELGPU_THROUGHPUT_SETTLE=30s another settle delay: on a machine that is too slow for the rate, a longer delay keeps
-// as many spans pending. It logs the values of the table in docs/operating.md.
+// as many spans pending. It logs the values of the table in docs/operating.md. OTELGPU_THROUGHPUT_PROFILE=FILE writes
+// the profile from which releases are compiled.
 func TestThroughputOfTheReadyPipeline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -59,7 +64,11 @@ func TestThroughputOfTheReadyPipeline(t *testing.T) {
 	if settle != 6*time.Second {
 		overlay += fmt.Sprintf("processors: {gpu_join: {settle: %s, max_wait: %s}}\n", settle, settle+4*time.Second)
 	}
-	binary := otelcol.Build(t)
+	binary, profiled := otelcol.Build(t), freeAddress(t)
+	if os.Getenv("OTELGPU_THROUGHPUT_PROFILE") != "" {
+		overlay += "extensions: {pprof: {endpoint: " + profiled + "}}\n" +
+			"service: {extensions: [gpu_samples, host_check, health_check, pprof]}\n"
+	}
 	collector := otelcol.Run(t, binary, p.env, text, overlay)
 	conn, err := grpc.NewClient(p.otlp, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -85,6 +94,9 @@ func TestThroughputOfTheReadyPipeline(t *testing.T) {
 			}
 		})
 	}
+	if name := os.Getenv("OTELGPU_THROUGHPUT_PROFILE"); name != "" {
+		all.Go(func() { writeProfile(t, name, profiled, lasts/2) })
+	}
 	all.Wait()
 	took := time.Since(start)
 	seconds, sent := processSeconds(t, collector.PID())-cpu, (cputime.Used() - own).Seconds()
@@ -100,6 +112,29 @@ func TestThroughputOfTheReadyPipeline(t *testing.T) {
 	require.True(t, counted, "%v of %d spans are counted", scrape(t, p.metrics, "gpu_operation_count_total", ""),
 		accepted.Load())
 	require.NoError(t, collector.Stop(time.Minute))
+}
+
+// writeProfile writes a CPU profile of the second half of a run, without paths of this machine.
+func writeProfile(t *testing.T, name, address string, half time.Duration) {
+	time.Sleep(half)
+	r, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, int(half.Seconds())))
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer r.Body.Close()
+	p, err := profile.Parse(r.Body)
+	if !assert.NoError(t, err) {
+		return
+	}
+	for _, f := range p.Function {
+		f.Filename = path.Base(f.Filename) // the compiler reads names of functions and lines only
+	}
+	for _, m := range p.Mapping {
+		m.File, m.BuildID = "otelcol-gpu", ""
+	}
+	var b bytes.Buffer
+	assert.NoError(t, p.Write(&b))
+	assert.NoError(t, os.WriteFile(name, b.Bytes(), 0o644))
 }
 
 // gpuRequest returns a request of spans with 13 attributes on eight simulated devices, as sent by gpuspan.
