@@ -159,7 +159,7 @@ func eval[T any](b *tab, expression string) T {
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	deadline := time.Now().Add(patience)
-	for !eval[bool](b, expression) {
+	for !eval[bool](b, "!!("+expression+")") { // null is false
 		if time.Now().After(deadline) {
 			b.t.Fatalf("never true: %s\n%s", expression, eval[string](b, `document.body.innerText.slice(0, 3000)`))
 		}
