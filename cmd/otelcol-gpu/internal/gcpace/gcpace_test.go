@@ -44,10 +44,9 @@ func TestPercentageFollowsTheLiveHeap(t *testing.T) {
 	runtime.GC()
 	stop := Start(64<<20, 25)
 	require.Greater(t, now(), uint64(100))
-	held := make([]byte, 100<<20)
+	large := make([]byte, 100<<20)
 	until(func(p uint64) bool { return p == 25 })
-	runtime.KeepAlive(held)
-	held = nil
+	runtime.KeepAlive(large) // and is not used below
 	until(func(p uint64) bool { return p > 100 })
 	stop()
 	require.EqualValues(t, 100, now())
