@@ -60,26 +60,36 @@ func TestModulesOfARecordedModel(t *testing.T) {
 	assert.Contains(t, stdout, "    Qwen2DecoderLayer x 24\n")
 }
 
+// traceEvents are the events of a trace whose operators launch one kernel each.
+type traceEvents struct {
+	list []string
+	last int // correlation
+}
+
+func (e *traceEvents) put(format string, args ...any) {
+	e.list = append(e.list, fmt.Sprintf(format, args...))
+}
+
+// op adds an operator of 40 µs, its launch, and a kernel of 50 µs.
+func (e *traceEvents) op(name string, tid, at, sequence int) {
+	e.last++
+	e.put(`{"ph":"X","cat":"cpu_op","name":%q,"pid":1,"tid":%d,"ts":%d,"dur":40,"args":{"Sequence number":%d}}`, name, tid, at, sequence)
+	e.put(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":%d,"ts":%d,"dur":5,"args":{"correlation":%d}}`, tid, at+10, e.last)
+	e.put(`{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%d,"dur":50,"args":{"device":0,"stream":7,"correlation":%d}}`, at+30, e.last)
+}
+
 // The backward pass runs on a thread without modules; the sequence numbers of its functions lead to the forward pass.
 func TestTheBackwardPassBelongsToItsModules(t *testing.T) {
-	var list []string
-	id := 0
-	put := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	op := func(name string, tid, at, sequence int) {
-		id++
-		put(`{"ph":"X","cat":"cpu_op","name":%q,"pid":1,"tid":%d,"ts":%d,"dur":40,"args":{"Sequence number":%d}}`, name, tid, at, sequence)
-		put(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":%d,"ts":%d,"dur":5,"args":{"correlation":%d}}`, tid, at+10, id)
-		put(`{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%d,"dur":50,"args":{"device":0,"stream":7,"correlation":%d}}`, at+30, id)
+	var events traceEvents
+	for layer := range 2 {
+		events.put(`{"ph":"X","cat":"python_function","name":"nn.Module: Layer_%d","pid":1,"tid":1,"ts":%d,"dur":90,"args":{}}`, layer, 1000+100*layer)
+		events.op("aten::mm", 1, 1010+100*layer, 17+layer)
 	}
 	for layer := range 2 {
-		put(`{"ph":"X","cat":"python_function","name":"nn.Module: Layer_%d","pid":1,"tid":1,"ts":%d,"dur":90,"args":{}}`, layer, 1000+100*layer)
-		op("aten::mm", 1, 1010+100*layer, 17+layer)
-	}
-	for layer := range 2 {
-		op("autograd::engine::evaluate_function: MmBackward0", 2, 1300+100*layer, 18-layer)
+		events.op("autograd::engine::evaluate_function: MmBackward0", 2, 1300+100*layer, 18-layer)
 	}
 	dir, out := t.TempDir(), t.TempDir()
-	file := writeFile(t, dir, "trace.json", `{"schemaVersion":1,"traceEvents":[`+strings.Join(list, ",")+`]}`)
+	file := writeFile(t, dir, "trace.json", `{"schemaVersion":1,"traceEvents":[`+strings.Join(events.list, ",")+`]}`)
 	stdout, err := convertOutput(t, "--html", "--out", out, file)
 	require.NoError(t, err)
 	s, _ := reportState(t, filepath.Join(out, "report.html"))
@@ -102,25 +112,17 @@ func TestTheBackwardPassBelongsToItsModules(t *testing.T) {
 // An operator that computes no gradient, as zero_ in zero_grad, states the number that the next one gets which does. The
 // backward pass belongs to the latter, also if no module is around it. Numbers of other threads are unrelated.
 func TestTheBackwardPassDoesNotBelongToZeroGrad(t *testing.T) {
-	var list []string
-	id := 0
-	put := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	op := func(name string, tid, at, sequence int) {
-		id++
-		put(`{"ph":"X","cat":"cpu_op","name":%q,"pid":1,"tid":%d,"ts":%d,"dur":40,"args":{"Sequence number":%d}}`, name, tid, at, sequence)
-		put(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":%d,"ts":%d,"dur":5,"args":{"correlation":%d}}`, tid, at+10, id)
-		put(`{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%d,"dur":50,"args":{"device":0,"stream":7,"correlation":%d}}`, at+30, id)
-	}
-	put(`{"ph":"X","cat":"user_annotation","name":"Optimizer.zero_grad#SGD.zero_grad","pid":1,"tid":1,"ts":1000,"dur":90,"args":{}}`)
-	op("aten::zero_", 1, 1010, 17)
-	op("CompiledFunction", 1, 1110, 17)
-	put(`{"ph":"X","cat":"python_function","name":"nn.Module: Loss_0","pid":1,"tid":1,"ts":1200,"dur":90,"args":{}}`)
-	op("aten::sum", 1, 1210, 18)
-	op("autograd::engine::evaluate_function: SumBackward0", 2, 1310, 18)
-	op("aten::expand", 3, 1410, 18) // another thread's number
-	op("autograd::engine::evaluate_function: CompiledFunctionBackward", 2, 1510, 17)
-	op("autograd::engine::evaluate_function: SumBackward0", 2, 1610, 18)
-	file, out := writeFile(t, t.TempDir(), "trace.json", `{"schemaVersion":1,"traceEvents":[`+strings.Join(list, ",")+`]}`), t.TempDir()
+	var events traceEvents
+	events.put(`{"ph":"X","cat":"user_annotation","name":"Optimizer.zero_grad#SGD.zero_grad","pid":1,"tid":1,"ts":1000,"dur":90,"args":{}}`)
+	events.op("aten::zero_", 1, 1010, 17)
+	events.op("CompiledFunction", 1, 1110, 17)
+	events.put(`{"ph":"X","cat":"python_function","name":"nn.Module: Loss_0","pid":1,"tid":1,"ts":1200,"dur":90,"args":{}}`)
+	events.op("aten::sum", 1, 1210, 18)
+	events.op("autograd::engine::evaluate_function: SumBackward0", 2, 1310, 18)
+	events.op("aten::expand", 3, 1410, 18) // another thread's number
+	events.op("autograd::engine::evaluate_function: CompiledFunctionBackward", 2, 1510, 17)
+	events.op("autograd::engine::evaluate_function: SumBackward0", 2, 1610, 18)
+	file, out := writeFile(t, t.TempDir(), "trace.json", `{"schemaVersion":1,"traceEvents":[`+strings.Join(events.list, ",")+`]}`), t.TempDir()
 	_, err := convertOutput(t, "--html", "--out", out, file)
 	require.NoError(t, err)
 	s, _ := reportState(t, filepath.Join(out, "report.html"))
