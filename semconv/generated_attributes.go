@@ -400,8 +400,8 @@ const (
 	// GPUPowerKey (double, W): Mean power of the whole device; the span's share is in gpu.energy.
 	GPUPowerKey = attribute.Key("gpu.power")
 
-	// GPURankCausedDurationKey (double, s): Total wait of the other ranks that this rank caused, at any
-	// collective.
+	// GPURankCausedDurationKey (double, s): Time that the other ranks lost because of this rank at any
+	// collective, without concurrent computation.
 	GPURankCausedDurationKey = attribute.Key("gpu.rank.caused.duration")
 
 	// GPURankCollectiveCountKey (int, {collective}): Collectives of the rank that match other ranks'

@@ -6,6 +6,8 @@ package straggler
 import (
 	"cmp"
 	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/intervals"
 )
 
 // Collective is one rank's run of a collective: [Start, End) in ns on the rank's clock.
@@ -30,16 +32,44 @@ type Identity struct {
 // Identity returns the identity of the run's collective.
 func (c *Collective) Identity() Identity { return Identity{c.Group, c.Name, c.Sequence} }
 
+// Several is the rank of an [Arrival] that stands for one of several ranks without runs.
+const Several = -1
+
+// bubble is the rank that causes the waits between the stages of a pipeline.
+const bubble = -2
+
+// Context is what is known about ranks beyond their runs. Nil functions know nothing.
+type Context struct {
+	// Computing returns for how many ns of an interval on a rank's own clock it computed.
+	Computing func(rank int64, v intervals.Interval) int64
+	// Absent returns the members of a collective without runs, and by how many ns the last of them arrived after the
+	// last run began.
+	Absent func(Identity) (members []int64, late int64)
+	// Stages reports whether a collective passes results between stages of a pipeline that take equally long. Such a
+	// receiver waits by nature, so the sender causes nothing.
+	Stages func(Identity) bool
+}
+
+func (c *Context) absent(k Identity) (members []int64, late int64) {
+	if c.Absent == nil {
+		return nil, 0
+	}
+	return c.Absent(k)
+}
+
 // Arrival is the result of the collectives for one rank.
 type Arrival struct {
-	Rank        int64
-	Collectives int // that were matched
-	Last        int // at which this rank arrived last
+	Rank        int64 // [Several]: one of several ranks without runs
+	Absent      bool  // the rank has no runs
+	Collectives int   // that were matched
+	Last        int   // at which this rank arrived last
 	// Waited is how many seconds this rank waited for the last one, HeldUp how many the others together waited for this
-	// one, Delay how long this rank alone delayed all others: by how much it was later than the rank before it.
+	// one, Delay how long this rank alone delayed all others: by how much it was later than the rank before it. Time
+	// that passes in several collectives counts once.
 	Waited, HeldUp, Delay float64
-	// Caused is how many seconds the others together waited because of this rank, at any collective: a rank that arrives
-	// last because it was itself delayed, at a collective without the others, is not charged for that part.
+	// Caused is how many seconds the others together lost because of this rank, at any collective: their waits, except
+	// time in which they compute. A rank that arrives last because it was itself delayed, at a collective without the
+	// others, is not charged for that part.
 	Caused float64
 	// LastAt are this rank's runs at which it arrived last and caused most of that itself, by start.
 	LastAt []Lateness
@@ -85,15 +115,22 @@ func Number(all []Collective) {
 	}
 }
 
+// gathering are the runs of one collective by start, on aligned clocks.
+type gathering struct {
+	runs   []Collective
+	last   Collective // to arrive
+	absent []int64    // members without runs
+}
+
 // Arrivals matches collectives of at least two ranks and computes which rank waited for which. The clocks of ranks are
 // aligned by the ends: a collective ends on all ranks at nearly the same time, whichever was late. A collective whose
 // aligned ends differ by more than its shortest run is not one that all ranks wait for, and is omitted; so is one that
 // a rank runs twice. The result is by rank.
-func Arrivals(all []Collective) []Arrival {
-	groups := match(all)
-	clocks := align(groups)
-	byRank := map[int64]*Arrival{}
+func Arrivals(all []Collective, known Context) []Arrival {
+	groups := match(all, known)
+	clocks := align(slices.DeleteFunc(slices.Clone(groups), func(runs []Collective) bool { return len(runs) == 1 }))
 	own := map[Identity]map[int64]Collective{} // on the rank's own clock
+	list := make([]gathering, 0, len(groups))
 	for _, runs := range groups {
 		byRank := make(map[int64]Collective, len(runs))
 		own[runs[0].Identity()] = byRank
@@ -103,72 +140,216 @@ func Arrivals(all []Collective) []Arrival {
 			runs[i].Start -= int64(c.aheadAt(runs[i].Start))
 			runs[i].End -= int64(c.aheadAt(runs[i].End))
 		}
+		if !joint(runs) {
+			continue
+		}
 		slices.SortStableFunc(runs, func(x, y Collective) int { return cmp.Compare(x.Start, y.Start) })
+		g := gathering{runs: runs, last: runs[len(runs)-1]}
+		var late int64
+		if g.absent, late = known.absent(g.last.Identity()); late > 0 {
+			if g.last.Rank = Several; len(g.absent) == 1 {
+				g.last.Rank = g.absent[0]
+			}
+			g.last.Start += late
+		}
+		list = append(list, g)
 	}
-	groups = slices.DeleteFunc(groups, func(runs []Collective) bool { return !joint(runs) })
-	slices.SortStableFunc(groups, func(x, y []Collective) int { // before what follows from them
-		return cmp.Compare(x[len(x)-1].Start, y[len(y)-1].Start)
+	slices.SortStableFunc(list, func(x, y gathering) int { // before what follows from them
+		return cmp.Compare(x.last.Start, y.last.Start)
 	})
-	past := map[int64]*history{}
-	for _, runs := range groups {
-		last := runs[len(runs)-1]
-		for _, x := range runs {
-			if byRank[x.Rank] == nil {
-				byRank[x.Rank] = &Arrival{Rank: x.Rank, Clock: clocks[x.Rank].ahead * 1e-9}
-				past[x.Rank] = &history{}
-			}
-			byRank[x.Rank].Collectives++
-			byRank[x.Rank].Waited += seconds(last.Start - x.Start)
-		}
-		a := byRank[last.Rank]
-		a.Last++
-		a.Delay += seconds(last.Start - runs[len(runs)-2].Start)
-		before, hasBefore := past[last.Rank].before(last.Start)
-		var held, inherited int64
-		for _, y := range runs[:len(runs)-1] {
-			wait := last.Start - y.Start
-			held += wait
-			if other, ok := past[y.Rank].before(y.Start); ok && hasBefore {
-				inherited += min(wait, max(0, before.end-other.end))
-			}
-		}
-		a.HeldUp += seconds(held)
-		if 2*inherited <= held {
-			a.LastAt = append(a.LastAt, Lateness{own[last.Identity()][last.Rank], seconds(held)})
-		}
-		blame := map[int64]float64{last.Rank: 1}
-		if held > 0 && inherited > 0 {
-			part := float64(inherited) / float64(held)
-			blame[last.Rank] -= part
-			for rank, b := range before.blame {
-				blame[rank] += part * b
-			}
-		}
-		for rank, b := range blame {
-			byRank[rank].Caused += b * seconds(held)
-		}
-		for _, x := range runs {
-			past[x.Rank].add(meeting{x.End, blame})
-		}
+	s := study{byRank: map[int64]*Arrival{}, past: map[int64]*history{}, waits: map[int64]*intervals.Set{}, known: known}
+	for _, g := range list {
+		s.add(g, own[g.last.Identity()])
 	}
-	out := make([]Arrival, 0, len(byRank))
-	for _, a := range byRank {
-		out = append(out, *a)
+	out := make([]Arrival, 0, len(s.byRank))
+	for _, a := range s.byRank {
+		if a.Clock = clocks[a.Rank].ahead * 1e-9; a.Collectives > 0 || a.Absent {
+			out = append(out, *a)
+		}
 	}
 	slices.SortFunc(out, func(x, y Arrival) int { return cmp.Compare(x.Rank, y.Rank) })
 	return out
 }
 
-// meeting is the end of a collective for a rank, and the parts of 1 by which ranks caused it.
-type meeting struct {
-	end   int64
-	blame map[int64]float64
+// study is what is known of ranks by the collectives so far.
+type study struct {
+	known  Context
+	byRank map[int64]*Arrival
+	past   map[int64]*history
+	waits  map[int64]*intervals.Set // on the rank's own clock
 }
 
-// history are a rank's collectives so far, by end.
+func (s *study) rank(rank int64) (*Arrival, *history) {
+	if s.byRank[rank] == nil {
+		s.byRank[rank] = &Arrival{Rank: rank}
+		s.past[rank] = &history{}
+		s.waits[rank] = &intervals.Set{}
+	}
+	return s.byRank[rank], s.past[rank]
+}
+
+// add counts a collective; own are its runs on the ranks' own clocks.
+func (s *study) add(g gathering, own map[int64]Collective) {
+	last := g.last
+	a, past := s.rank(last.Rank)
+	before, hasBefore := past.before(last.Start + precision)
+	_, present := own[last.Rank]
+	second := g.runs[max(0, len(g.runs)-2)]
+	if !present {
+		a.Absent, second = true, g.runs[len(g.runs)-1]
+		for _, m := range g.absent { // the last of them was delayed by what ended last
+			_, theirs := s.rank(m)
+			if b, ok := theirs.before(last.Start + precision); ok && (!hasBefore || b.end > before.end) {
+				before, hasBefore = b, true
+			}
+		}
+	}
+	culprit := last.Rank // of what the last rank did not inherit
+	if s.known.Stages != nil && s.known.Stages(last.Identity()) {
+		culprit = bubble
+	}
+	var held, waits, inherited, waiting float64
+	for _, y := range g.runs {
+		arrival, theirs := s.rank(y.Rank)
+		if len(g.runs) > 1 {
+			arrival.Collectives++
+		}
+		if y.Rank == last.Rank {
+			continue
+		}
+		wait := last.Start - y.Start
+		waited, idle := s.wait(own[y.Rank], wait)
+		arrival.Waited += seconds(waited)
+		held += seconds(waited)
+		waits += float64(wait)
+		waiting++
+		lost := seconds(idle)
+		if other, ok := theirs.before(y.Start + precision); ok && hasBefore && wait > 0 {
+			part, causes := before.since(other, wait)
+			inherited += part
+			for _, c := range causes {
+				s.charge(c.rank, lost*c.ns/float64(wait))
+			}
+			lost *= 1 - part/float64(wait)
+		}
+		s.charge(culprit, lost)
+	}
+	if len(g.runs) > 1 {
+		a.Last++
+	}
+	a.Delay += seconds(last.Start - second.Start)
+	a.HeldUp += held
+	if present && 2*inherited <= waits {
+		a.LastAt = append(a.LastAt, Lateness{own[last.Rank], held})
+	}
+	delays := before.delays
+	if mine := waits - inherited; mine > 0 {
+		delays = delays.plus(delay{culprit, mine / waiting})
+	}
+	for _, x := range g.runs {
+		s.past[x.Rank].add(meeting{x.End, delays})
+	}
+	for _, m := range g.absent {
+		_, theirs := s.rank(m)
+		theirs.add(meeting{last.End, delays})
+	}
+}
+
+// charge adds lost seconds to what a rank caused.
+func (s *study) charge(rank int64, lost float64) {
+	if rank != bubble {
+		s.byRank[rank].Caused += lost
+	}
+}
+
+// wait adds the wait in a run, and returns how many ns of it are not part of another wait, and how many of these the
+// rank did not compute. The collective would have ended earlier without the wait, so the wait is the end of the run.
+func (s *study) wait(run Collective, length int64) (waited, idle int64) {
+	v := intervals.Interval{Start: run.End - min(length, run.End-run.Start), End: run.End}
+	waits := s.waits[run.Rank]
+	for _, gap := range waits.Gaps(v) {
+		waited += gap.End - gap.Start
+		if idle += gap.End - gap.Start; s.known.Computing != nil {
+			idle -= s.known.Computing(run.Rank, gap)
+		}
+	}
+	waits.Add(v, 0)
+	return waited, idle
+}
+
+// meeting is the end of a collective for a rank, and what has delayed it and what came before it.
+type meeting struct {
+	end    int64
+	delays delays
+}
+
+// delays are the ns by which each rank has delayed a meeting, by rank. They are not changed.
+type delays []delay
+
+type delay struct {
+	rank int64
+	ns   float64
+}
+
+// maxDelays bounds the ranks of delays. The shortest are dropped, which are chance.
+const maxDelays = 32
+
+// plus returns the delays with a longer one of a rank.
+func (d delays) plus(more delay) delays {
+	i, found := slices.BinarySearchFunc(d, more.rank, func(d delay, rank int64) int { return cmp.Compare(d.rank, rank) })
+	out := make(delays, 0, len(d)+1)
+	if out = append(out, d...); found {
+		out[i].ns += more.ns
+		return out
+	}
+	if out = slices.Insert(out, i, more); len(out) > maxDelays {
+		least := slices.MinFunc(out, func(x, y delay) int { return cmp.Compare(x.ns, y.ns) })
+		out = slices.DeleteFunc(out, func(d delay) bool { return d == least })
+	}
+	return out
+}
+
+// of returns the delay of a rank.
+func (d delays) of(rank int64) float64 {
+	i, found := slices.BinarySearchFunc(d, rank, func(d delay, rank int64) int { return cmp.Compare(d.rank, rank) })
+	if !found {
+		return 0
+	}
+	return d[i].ns
+}
+
+// since returns how many ns of a wait for a rank come from its last meeting, which ended after that of the waiting rank
+// because of delays that the other has not had, and from whom.
+func (m meeting) since(other meeting, wait int64) (ns float64, causes delays) {
+	most := float64(min(wait, m.end-other.end))
+	if most <= 0 {
+		return 0, nil
+	}
+	for _, d := range m.delays {
+		if more := d.ns - other.delays.of(d.rank); more > 0 {
+			causes = append(causes, delay{d.rank, more})
+			ns += more
+		}
+	}
+	if ns > most {
+		for i := range causes {
+			causes[i].ns *= most / ns
+		}
+		ns = most
+	}
+	return ns, causes
+}
+
+// history are a rank's latest collectives, by end.
 type history []meeting
 
+// maxHistory bounds a history: what is before its begin was long before.
+const maxHistory = 4096
+
 func (h *history) add(m meeting) {
+	if len(*h) == maxHistory {
+		*h = append((*h)[:0], (*h)[maxHistory/2:]...)
+	}
 	i := len(*h)
 	for i > 0 && (*h)[i-1].end > m.end { // few run at one time
 		i--
@@ -185,8 +366,8 @@ func (h *history) before(t int64) (meeting, bool) {
 	return (*h)[i-1], true
 }
 
-// match groups copies of the runs by collective.
-func match(all []Collective) [][]Collective {
+// match groups copies of the runs by collective. A single run remains if other members of the collective are absent.
+func match(all []Collective, known Context) [][]Collective {
 	byKey := map[Identity][]Collective{}
 	var order []Identity
 	for _, c := range all {
@@ -203,7 +384,8 @@ func match(all []Collective) [][]Collective {
 		for _, r := range runs {
 			ranks[r.Rank] = struct{}{}
 		}
-		if len(runs) > 1 && len(ranks) == len(runs) {
+		absent, _ := known.absent(k)
+		if len(runs)+len(absent) > 1 && len(ranks) == len(runs) {
 			out = append(out, runs)
 		}
 	}

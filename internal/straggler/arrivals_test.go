@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -31,7 +32,7 @@ func TestTheLastToArriveIsReported(t *testing.T) {
 		run(0, 5, 70, 99), run(1, 5, 70, 71), // likewise
 		run(0, 3, 70, 71),                                       // alone
 		run(0, 4, 80, 90), run(1, 4, 85, 90), run(1, 4, 85, 90), // twice on one rank: two collectives with the same number
-	})
+	}, Context{})
 	for i, want := range []Arrival{
 		{Rank: 0, Collectives: 2, Waited: 0.026},
 		{Rank: 1, Collectives: 2, Last: 1, Waited: 0.007, HeldUp: 0.026, Delay: 0.008},
@@ -85,7 +86,7 @@ func TestClocksAreAlignedByTheEnds(t *testing.T) {
 			all = append(all, c)
 		}
 	}
-	got := Arrivals(all)
+	got := Arrivals(all, Context{})
 	require.Len(t, got, 4)
 	for _, a := range got {
 		want := Arrival{Rank: a.Rank, Collectives: 20, Waited: 20 * 60e-6, Clock: a.Clock}
@@ -126,7 +127,7 @@ func TestArrivalsOfARealJob(t *testing.T) {
 		}
 	}
 	Number(all)
-	got := Arrivals(all)
+	got := Arrivals(all, Context{})
 	require.Len(t, got, 8)
 	for _, a := range got {
 		rank := strconv.FormatInt(a.Rank, 10)
@@ -161,7 +162,7 @@ func TestRankDelayedByAnotherIsNotBlamed(t *testing.T) {
 		run(3, "all", at+240, at+2000)
 	}
 	Number(all)
-	got := Arrivals(all)
+	got := Arrivals(all, Context{})
 	require.Len(t, got, 4)
 	const exact = 1e-7 // s; clocks are aligned to the nanosecond
 	assert.InDelta(t, 5*(910+910+10)*1e-6, got[0].HeldUp, exact, "at all five collectives of all")
@@ -175,4 +176,127 @@ func TestRankDelayedByAnotherIsNotBlamed(t *testing.T) {
 	assert.Equal(t, 1100*us+hour, got[1].LastAt[0].End)
 	assert.InDelta(t, 900e-6, got[1].LastAt[0].Held, exact)
 	assert.InDelta(t, 3600, got[1].Clock-got[0].Clock, exact)
+}
+
+func inMicroseconds(rank int, group string, sequence, start, end int64) Collective {
+	return Collective{
+		Rank: int64(rank), Group: group, Name: group, Sequence: sequence, Stated: true, Start: start * 1000, End: end * 1000,
+	}
+}
+
+// Three collectives wait for rank 1 concurrently, partly while rank 0 computes.
+func TestConcurrentWaitsCountOnceAndWithoutComputation(t *testing.T) {
+	var all []Collective
+	for i := range int64(3) {
+		all = append(all, inMicroseconds(0, "a", i, 0+i, 1000), inMicroseconds(1, "a", i, 600+i, 1000))
+	}
+	got := Arrivals(all, Context{Computing: func(rank int64, v intervals.Interval) int64 {
+		assert.Zero(t, rank)
+		return max(0, min(v.End, 500_000)-max(v.Start, 0))
+	}})
+	require.Len(t, got, 2)
+	assert.InDelta(t, 600e-6, got[0].Waited, 1e-12)
+	assert.InDelta(t, 600e-6, got[1].HeldUp, 1e-12)
+	assert.InDelta(t, 500e-6, got[1].Caused, 1e-12, "the collectives would have ended at 400 µs, and the computation at 500")
+}
+
+// A time in whole microseconds can make a collective end after the next one of the rank begins.
+func TestDelaysAreInheritedAcrossRoundedTimes(t *testing.T) {
+	var all []Collective
+	for i := range int64(5) {
+		at := i * 10_000
+		all = append(
+			all, inMicroseconds(0, "a", i, at+100, at+1101), inMicroseconds(1, "a", i, at+1000, at+1101),
+			inMicroseconds(2, "b", i, at+100, at+201), inMicroseconds(3, "b", i, at+190, at+201),
+			inMicroseconds(0, "c", i, at+1100, at+1200), inMicroseconds(2, "c", i, at+200, at+1200))
+	}
+	got := Arrivals(all, Context{})
+	require.Len(t, got, 4)
+	assert.InDelta(t, 5*(900+900)*1e-6, got[1].Caused, 1e-7)
+	assert.Zero(t, got[0].Caused)
+}
+
+// Rank 1 has no runs. It delays rank 0, and by way of rank 0 rank 2.
+func TestAbsentRanksCauseWaits(t *testing.T) {
+	var all []Collective
+	all = append(
+		all, inMicroseconds(0, "a", 0, 100, 1100),
+		inMicroseconds(2, "b", 0, 90, 150), inMicroseconds(3, "b", 0, 100, 150),
+		inMicroseconds(0, "c", 0, 1110, 1200), inMicroseconds(2, "c", 0, 160, 1200))
+	for _, members := range [][]int64{{1}, {1, 4}} {
+		got := Arrivals(all, Context{Absent: func(k Identity) ([]int64, int64) {
+			if k.Group == "a" {
+				return members, 900_000
+			}
+			return nil, 0
+		}})
+		var absent []Arrival
+		for _, a := range got {
+			if a.Absent {
+				absent = append(absent, a)
+			}
+		}
+		require.Len(t, absent, 1)
+		assert.InDelta(t, (900+900)*1e-6, absent[0].Caused, 1e-7)
+		if len(members) == 1 {
+			assert.Equal(t, int64(1), absent[0].Rank)
+		} else {
+			assert.Equal(t, int64(Several), absent[0].Rank)
+		}
+		for _, a := range got {
+			if a.Rank == 0 {
+				assert.Equal(t, 1, a.Collectives, "those with a rank that has runs")
+				assert.InDelta(t, 900e-6, a.Waited, 1e-7)
+				assert.InDelta(t, 50e-6, a.Caused, 1e-7, "what it does itself")
+				assert.Empty(t, a.LastAt)
+			}
+		}
+	}
+}
+
+// Stages of a pipeline wait by nature, and what they wait is not the fault of a rank that was late by chance before.
+func TestBubblesAreNotCausedByARank(t *testing.T) {
+	stages := func(k Identity) bool { return k.Group == "p" }
+	var all []Collective
+	for i := range int64(5) {
+		at := i * 10_000
+		all = append(
+			all, inMicroseconds(0, "a", i, at+1000, at+1100), inMicroseconds(1, "a", i, at+1001, at+1100),
+			inMicroseconds(2, "b", i, at+100, at+200), inMicroseconds(3, "b", i, at+99, at+200),
+			inMicroseconds(0, "p", i, at+1110, at+1200), inMicroseconds(2, "p", i, at+210, at+1200))
+	}
+	for _, a := range Arrivals(all, Context{Stages: stages}) {
+		assert.Less(t, a.Caused, 5*3e-6, "rank %d", a.Rank)
+		if a.Rank == 2 {
+			assert.InDelta(t, 5*900e-6, a.Waited, 1e-7)
+		}
+	}
+	got := Arrivals(all, Context{})
+	assert.InDelta(t, 5*900e-6, got[0].Caused+got[1].Caused, 5*3e-6)
+}
+
+func TestTheLongestDelaysAreKept(t *testing.T) {
+	var d delays
+	for rank := range int64(maxDelays + 5) {
+		d = d.plus(delay{rank, float64((rank + 7) % (maxDelays + 5))})
+	}
+	require.Len(t, d, maxDelays)
+	for rank := range int64(maxDelays + 5) {
+		want := float64((rank + 7) % (maxDelays + 5))
+		if want < 5 {
+			want = 0
+		}
+		assert.Equal(t, want, d.of(rank), "rank %d", rank)
+	}
+}
+
+func TestAHistoryIsBounded(t *testing.T) {
+	var h history
+	for i := range int64(3 * maxHistory) {
+		h.add(meeting{end: i})
+	}
+	assert.LessOrEqual(t, len(h), maxHistory)
+	got, ok := h.before(3*maxHistory - maxHistory/2)
+	assert.True(t, ok)
+	assert.Equal(t, int64(3*maxHistory-maxHistory/2), got.end)
 }

@@ -71,17 +71,22 @@ func (a *analysis) run() page.Job {
 	out.Start, out.End = window.Start, window.End
 	out.Transfers, out.MoreTransfers = a.transfers()
 	least := time.Duration(notable * float64(window.End-window.Start))
-	arrivals, matched := a.arrivals(all)
+	absent := a.missing(all)
+	arrivals, matched := a.arrivals(all, absent)
 	switch {
 	case len(arrivals) > 1:
 		if out.Method = page.ByLength; matched {
 			out.Method = page.ByArrival
 		}
-		a.byCollectives(arrivals, least)
+		a.absentCaused(arrivals)
+		if absent != nil && out.Absent == 0 { // what is inferred about ranks without a profile is not worth reporting
+			arrivals, _ = a.arrivals(all, nil)
+		}
+		a.byCollectives(slices.DeleteFunc(arrivals, func(x straggler.Arrival) bool { return x.Absent }), least)
 		if a.stages(all) {
-			out.Late, out.WaitingShare, out.Bubbles = nil, 0, a.bubbles()
+			out.Late, out.WaitingShare, out.Bubbles, out.Absent = nil, 0, a.bubbles(), 0
 		} else {
-			a.missing(all)
+			a.worse()
 		}
 	case len(all) > 0:
 		out.Method = page.ByCommunication
@@ -131,8 +136,9 @@ func (a *analysis) bubbles() float64 {
 
 // arrivals returns when ranks arrived: by aligned clocks if most collectives then end together, otherwise by the
 // lengths of runs, as if all runs of one collective ended together, so that the last rank to arrive runs shortest.
-func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arrival, aligned bool) {
-	list = straggler.Arrivals(all)
+func (a *analysis) arrivals(all []straggler.Collective, absent absentRanks) (list []straggler.Arrival, aligned bool) {
+	known := straggler.Context{Absent: absent, Computing: a.computing, Stages: a.passed(all)}
+	list = straggler.Arrivals(all, known)
 	same := slices.Clone(all)
 	number := map[straggler.Identity]int64{}
 	for i := range same {
@@ -143,7 +149,8 @@ func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arriva
 		same[i].End = number[k]
 		same[i].Start = number[k] - length
 	}
-	byLength := straggler.Arrivals(same)
+	known.Computing = nil // its times are not those of the runs
+	byLength := straggler.Arrivals(same, known)
 	if 2*collectives(list) < collectives(byLength) {
 		return byLength, false
 	}
@@ -152,6 +159,17 @@ func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arriva
 		a.ahead[x.Rank] = int64(x.Clock * 1e9)
 	}
 	return list, true
+}
+
+// computing returns for how long a rank computed within an interval on its clock.
+func (a *analysis) computing(rank int64, v intervals.Interval) int64 {
+	return a.lines[a.of(rank)].computing.Within(v)
+}
+
+// of returns the profile of a rank, which must have one.
+func (a *analysis) of(rank int64) *profile {
+	i, _ := slices.BinarySearchFunc(a.job, rank, func(x *profile, rank int64) int { return cmp.Compare(x.rank, rank) })
+	return a.job[i]
 }
 
 func collectives(list []straggler.Arrival) (sum int) {
@@ -183,7 +201,7 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 	slices.SortStableFunc(late, func(x, y page.Rank) int { return cmp.Compare(y.Caused, x.Caused) })
 	for _, r := range late[:min(maxLate, len(late))] {
 		l := page.LateRank{Rank: r.Rank, Each: r.Caused / others}
-		x := a.job[slices.IndexFunc(a.job, func(x *profile) bool { return x.rank == r.Rank })]
+		x := a.of(r.Rank)
 		var keys []straggler.Identity
 		most := 0.0
 		for _, c := range byRank[r.Rank].LastAt {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
@@ -33,20 +32,23 @@ type kindOfRun struct {
 type joint struct {
 	kindOfRun
 	shortest int64 // ns
-	present  int64 // ranks with a profile
 	absent   []int64
 }
 
-// missing finds ranks of the job without a profile, and how long the others wait for them. The last rank to arrive at a
+// absentRanks returns which members of a collective have no profile, and how much later than the last run the last of
+// them arrived; see straggler.Context.
+type absentRanks = func(straggler.Identity) (members []int64, late int64)
+
+// missing lists ranks of the job without a profile, and finds when they arrived. The last rank to arrive at a
 // collective runs it only as long as the transfer takes. If even the shortest run of a collective is longer than the
-// shortest one of its kind, the last rank has no profile.
-func (a *analysis) missing(all []straggler.Collective) {
+// shortest one of its kind, the last rank has no profile. It returns nil if all ranks have one.
+func (a *analysis) missing(all []straggler.Collective) absentRanks {
 	present := map[int64]bool{}
 	for _, x := range a.job {
 		present[x.rank] = true
 	}
 	if a.out.World > largestWorld {
-		return
+		return nil
 	}
 	for rank := range a.out.World {
 		if !present[rank] {
@@ -54,7 +56,7 @@ func (a *analysis) missing(all []straggler.Collective) {
 		}
 	}
 	if len(a.out.Missing) == 0 {
-		return
+		return nil
 	}
 	joints := map[straggler.Identity]*joint{}
 	least := map[kindOfRun]int64{}
@@ -76,35 +78,52 @@ func (a *analysis) missing(all []straggler.Collective) {
 			joints[c.Identity()] = j
 			runs[j.kindOfRun]++
 		}
-		j.present++
 		j.shortest = min(j.shortest, c.End-c.Start)
 		if n, ok := least[j.kindOfRun]; !ok || j.shortest < n {
 			least[j.kindOfRun] = j.shortest
 		}
 	}
-	waited := map[int64]int64{} // for each rank without a profile, as if it were the last one in its group
-	var sum int64
-	for _, j := range joints {
-		if len(j.absent) == 0 || runs[j.kindOfRun] < leastRuns {
-			continue
+	return func(c straggler.Identity) (members []int64, late int64) {
+		j := joints[c]
+		if j == nil || len(j.absent) == 0 {
+			return nil, 0
 		}
-		n := (j.shortest - least[j.kindOfRun]) * j.present
-		sum += n
-		for _, rank := range j.absent {
-			waited[rank] += n
+		if runs[j.kindOfRun] >= leastRuns {
+			late = j.shortest - least[j.kindOfRun]
+		}
+		return j.absent, late
+	}
+}
+
+// absentCaused sets how long each of the others waited because of ranks without a profile, if that is worth reporting,
+// and lists these ranks by how much each caused.
+func (a *analysis) absentCaused(list []straggler.Arrival) {
+	caused := map[int64]float64{}
+	var sum float64
+	for _, x := range list {
+		if x.Absent {
+			caused[x.Rank] = x.Caused
+			sum += x.Caused
 		}
 	}
-	each := time.Duration(sum / int64(len(a.job)))
-	length := time.Duration(a.out.End - a.out.Start)
-	if float64(each) < max(1, semconv.FindingLateRankThreshold*float64(length)) {
+	each := nanoseconds(sum / float64(len(a.job)))
+	if float64(each) < max(1, semconv.FindingLateRankThreshold*float64(a.out.End-a.out.Start)) {
 		return
 	}
-	if len(a.out.Late) > 0 && a.out.Late[0].Each >= each {
-		return // a rank with a profile is the worse straggler
+	a.out.Absent = each
+	slices.SortStableFunc(a.out.Missing, func(x, y int64) int { return cmp.Compare(caused[y], caused[x]) })
+}
+
+// worse keeps the worse straggler: the latest rank with a profile, or those without one.
+func (a *analysis) worse() {
+	if a.out.Absent == 0 {
+		return
 	}
-	a.out.Late = slices.DeleteFunc(a.out.Late, func(l page.LateRank) bool { return l.Each < each })
-	a.out.Absent, a.out.WaitingShare = each, 0
-	slices.SortStableFunc(a.out.Missing, func(x, y int64) int { return cmp.Compare(waited[y], waited[x]) })
+	if len(a.out.Late) > 0 && a.out.Late[0].Each >= a.out.Absent {
+		a.out.Absent = 0
+		return
+	}
+	a.out.Late, a.out.WaitingShare = nil, 0
 }
 
 // membersOf returns the ranks in the identity of a process group, as PyTorch lists them: "3 [0, 2]". It is empty if

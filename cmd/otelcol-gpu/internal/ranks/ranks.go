@@ -58,8 +58,9 @@ type profile struct {
 	shortest    int64            // shorter ranges are not kept, ns
 	idle        finding.Location // where its host was longest while its device was idle, from its findings
 	steps       int
-	stepTime    float64 // s, of all steps
-	exposed     float64 // s, of exposed communication, of all steps
+	stepTime    float64         // s, of all steps
+	exposed     float64         // s, of exposed communication, of all steps
+	paired      map[string]bool // groups in which pairs of ranks send and receive
 
 	// of the first of a job
 	shared map[string][]straggler.Collective // of one profile for each group of the job
@@ -144,7 +145,7 @@ func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
 	}
 	x := &profile{
 		file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}, labels: map[string]string{},
-		messages: map[sentAs]facts.Message{},
+		messages: map[sentAs]facts.Message{}, paired: map[string]bool{},
 	}
 	p.list = append(p.list, x)
 	return x
@@ -229,12 +230,16 @@ func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval
 	}
 	if peer, ok := m.Get(string(semconv.GPUCollectivePeerRankKey)); ok {
 		c.Group = fmt.Sprintf("%s %d-%d", c.Group, min(x.rank, peer.Int()), max(x.rank, peer.Int()))
+		x.paired[c.Group] = true
 		return c
 	}
 	name, _ := m.Get(string(semconv.GPUCollectiveNameKey))
 	operation := name.Str()
 	paired := operation == semconv.GPUCollectiveNameSend || operation == semconv.GPUCollectiveNameRecv ||
 		strings.Contains(operation, "coalesced")
+	if paired && strings.Contains(kernel, "SendRecv") {
+		x.paired[c.Group] = true
+	}
 	if number, ok := m.Get(string(semconv.GPUCollectiveSequenceKey)); ok && !paired {
 		c.Sequence, c.Stated = number.Int(), true
 	}

@@ -1,0 +1,73 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ranks
+
+import "github.com/otelgpu/otelgpu/internal/straggler"
+
+// passed returns which messages pass results between stages of a pipeline that compute about equally long. Ranks of one
+// stage have common collectives, as in tensor or data parallelism; the stage computes as long as the shortest of them,
+// because a late rank does not make its stage longer by design.
+func (a *analysis) passed(all []straggler.Collective) func(straggler.Identity) bool {
+	groups := map[string]map[int64]bool{}
+	var paired []string
+	for i := range all {
+		c := &all[i]
+		if groups[c.Group] == nil {
+			groups[c.Group] = map[int64]bool{}
+			if a.of(c.Rank).paired[c.Group] {
+				paired = append(paired, c.Group)
+			}
+		}
+		groups[c.Group][c.Rank] = true
+	}
+	if len(paired) == 0 {
+		return nil
+	}
+	stage := map[int64]int64{} // ns that it computes, by rank
+	for _, x := range a.job {
+		stage[x.rank] = a.lines[x].computing.Length()
+	}
+	pairs := map[[2]int64]bool{}
+	for _, group := range paired {
+		for x := range groups[group] {
+			for y := range groups[group] {
+				pairs[[2]int64{x, y}] = x != y
+			}
+		}
+	}
+	severalStages := func(ranks map[int64]bool) bool {
+		for p, ok := range pairs {
+			if ok && ranks[p[0]] && ranks[p[1]] {
+				return true
+			}
+		}
+		return false
+	}
+	least := map[int64]int64{}
+	for rank, computing := range stage {
+		least[rank] = computing
+	}
+	for _, ranks := range groups {
+		if severalStages(ranks) {
+			continue
+		}
+		for x := range ranks {
+			for y := range ranks {
+				least[x] = min(least[x], stage[y])
+			}
+		}
+	}
+	balanced := map[string]bool{}
+	for _, group := range paired {
+		shortest, longest := int64(-1), int64(0)
+		for x := range groups[group] {
+			if shortest < 0 || least[x] < shortest {
+				shortest = least[x]
+			}
+			longest = max(longest, least[x])
+		}
+		balanced[group] = float64(longest) <= even*float64(shortest)
+	}
+	return func(k straggler.Identity) bool { return balanced[k.Group] }
+}
