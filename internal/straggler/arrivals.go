@@ -32,7 +32,7 @@ type Identity struct {
 // Identity returns the identity of the run's collective.
 func (c *Collective) Identity() Identity { return Identity{c.Group, c.Name, c.Sequence} }
 
-// Several is the rank of an [Arrival] that stands for one of several ranks without runs.
+// Several is the rank of an [Arrival] for one of several ranks without runs.
 const Several = -1
 
 // bubble is the rank that causes the waits between the stages of a pipeline.
@@ -277,7 +277,7 @@ func (s *study) wait(run Collective, length int64) (waited, idle int64) {
 	return waited, idle
 }
 
-// meeting is the end of a collective for a rank, and what has delayed it and what came before it.
+// meeting is the end of a collective for a rank, and the delays of it and of everything before.
 type meeting struct {
 	end    int64
 	delays delays
@@ -318,7 +318,7 @@ func (d delays) of(rank int64) float64 {
 	return d[i].ns
 }
 
-// since returns how many ns of a wait for a rank come from its last meeting, which ended after that of the waiting rank
+// since returns how many ns of a wait for a rank come from its last meeting, which ended after the waiting rank's
 // because of delays that the other has not had, and from whom.
 func (m meeting) since(other meeting, wait int64) (ns float64, causes delays) {
 	most := float64(min(wait, m.end-other.end))

@@ -245,7 +245,7 @@ func TestAbsentRanksCauseWaits(t *testing.T) {
 		}
 		for _, a := range got {
 			if a.Rank == 0 {
-				assert.Equal(t, 1, a.Collectives, "those with a rank that has runs")
+				assert.Equal(t, 1, a.Collectives, "matched with a rank that has runs")
 				assert.InDelta(t, 900e-6, a.Waited, 1e-7)
 				assert.InDelta(t, 50e-6, a.Caused, 1e-7, "what it does itself")
 				assert.Empty(t, a.LastAt)

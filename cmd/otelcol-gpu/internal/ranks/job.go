@@ -149,7 +149,7 @@ func (a *analysis) arrivals(all []straggler.Collective, absent absentRanks) (lis
 		same[i].End = number[k]
 		same[i].Start = number[k] - length
 	}
-	known.Computing = nil // its times are not those of the runs
+	known.Computing = nil // these runs have artificial times
 	byLength := straggler.Arrivals(same, known)
 	if 2*collectives(list) < collectives(byLength) {
 		return byLength, false

@@ -114,7 +114,7 @@ func (a *analysis) absentCaused(list []straggler.Arrival) {
 	slices.SortStableFunc(a.out.Missing, func(x, y int64) int { return cmp.Compare(caused[y], caused[x]) })
 }
 
-// worse keeps the worse straggler: the latest rank with a profile, or those without one.
+// worse keeps the worse straggler: the latest rank with a profile, or the ranks without one.
 func (a *analysis) worse() {
 	if a.out.Absent == 0 {
 		return
