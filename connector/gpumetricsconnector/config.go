@@ -121,7 +121,7 @@ type RegressionConfig struct {
 	// Threshold is the relative increase of time or energy from which a regression is reported, above 0 and at most 10.
 	// Default 0.1 (10 %).
 	Threshold float64 `mapstructure:"threshold"`
-	// MaxOperations limits the operations of all services that are compared, up to 40 kB each. Default 500.
+	// MaxOperations limits the operations of all services that are compared, up to 70 kB each. Default 500.
 	MaxOperations int `mapstructure:"max_operations"`
 	_             struct{}
 }

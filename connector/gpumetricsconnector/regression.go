@@ -19,18 +19,26 @@ import (
 // regressions compares the operations of versions.
 type regressions struct {
 	tracker *regression.Tracker
-	version string // of the resource being read; it shares the batch's memory
+	// of the resource being read; they share the batch's memory
+	version, namespace, environment string
 }
 
-// serviceVersion is the resource's attribute of OpenTelemetry's conventions.
-const serviceVersion = "service.version"
+// Attributes of the resource, by OpenTelemetry's conventions.
+const (
+	serviceVersion        = "service.version"
+	serviceNamespace      = "service.namespace"
+	deploymentEnvironment = "deployment.environment.name"
+)
 
 // source sets the resource of the spans that follow.
 func (g *regressions) source(attrs pcommon.Map) {
-	g.version = ""
-	if v, ok := attrs.Get(serviceVersion); ok {
-		g.version = spanfacts.Clip(v.Str())
+	text := func(key string) string {
+		if v, ok := attrs.Get(key); ok {
+			return spanfacts.Clip(v.Str())
+		}
+		return ""
 	}
+	g.version, g.namespace, g.environment = text(serviceVersion), text(serviceNamespace), text(deploymentEnvironment)
 }
 
 // compareVersions adds a span to its operation's series, which the caller keeps from span to span. seconds are on the
@@ -42,9 +50,10 @@ func (a *aggregator) compareVersions(
 	if g == nil || r.service == "" || f.End > a.latest() || seconds <= 0 && f.Energy <= 0 {
 		return
 	}
-	if (*s).Gone() || (*s).Version != g.version || (*s).PerItem() != (items > 0) {
+	if (*s).Gone() || !(*s).Holds(g.version, g.namespace, g.environment, items > 0) {
 		*s = g.tracker.Series(regression.Key{
-			Service: r.service, Operation: f.Name, Type: f.Type, ItemType: unit, Model: f.Device.Model, PerItem: items > 0,
+			Service: r.service, Namespace: g.namespace, Environment: g.environment, Operation: f.Name, Type: f.Type,
+			ItemType: unit, Model: f.Device.Model, PerItem: items > 0,
 		}, g.version)
 		if *s == nil {
 			return
@@ -97,6 +106,8 @@ func (a *aggregator) regressed(now int64) {
 func serviceOf(f *regression.Finding) pcommon.Map {
 	attrs := pcommon.NewMap()
 	attrs.PutStr(string(semconv.ServiceNameKey), f.Service)
+	sharedcomponent.PutText(attrs, serviceNamespace, f.Namespace)
+	sharedcomponent.PutText(attrs, deploymentEnvironment, f.Environment)
 	return attrs
 }
 

@@ -119,6 +119,29 @@ func TestAnOperationThatTakesMoreInANewVersionIsReported(t *testing.T) {
 	}
 }
 
+// Of staging, with a newer version, and of a service with the same name in another namespace.
+func TestServicesOfOneNameAreNotComparedWithEachOther(t *testing.T) {
+	now := time.Now()
+	for _, key := range []string{serviceNamespace, deploymentEnvironment} {
+		a := newFinder(t, nil)
+		r := rand.New(rand.NewPCG(1, 2))
+		at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
+		take := func(version, value string, from time.Time, tokenTime float64) {
+			td := decodes(r, version, from, tokenTime, 1)
+			td.ResourceSpans().At(0).Resource().Attributes().PutStr(key, value)
+			a.take(td, now.UnixNano())
+		}
+		take("1", "a", at(-32), 1e-3)
+		take("2", "b", at(-25), 2e-3)
+		assert.Zero(t, said(t, a, now.UnixNano()).SpanCount(), key)
+		take("2", "a", at(-18), 2e-3)
+		td := said(t, a, now.UnixNano())
+		require.Equal(t, 2, td.SpanCount(), key)
+		assert.Equal(t, map[string]any{"service.name": "llm", "service.version": "2", key: "a"},
+			td.ResourceSpans().At(0).Resource().Attributes().AsRaw())
+	}
+}
+
 func TestSpansWithoutASettledBaselineAreNotCompared(t *testing.T) {
 	now := time.Now()
 	a := newFinder(t, func(c *Config) { c.Regressions.Get().MaxOperations = 1 })

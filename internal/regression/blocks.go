@@ -3,12 +3,16 @@
 
 package regression
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
-	most     = 32 // blocks of a side; then two become one, of twice the length
+	most     = 32 // blocks of a window; a new one replaces the oldest
 	fewest   = most / 2
 	shortest = int64(10 * time.Second)
+	widths   = 8 // of blocks: 10 s to 21 minutes, each twice the one before
 )
 
 // block sums the logarithms of the runs that ended in it.
@@ -17,48 +21,74 @@ type block struct {
 	count int64
 }
 
-// blocks is a side's blocks in order of time. The last one is not complete.
-type blocks struct {
-	list    [most]block
-	n       int
-	width   int64 // ns; 0 is shortest
+// window is the latest blocks of one width that have runs. The last one is not complete.
+type window struct {
+	ring    [most]block
+	n       int64 // blocks since the first run
 	current int64 // the last block's number, in widths since the epoch
-	sum     float64
-	count   int64
 }
 
-// add adds a value; it reports whether there are now so many complete blocks that a comparison is due. A late value is
-// added to the last block.
-func (b *blocks) add(x float64, at int64) (due bool) {
-	if b.width == 0 {
-		b.width = shortest
+// last returns the block that is not complete.
+func (w *window) last() *block { return &w.ring[(w.n-1)%most] }
+
+// complete appends the complete blocks to list, in order of time.
+func (w *window) complete(list []block) []block {
+	for i := max(0, w.n-most); i < w.n-1; i++ {
+		list = append(list, w.ring[i%most])
 	}
-	if number := at / b.width; b.n == 0 || number > b.current {
-		if b.n == most {
-			for i := range fewest {
-				first, second := b.list[2*i], b.list[2*i+1]
-				b.list[i] = block{first.sum + second.sum, first.count + second.count}
-			}
-			b.n, b.width = fewest, 2*b.width
-		}
-		b.list[b.n] = block{}
-		b.n++
-		b.current = at / b.width
-		due = b.n == fewest+1
+	return list
+}
+
+// windows is one quantity of a series at every width.
+type windows struct {
+	of    [widths]window
+	sum   float64
+	count int64
+}
+
+// add adds a value. It returns the widest window that just got so many blocks that a comparison is due, or -1.
+func (w *windows) add(x float64, at int64) (due int) {
+	w.sum, w.count = w.sum+x, w.count+1
+	return w.put(0, block{x, 1}, at/shortest)
+}
+
+// put adds runs to the block of that number, or to the last one if they are late. The block that they end is put into
+// the window of twice the width.
+func (w *windows) put(i int, b block, number int64) (due int) {
+	to := &w.of[i]
+	if to.n > 0 && number <= to.current {
+		last := to.last()
+		last.sum, last.count = last.sum+b.sum, last.count+b.count
+		return -1
 	}
-	last := &b.list[b.n-1]
-	last.sum, last.count = last.sum+x, last.count+1
-	b.sum, b.count = b.sum+x, b.count+1
+	due = -1
+	widest := i == widths-1
+	if to.n > 0 && !widest {
+		due = w.put(i+1, *to.last(), to.current/2)
+	}
+	to.n++
+	*to.last(), to.current = b, number
+	if due < 0 && (to.n == fewest+1 || widest && to.n > 1 && to.n%fewest == 1) {
+		due = i
+	}
 	return due
 }
 
-func (b *blocks) complete() []block { return b.list[:max(0, b.n-1)] }
+func (w *windows) mean() float64 { return w.sum / float64(w.count) }
 
-func (b *blocks) mean() float64 { return b.sum / float64(b.count) }
+// upTo returns the complete blocks of the widest window up to the given one that has enough of them, or nil.
+func (w *windows) upTo(widest int, list []block) []block {
+	for i := widest; i >= 0; i-- {
+		if w.of[i].n > fewest {
+			return w.of[i].complete(list)
+		}
+	}
+	return nil
+}
 
-// runs counts the runs in complete blocks.
-func (b *blocks) runs() (n int64) {
-	for _, x := range b.complete() {
+// runs counts the runs in blocks.
+func runs(list []block) (n int64) {
+	for _, x := range list {
 		n += x.count
 	}
 	return n
@@ -74,6 +104,7 @@ const (
 type hour struct {
 	number  int64 // since the epoch
 	list    [perHour]block
+	all     block
 	example Example
 }
 
@@ -94,26 +125,29 @@ func (d *days) add(x float64, at int64, run *Example) (over int64, isOver bool) 
 	h := &d.ring[d.current%hours] // late values count for the present hour
 	b := &h.list[at/int64(time.Hour/perHour)%perHour]
 	b.sum, b.count = b.sum+x, b.count+1
-	h.example.choose(run, 0, at)
+	h.all.sum, h.all.count = h.all.sum+x, h.all.count+1
+	h.example.choose(run, math.Abs(x-h.all.sum/float64(h.all.count)), at)
 	return over, isOver
 }
 
+// find returns an hour with enough blocks, or nil.
 func (d *days) find(number int64) *hour {
-	if h := &d.ring[number%hours]; number > 0 && h.number == number {
-		return h
+	if d == nil || number <= 0 {
+		return nil
 	}
-	return nil
+	h := &d.ring[number%hours]
+	if h.number != number || len(h.blocks(nil)) < fewestOfHour {
+		return nil
+	}
+	return h
 }
 
-// blocks returns the blocks that have runs, and an empty one behind them as the one that is not complete.
-func (h *hour) blocks() *blocks {
-	b := &blocks{}
+// blocks appends the blocks that have runs to list.
+func (h *hour) blocks(list []block) []block {
 	for _, x := range h.list {
 		if x.count > 0 {
-			b.list[b.n] = x
-			b.n++
+			list = append(list, x)
 		}
 	}
-	b.n++
-	return b
+	return list
 }

@@ -4,18 +4,20 @@
 // Package regression finds operations whose GPU time or energy, per item if items are known, rose since the previous
 // version of the service, or since the same hour of the day before.
 //
-// It compares logarithms, so a ratio is one of geometric means and a rare slow run does not decide. Values close in
-// time are correlated, so the unit of the comparison is not the run but the mean of a block of time: blocks get longer
-// as time passes, and their number stays between 16 and 32. A finding needs the whole confidence interval of the ratio
-// above the threshold. The interval is Welch's, at 99.99 %: a comparison is repeated whenever the length of the blocks
-// doubles, at most about 15 times in the life of a version, so that all of them together are wrong in less than 1 of
-// 1,000 comparisons, even for operations whose true ratio is exactly the threshold.
+// It compares logarithms, so a ratio is one of geometric means and a rare slow run does not decide. The unit of the
+// comparison is not the run but the mean of a block of time, and 16 to 31 blocks are a side. Values close in time are
+// correlated: the interval is Welch's, widened by the correlation of neighboring blocks, and if the load changes more
+// slowly than the blocks are old, there is no comparison. Blocks get longer as a version runs, from 10 s to 21 minutes, and
+// the baseline's are as long and its latest: with everything that the version before ever ran, the hour of a deployment
+// would decide. A finding needs the whole interval above the threshold, at 99.99 %.
 package regression
 
 import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-version"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
@@ -39,9 +41,11 @@ const (
 
 // Key identifies an operation whose runs are comparable.
 type Key struct {
-	Service, Operation, Type, ItemType string
-	Model                              string // of the device
-	PerItem                            bool
+	Service                   string
+	Namespace, Environment    string // of the service
+	Operation, Type, ItemType string
+	Model                     string // of the device
+	PerItem                   bool
 }
 
 // Example is a run near the mean of its side.
@@ -67,6 +71,8 @@ type Finding struct {
 	Ratio, Lower, Upper float64
 	Threshold           float64
 	Before, Now         Side
+
+	of *Series
 }
 
 // Series holds the runs of one operation in one version. Like Tracker, it is not safe for concurrent use.
@@ -78,7 +84,7 @@ type Series struct {
 	first   int64 // time of the first run, unix ns
 	last    int64
 	gone    bool
-	all     [quantities]blocks
+	all     [quantities]windows
 	example [quantities]Example
 	days    [quantities]*days
 }
@@ -86,8 +92,11 @@ type Series struct {
 // Gone reports whether the series is nil or was evicted; look it up again then.
 func (s *Series) Gone() bool { return s == nil || s.gone }
 
-// PerItem reports whether the runs' values are per item.
-func (s *Series) PerItem() bool { return s.op.key.PerItem }
+// Holds reports whether the series, which is not gone, is for runs of such a source.
+func (s *Series) Holds(version, namespace, environment string, perItem bool) bool {
+	k := &s.op.key
+	return s.Version == version && k.Namespace == namespace && k.Environment == environment && k.PerItem == perItem
+}
 
 // operation holds the versions of one operation.
 type operation struct {
@@ -123,7 +132,8 @@ func New(threshold float64, maxOperations int) *Tracker {
 	return &Tracker{threshold: threshold, max: maxOperations, ops: map[Key]*operation{}}
 }
 
-// Series returns the series of a version of an operation, or nil if there is no room for it.
+// Series returns the series of a version of an operation, or nil if there is no room for it. Runs without a version are
+// compared with the day before only.
 func (t *Tracker) Series(k Key, version string) *Series {
 	op := t.ops[k]
 	if op == nil {
@@ -131,7 +141,9 @@ func (t *Tracker) Series(k Key, version string) *Series {
 			t.dropped++
 			return nil
 		}
-		for _, s := range []*string{&k.Service, &k.Operation, &k.Type, &k.ItemType, &k.Model} {
+		for _, s := range []*string{
+			&k.Service, &k.Namespace, &k.Environment, &k.Operation, &k.Type, &k.ItemType, &k.Model,
+		} {
 			*s = strings.Clone(*s) // a key must not keep the batch's memory alive
 		}
 		op = &operation{key: k}
@@ -154,8 +166,10 @@ func (t *Tracker) Series(k Key, version string) *Series {
 	}
 	s := &Series{Version: strings.Clone(version), op: op, tracker: t}
 	op.versions = append(op.versions, s)
-	for q := range op.active {
-		op.active[q] = [baselines]*Finding{} // of the version before
+	if version != "" {
+		for q := range op.active {
+			op.active[q] = [baselines]*Finding{} // of the version before
+		}
 	}
 	return s
 }
@@ -193,15 +207,19 @@ func (t *Tracker) Take() (found []*Finding, dropped int64) {
 	return found, dropped
 }
 
-// Active calls fn for every current regression: one whose last comparison found it, and whose operation runs.
+// rolledBack is the time without runs of a version, while others run, after which its regressions are no longer current.
+const rolledBack = int64(15 * time.Minute)
+
+// Active calls fn for every current regression: one that no comparison has refuted, and whose version runs.
 func (t *Tracker) Active(fn func(*Finding)) {
 	for _, op := range t.ops {
-		if t.newest-op.lastRun() > forget {
+		last := op.lastRun()
+		if t.newest-last > forget {
 			continue
 		}
 		for q := range op.active {
 			for _, f := range op.active[q] {
-				if f != nil {
+				if f != nil && last-f.of.last <= rolledBack {
 					fn(f)
 				}
 			}
@@ -227,7 +245,7 @@ func (s *Series) Add(values [2]float64, run Example) {
 		return
 	}
 	for q, v := range values {
-		if v <= 0 || v > math.MaxFloat64 {
+		if !(v > 0 && v <= math.MaxFloat64) {
 			continue
 		}
 		x := math.Log(v)
@@ -240,8 +258,8 @@ func (s *Series) Add(values [2]float64, run Example) {
 		if hour, over := s.days[q].add(x, at, &run); over {
 			s.compareDays(Quantity(q), hour)
 		}
-		if due {
-			s.compareVersions(Quantity(q))
+		if due >= 0 {
+			s.compareVersions(Quantity(q), due)
 		}
 	}
 }
@@ -256,55 +274,94 @@ func (e *Example) choose(run *Example, distance float64, at int64) {
 	}
 }
 
-// compareVersions compares the newest version with the one that ran last before it.
-func (s *Series) compareVersions(q Quantity) {
-	v := s.op.versions
-	if s != v[len(v)-1] {
-		return
-	}
+// compareVersions compares the newest version with the one that ran last before it. Both sides are the latest blocks of
+// the given width, so that the load of another time of day does not decide. After the widest window's first comparison
+// the baseline is too old to find anything new: a regression only ends then.
+func (s *Series) compareVersions(q Quantity, width int) {
 	var before *Series
-	for _, o := range v[:len(v)-1] {
-		if len(o.all[q].complete()) >= fewest && (before == nil || o.last > before.last) {
-			before = o
+	var space [2][most]block
+	var old []block
+	for _, o := range s.op.versions {
+		if o == s || o.Version == "" {
+			continue
+		}
+		if s.Version == "" || !s.follows(o) {
+			return
+		}
+		if before == nil || o.last > before.last {
+			if list := o.all[q].upTo(width, space[0][:0]); list != nil {
+				before, old = o, list
+			}
 		}
 	}
 	if before == nil {
 		return
 	}
-	s.report(q, sincePrevious, before.Version, &before.all[q], &s.all[q], before.example[q], s.example[q])
+	onlyEnd := s.all[q].of[widths-1].n > fewest+1
+	s.report(q, sincePrevious, before.Version, old, s.all[q].of[width].complete(space[1][:0]), before.example[q],
+		s.example[q], onlyEnd)
+}
+
+// together is the difference of first runs below which their order does not state which version is newer: both may have
+// run before the Collector started.
+const together = int64(time.Minute)
+
+// follows reports whether a version is known to be newer than another: it started later or, if both started together, its
+// number is higher.
+func (s *Series) follows(o *Series) bool {
+	if d := s.first - o.first; o.first == 0 || d >= together || d <= -together {
+		return d > 0
+	}
+	return higher(s.Version, o.Version)
+}
+
+// higher reports whether version a has a higher number than b. Versions without two numbers, such as hashes of commits,
+// have no order.
+func higher(a, b string) bool {
+	if !strings.Contains(a, ".") || !strings.Contains(b, ".") {
+		return false
+	}
+	x, errX := version.NewVersion(a)
+	y, errY := version.NewVersion(b)
+	return errX == nil && errY == nil && x.GreaterThan(y)
 }
 
 func (s *Series) compareDays(q Quantity, hour int64) {
-	d := s.days[q]
-	before, now := d.find(hour-24), d.find(hour)
+	var space [2][perHour]block
+	before, now := s.days[q].find(hour-24), s.days[q].find(hour)
 	if before == nil || now == nil {
 		return
 	}
-	a, b := before.blocks(), now.blocks()
-	if a.n <= fewestOfHour || b.n <= fewestOfHour {
-		return
-	}
-	s.report(q, sinceYesterday, Yesterday, a, b, before.example, now.example)
+	s.report(q, sinceYesterday, Yesterday, before.blocks(space[0][:0]), now.blocks(space[1][:0]), before.example,
+		now.example, false)
 }
 
-func (s *Series) report(q Quantity, baseline int, name string, before, now *blocks, exampleBefore, example Example) {
-	diff, half, ok := welch(before.complete(), now.complete())
+func (s *Series) report(q Quantity, baseline int, name string, before, now []block, exampleBefore, example Example,
+	onlyEnd bool,
+) {
+	diff, half, ok := interval(before, now)
 	if !ok {
 		return
 	}
 	t := s.tracker
 	slot := &s.op.active[q][baseline]
 	if !(math.Exp(diff-half) > 1+t.threshold) {
-		*slot = nil
+		if !(math.Exp(diff) > 1+t.threshold) {
+			*slot = nil // a finding does not end because an interval got wider
+		}
+		return
+	}
+	first := *slot == nil
+	if first && onlyEnd {
 		return
 	}
 	f := &Finding{
 		Key: s.op.key, Quantity: q, Version: s.Version, Baseline: name, Threshold: t.threshold,
 		Ratio: math.Exp(diff), Lower: math.Exp(diff - half), Upper: math.Exp(diff + half),
-		Before: Side{before.runs(), math.Exp(average(before.complete())), exampleBefore},
-		Now:    Side{now.runs(), math.Exp(average(now.complete())), example},
+		Before: Side{runs(before), math.Exp(average(before)), exampleBefore},
+		Now:    Side{runs(now), math.Exp(average(now)), example},
+		of:     s,
 	}
-	first := *slot == nil
 	*slot = f
 	if first {
 		t.found = append(t.found, f)

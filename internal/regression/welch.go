@@ -13,33 +13,55 @@ func average(list []block) (mean float64) {
 	return mean
 }
 
-// moments returns the mean of the blocks' means and the variance of that mean.
-func moments(list []block) (mean, variance float64) {
+// spread returns the sum of squared distances from the mean, and of the products of neighbors' distances.
+func spread(list []block) (mean, squares, products float64) {
 	mean = average(list)
+	last := 0.0
 	for _, b := range list {
 		d := b.sum/float64(b.count) - mean
-		variance += d * d
+		squares, products, last = squares+d*d, products+last*d, d
 	}
-	n := float64(len(list))
-	return mean, variance / (n - 1) / n
+	return mean, squares, products
 }
 
-// welch returns the difference of two means, the later less the earlier, and half the width of its interval (Welch
-// 1947, with Satterthwaite's degrees of freedom). It returns false if there is no variance to judge by or if there are
-// too few blocks.
-func welch(before, now []block) (diff, half float64, ok bool) {
+// unsettled is the correlation of neighboring blocks above which the two sides cannot be compared: the load changes
+// more slowly than the window is long.
+const unsettled = 0.8
+
+// inflation returns the factor by which correlated blocks increase the variance of their mean, (1+r)/(1-r) for the
+// correlation r of neighbors (a process of first order). It returns false above unsettled. For r it takes the estimate of
+// both sides together, without its bias of -(1+4r)/n (Kendall 1954), plus its standard error: an estimate that is too low
+// would be a false alarm.
+func inflation(squares, products float64, before, now int) (factor float64, ok bool) {
+	r := products / squares
+	n := float64(before+now) / 2
+	r += (1+4*r)/n + 1/math.Sqrt(2*n)
+	return (1 + max(0, r)) / (1 - r), r < unsettled
+}
+
+// interval returns the difference of two means, the later less the earlier, and half the width of its interval: Welch's
+// (1947, with Satterthwaite's degrees of freedom) for as many independent blocks as the correlated ones are worth. It
+// returns false if there are too few blocks or if the load has not settled.
+func interval(before, now []block) (diff, half float64, ok bool) {
 	if len(before) < 2 || len(now) < 2 {
 		return 0, 0, false
 	}
-	meanBefore, vBefore := moments(before)
-	meanNow, vNow := moments(now)
-	v := vBefore + vNow
+	meanBefore, squaresBefore, productsBefore := spread(before)
+	meanNow, squaresNow, productsNow := spread(now)
 	diff = meanNow - meanBefore
-	if v == 0 {
+	if squaresBefore+squaresNow == 0 {
 		return diff, 0, true // simulated or rounded values: exact
 	}
-	freedom := v * v / (vBefore*vBefore/float64(len(before)-1) + vNow*vNow/float64(len(now)-1))
-	return diff, quantile(1-(1-Confidence)/2, freedom) * math.Sqrt(v), !math.IsNaN(diff)
+	factor, ok := inflation(squaresBefore+squaresNow, productsBefore+productsNow, len(before), len(now))
+	if !ok {
+		return 0, 0, false
+	}
+	freedomBefore, freedomNow := float64(len(before)-1), float64(len(now)-1)
+	vBefore := squaresBefore / freedomBefore / float64(len(before))
+	vNow := squaresNow / freedomNow / float64(len(now))
+	v := vBefore + vNow
+	freedom := v * v / (vBefore*vBefore/freedomBefore + vNow*vNow/freedomNow) / factor
+	return diff, quantile(1-(1-Confidence)/2, max(1, freedom)) * math.Sqrt(v*factor), !math.IsNaN(diff)
 }
 
 // quantile returns the value below which Student's t is with probability p, above 1/2, by bisection.
