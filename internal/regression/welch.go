@@ -29,9 +29,9 @@ func spread(list []block) (mean, squares, products float64) {
 const unsettled = 0.8
 
 // inflation returns the factor by which correlated blocks increase the variance of their mean, (1+r)/(1-r) for the
-// correlation r of neighbors (a process of first order). It returns false above unsettled. For r it takes the estimate of
-// both sides together, without its bias of -(1+4r)/n (Kendall 1954), plus its standard error: an estimate that is too low
-// would be a false alarm.
+// correlation r of neighbors (a process of first order). It returns false above unsettled. For r it takes the estimate
+// of both sides together, without its bias of -(1+4r)/n (Kendall 1954), plus its standard error: an estimate that is
+// too low would be a false alarm.
 func inflation(squares, products float64, before, now int) (factor float64, ok bool) {
 	r := products / squares
 	n := float64(before+now) / 2

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -101,22 +102,59 @@ func (e *engine) run(ctx context.Context) error {
 			continue
 		}
 		backoff = e.retryMin
-		e.handler.opened(c.src.Name(), c.src.Devices(), err)
-		err = e.read(ctx, c)
-		if ctx.Err() != nil {
-			return nil
+		for c != nil {
+			e.handler.opened(c.src.Name(), c.src.Devices(), err)
+			var better *candidate
+			better, err = e.read(ctx, c)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if errors.Is(err, io.EOF) {
+				e.handler.finished(c.src.Name())
+				return io.EOF
+			}
+			if better == nil {
+				e.handler.lost(c.src.Name(), err)
+			}
+			c.close()
+			_ = c.wait(ctx, e.callTimeout)
+			c = better
 		}
-		if errors.Is(err, io.EOF) {
-			e.handler.finished(c.src.Name())
-			return io.EOF
-		}
-		e.handler.lost(c.src.Name(), err)
-		c.close()
-		_ = c.wait(ctx, e.callTimeout)
 		if !sleep(ctx, e.retryMin) {
 			return nil
 		}
 	}
+}
+
+// better returns a candidate before the one that is read, if one has opened since: a host engine often starts after the
+// Collector. From time to time it calls Open of those that are idle; it does not wait for them.
+func (e *engine) better(reading *candidate, next *time.Time) *candidate {
+	due := !time.Now().Before(*next)
+	if due {
+		*next = time.Now().Add(e.retryMax)
+	}
+	for _, c := range e.candidates[:slices.Index(e.candidates, reading)] {
+		if c.pending == nil {
+			if due {
+				c.start("open", c.src.Open)
+			}
+			continue
+		}
+		select {
+		case err := <-c.pending:
+			c.pending = nil
+			switch {
+			case c.op != "open" || err != nil:
+			case len(c.src.Devices()) == 0:
+				c.close()
+			default:
+				c.opened = true
+				return c
+			}
+		default:
+		}
+	}
+	return nil
 }
 
 // open tries the candidates in order. Together with a candidate, the error states why earlier ones were skipped. A
@@ -159,38 +197,42 @@ func (e *engine) describe(c *candidate, err error) error {
 	return fmt.Errorf("%s: %w", c.src.Name(), err)
 }
 
-// read reads until the source fails, ends, or the context does. A late read is waited for: the source keeps the samples
-// of that time, and there is nothing else to do.
-func (e *engine) read(ctx context.Context, c *candidate) error {
+// read reads until the source fails, ends, or the context does, or until a better one is open, which it returns. A late
+// read is waited for: the source keeps the samples of that time, and there is nothing else to do.
+func (e *engine) read(ctx context.Context, c *candidate) (better *candidate, err error) {
 	var (
-		b     = &gpudata.Batch{}
-		timer = time.NewTimer(0)
-		next  = time.Now()
+		b      = &gpudata.Batch{}
+		timer  = time.NewTimer(0)
+		next   = time.Now()
+		search = next.Add(e.retryMax)
 	)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-timer.C:
+		}
+		if o := e.better(c, &search); o != nil {
+			return o, nil
 		}
 		b.Reset()
 		c.start("read", func() error { return c.src.Read(b) })
-		err := c.wait(ctx, e.callTimeout)
+		err = c.wait(ctx, e.callTimeout)
 		if errors.Is(err, errLate) && c.pending != nil {
 			e.handler.late(c.src.Name(), c.op)
 			const forEver = 1 << 62
 			err = c.wait(ctx, forEver)
 		}
 		if c.pending != nil {
-			return ctx.Err() // the batch is still being written
+			return nil, ctx.Err() // the batch is still being written
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return nil, err
 		}
 		e.handler.read(c.src.Name(), c.src.Devices(), b, time.Since(c.since))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		next = next.Add(c.src.Pace())
 		if now := time.Now(); next.Before(now) {

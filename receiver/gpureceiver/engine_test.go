@@ -170,6 +170,46 @@ func TestTheFirstSourceThatOpensIsRead(t *testing.T) {
 	assert.Equal(t, "close", b.calls[len(b.calls)-1])
 }
 
+// A host engine often starts after the Collector, which reads NVML until then.
+func TestABetterSourceIsTakenWhenItOpens(t *testing.T) {
+	a, b, l := &fakeSource{name: "a", openErr: errors.New("refused")}, &fakeSource{name: "b"}, &logHandler{}
+	stop := start(l, false, a, b)
+	eventually(t, func() bool { return l.has("read b") })
+	a.set(func() { a.openErr = nil })
+	opens := func() (n int) {
+		a.set(func() {
+			for _, call := range a.calls {
+				if call == "close" {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	eventually(t, func() bool { return opens() > 1 })
+	assert.False(t, l.has("read a"), "without devices it is no better")
+	hang := make(chan struct{})
+	a.set(func() { a.devices, a.hang, a.hangs = []gpusamplesextension.Device{{ID: "GPU-0"}}, hang, "open" })
+	reads := func() (n int) {
+		b.set(func() { n = len(b.calls) })
+		return n
+	}
+	before := reads()
+	eventually(t, func() bool { return reads() > before+50 })
+	close(hang)
+	eventually(t, func() bool { return l.has("read a") })
+	assert.True(t, l.has("opened a"))
+	assert.False(t, b.isOpen())
+	a.set(func() { a.readErr, a.openErr = errors.New("connection reset"), errors.New("refused") })
+	eventually(t, func() bool { return l.has("opened b instead of a: refused") })
+	a.set(func() { a.readErr, a.openErr = nil, nil })
+	eventually(t, a.isOpen)
+	_ = stop()
+	assert.False(t, a.isOpen())
+	assert.False(t, b.isOpen())
+	assert.NotContains(t, l.lines, "lost b: %!v(<nil>)")
+}
+
 func TestAHungSourceHoldsNeitherTheOthersNorShutdown(t *testing.T) {
 	hang := make(chan struct{})
 	a, b, l := &fakeSource{name: "a", hang: hang}, &fakeSource{name: "b"}, &logHandler{}
