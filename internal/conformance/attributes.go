@@ -136,8 +136,8 @@ func elements(a semconv.Attribute, v pcommon.Value, want pcommon.ValueType) (wha
 	return "", ""
 }
 
-// declared lists ratios that may be above 1: declared work is wrong, which gpu.declaration.status states, or a value more
-// than doubled.
+// declared lists ratios that may be above 1: declared work is wrong, which gpu.declaration.status states, or a value
+// more than doubled.
 var declared = []string{
 	"gpu.io.utilization", "gpu.flop.utilization", "gpu.roofline.utilization", "gpu.step.mfu", "gpu.step.hfu",
 	"gpu.straggler.score", "gpu.regression.ratio", "gpu.regression.lower", "gpu.regression.upper",

@@ -6,8 +6,8 @@
 //
 // It compares logarithms, so a ratio is one of geometric means and a rare slow run does not decide. The unit of the
 // comparison is not the run but the mean of a block of time, and 16 to 31 blocks are a side. Values close in time are
-// correlated: the interval is Welch's, widened by the correlation of neighboring blocks, and if the load changes more
-// slowly than the blocks are old, there is no comparison. Blocks get longer as a version runs, from 10 s to 21 minutes, and
+// correlated: the interval is Welch's, widened by the correlation of neighboring blocks, and there is no comparison if
+// the load changes more slowly than a side is long. Blocks get longer as a version runs, from 10 s to 21 minutes, and
 // the baseline's are as long and its latest: with everything that the version before ever ran, the hour of a deployment
 // would decide. A finding needs the whole interval above the threshold, at 99.99 %.
 package regression
@@ -207,7 +207,7 @@ func (t *Tracker) Take() (found []*Finding, dropped int64) {
 	return found, dropped
 }
 
-// rolledBack is the time without runs of a version, while others run, after which its regressions are no longer current.
+// rolledBack is the time without runs of a version, while others run, after which its regressions are not current.
 const rolledBack = int64(15 * time.Minute)
 
 // Active calls fn for every current regression: one that no comparison has refuted, and whose version runs.
@@ -306,8 +306,8 @@ func (s *Series) compareVersions(q Quantity, width int) {
 // run before the Collector started.
 const together = int64(time.Minute)
 
-// follows reports whether a version is known to be newer than another: it started later or, if both started together, its
-// number is higher.
+// follows reports whether a version is known to be newer than another: it started later or, if both started together,
+// its number is higher.
 func (s *Series) follows(o *Series) bool {
 	if d := s.first - o.first; o.first == 0 || d >= together || d <= -together {
 		return d > 0
