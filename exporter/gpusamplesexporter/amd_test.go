@@ -5,6 +5,8 @@ package gpusamplesexporter
 
 import (
 	"context"
+	"math/rand/v2"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ import (
 
 // Names, units and labels are copied from the exporter's list of metrics.
 func TestAMDsExporterIsUnderstood(t *testing.T) {
-	for _, prefix := range []string{"", "amd_"} {
+	for _, prefix := range []string{"", "amd_", "our_gpu_"} {
 		x, store := start(t, createDefaultConfig().(*Config))
 		at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 		labels := func(more ...string) map[string]any {
@@ -32,7 +34,7 @@ func TestAMDsExporterIsUnderstood(t *testing.T) {
 		}
 		values := map[string]float64{
 			"gpu_package_power": 500, "gpu_power_usage": 490, "gpu_gfx_activity": 75, "gpu_junction_temperature": 61,
-			"gpu_used_vram": 1024,
+			"gpu_used_vram": 1024, "gpu_prof_tensor_active_percent": 44, "gpu_prof_occupancy_percent": 31,
 		}
 		for i := range 11 {
 			now := at.Add(time.Duration(i) * time.Second)
@@ -56,7 +58,8 @@ func TestAMDsExporterIsUnderstood(t *testing.T) {
 		for f, want := range map[gpusamplesextension.Field]float64{
 			gpusamplesextension.Power: 500, gpusamplesextension.Utilization: 0.75, gpusamplesextension.Temperature: 61,
 			gpusamplesextension.MemoryUsed: 1 << 30, gpusamplesextension.ClockSM: 2.1e9,
-			gpusamplesextension.ClockMemory: 1.3e9,
+			gpusamplesextension.ClockMemory: 1.3e9, gpusamplesextension.TensorUtilization: 0.44,
+			gpusamplesextension.SMOccupancy: 0.31,
 		} {
 			mean, _ := d.Mean(f, from, to)
 			assert.InDelta(t, want, mean, 1e-9*want, f.String())
@@ -79,10 +82,78 @@ func TestAMDsPartitionsWithoutASensorHaveNoPower(t *testing.T) {
 		}})))
 	v := store.Acquire()
 	defer v.Release()
-	d, ok := v.Lookup("692251001124/2")
+	d, ok := v.Lookup("692251001124/3")
 	if ok {
 		assert.False(t, d.Has(gpusamplesextension.Power), "0 W is no value")
 		assert.False(t, d.Has(gpusamplesextension.Utilization), "250 % is no utilization")
+	}
+}
+
+// Without gpu_uuid, which is no default, the dies of an MI250 have one serial number.
+func TestDiesOfOneBoardAreTwoDevices(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute).Truncate(time.Second)
+	for i := range 11 {
+		points := scrape(t, filepath.Join("testdata", "amd_mi250.prom"), at.Add(time.Duration(i)*time.Second))
+		require.Greater(t, len(points), 20)
+		for k := range points {
+			if points[k].name == "gpu_energy_consumed" {
+				die, err := strconv.Atoi(points[k].attrs["gpu_id"].(string))
+				require.NoError(t, err)
+				points[k].value += float64(i*(200+100*die)) * 1e6
+			}
+		}
+		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, points...)))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	require.Len(t, v.Devices(nil), 2)
+	for die, joules := range map[int]float64{0: 2000, 1: 3000} {
+		d, ok := v.Lookup("PCB0123/" + strconv.Itoa(die))
+		require.True(t, ok)
+		desc := d.Device()
+		assert.Equal(t, []any{die, "D67301", "node1"}, []any{desc.Ordinal, desc.Model, desc.HostName})
+		got, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), at.Add(10*time.Second).UnixNano())
+		assert.InDelta(t, joules, got, 1e-6)
+		assert.Equal(t, die == 0, d.Has(gpusamplesextension.Power), "the board's sensor is the first die's")
+	}
+}
+
+// Partitions have their own memory only; the first one has what the board has. The exporter reports a clock of each
+// die, of which the highest counts in any order.
+func TestAPartitionedBoardIsRead(t *testing.T) {
+	path := filepath.Join("testdata", "amd_mi300x_cpx.prom")
+	for seed := range uint64(5) {
+		x, store := start(t, createDefaultConfig().(*Config))
+		at := time.Now().Add(-time.Minute).Truncate(time.Second)
+		r := rand.New(rand.NewPCG(seed, 1))
+		for i := range 2 {
+			points := scrape(t, path, at.Add(time.Duration(i)*time.Second))
+			r.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
+			require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, points...)))
+		}
+		v := store.Acquire()
+		require.Len(t, v.Devices(nil), 16)
+		mean := func(id string, f gpusamplesextension.Field) float64 {
+			d, ok := v.Lookup(id)
+			require.True(t, ok, id)
+			x, _ := d.Mean(f, at.UnixNano(), at.Add(time.Second).UnixNano())
+			return x
+		}
+		for _, id := range []string{"GPU-512e2769a3f6a69e", "GPU-e34c3b58bf67050e"} {
+			assert.InDeltaSlice(t, []float64{512, 2.1e9, 1.3e9, 0.97, 98304 << 20}, []float64{
+				mean(id, gpusamplesextension.Power), mean(id, gpusamplesextension.ClockSM),
+				mean(id, gpusamplesextension.ClockMemory), mean(id, gpusamplesextension.Utilization),
+				mean(id, gpusamplesextension.MemoryUsed),
+			}, 1e-3)
+		}
+		d, ok := v.Lookup("e30774a1-0000-1000-804c-3b58bf67050e")
+		require.True(t, ok)
+		assert.Equal(t, float64(1024<<20), mean("e30774a1-0000-1000-804c-3b58bf67050e", gpusamplesextension.MemoryUsed))
+		for f := range gpusamplesextension.Field(gpusamplesextension.NumFields) {
+			assert.Equal(t, f == gpusamplesextension.MemoryUsed, d.Has(f), f.String())
+		}
+		v.Release()
 	}
 }
 

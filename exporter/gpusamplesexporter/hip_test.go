@@ -5,9 +5,9 @@ package gpusamplesexporter
 
 import (
 	"context"
-	"os"
+	"math"
 	"path/filepath"
-	"strings"
+	"sort"
 	"testing"
 	"time"
 
@@ -68,20 +68,32 @@ func TestAHIPServiceGetsPowerAndEnergyFromAMDsExporter(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, join.Start(ctx, h))
 
-	page, err := os.ReadFile(filepath.Join("testdata", "amd_mi300x.prom"))
-	require.NoError(t, err)
-	require.Contains(t, string(page), "gpu_package_power{")
+	// The board's power wanders; the exporter is not reached at second 25, and the driver is loaded again at second 40.
+	joules := func(t float64) float64 { return 512*t + 150*7/(2*math.Pi)*(1-math.Cos(2*math.Pi*t/7)) }
 	begin := time.Now().Add(-time.Minute).Truncate(time.Second)
+	var at, counter []float64
 	for i := range 50 {
+		if i == 25 {
+			continue
+		}
 		points := scrape(t, filepath.Join("testdata", "amd_mi300x.prom"), begin.Add(time.Duration(i)*time.Second))
 		require.Greater(t, len(points), 10)
 		for k := range points {
-			if strings.HasSuffix(points[k].name, "gpu_energy_consumed") {
-				points[k].value += float64(i) * 512e6 // µJ: energy per second at the power in the page
-				points[k].sum = false
+			x := &points[k]
+			if x.name == "gpu_energy_consumed" && x.attrs["gpu_id"] == "0" {
+				at, counter = append(at, float64(i)), append(counter, joules(float64(i)))
+				x.value = math.Round(7e12 + counter[len(counter)-1]*1e6) // µJ
+				if i >= 40 {
+					x.value = math.Round((joules(float64(i)) - joules(40)) * 1e6)
+				}
 			}
 		}
 		require.NoError(t, x.ConsumeMetrics(ctx, batch(t, points...)))
+	}
+	// read is what the counter read at a time, by the line between two scrapes.
+	read := func(t float64) float64 {
+		i := sort.SearchFloat64s(at, t)
+		return counter[i-1] + (counter[i]-counter[i-1])*(t-at[i-1])/(at[i]-at[i-1])
 	}
 
 	td := ptrace.NewTraces()
@@ -91,10 +103,10 @@ func TestAHIPServiceGetsPowerAndEnergyFromAMDsExporter(t *testing.T) {
 	s.SetName("gemm")
 	s.SetTraceID(pcommon.TraceID{1})
 	s.SetSpanID(pcommon.SpanID{1})
-	s.SetStartTimestamp(pcommon.NewTimestampFromTime(begin.Add(20 * time.Second)))
-	s.SetEndTimestamp(pcommon.NewTimestampFromTime(begin.Add(30 * time.Second)))
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(begin.Add(20300 * time.Millisecond)))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(begin.Add(30700 * time.Millisecond)))
 	require.NoError(t, s.Attributes().FromRaw(map[string]any{
-		"gpu.operation.type": "section", "gpu.operation.name": "gemm", "gpu.duration": 10.0,
+		"gpu.operation.type": "section", "gpu.operation.name": "gemm", "gpu.duration": 10.4,
 		"gpu.timing.source": "hip_event", "gpu.timing.status": "ok",
 		"hw.id": "GPU-512e2769a3f6a69e", "hw.vendor": "AMD", "gpu.stream.id": 1, // from hipDeviceGetUuid
 	}))
@@ -104,8 +116,11 @@ func TestAHIPServiceGetsPowerAndEnergyFromAMDsExporter(t *testing.T) {
 	require.NoError(t, ext.Shutdown(ctx))
 	require.Equal(t, 1, sink.SpanCount())
 	a := sink.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Attributes().AsRaw()
+	want := read(30.7) - read(20.3)
+	assert.InDelta(t, want, a["gpu.energy"], 1e-5)
+	assert.InEpsilon(t, joules(30.7)-joules(20.3), want, 0.02, "of the board's energy")
 	assert.InDelta(t, 512, a["gpu.power"], 1e-6)
 	assert.InDelta(t, 0.97, a["gpu.utilization"], 1e-9)
-	assert.InDelta(t, 5120, a["gpu.energy"], 1e-3)
 	assert.InDelta(t, 61, a["gpu.temperature.max"], 1e-9)
+	assert.InDelta(t, 2.1e9, a["gpu.clock.sm.frequency"], 1)
 }

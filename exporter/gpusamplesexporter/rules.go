@@ -29,6 +29,7 @@ type rule struct {
 	positive   bool   // the exporter writes 0 for values that the device does not have
 	xid        bool   // the number of the last XID; a change is an event
 	label      string // that the point must have, which is the number of the device; such exporters write -1 for unknown
+	highest    bool   // of several points of one time
 }
 
 // rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without their configurable prefix,
@@ -51,6 +52,7 @@ var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) 
 		for _, x := range info.AMD {
 			r := rule{
 				field: q, scale: x.Factor(), form: x.Form, rank: x.Rank, key: x.Key, value: x.Value, positive: x.Positive,
+				highest: x.Highest,
 			}
 			if x.Numbered {
 				r.label = x.Name
@@ -85,7 +87,7 @@ func rulesOf(name string) ([]rule, bool) {
 	if r, ok := otelRules[name]; ok {
 		return r, true
 	}
-	if i := strings.Index(name, amdPrefix); i >= 0 {
+	if i := strings.LastIndex(name, amdPrefix); i >= 0 {
 		r, ok := amdRules[name[i:]]
 		return r, ok
 	}
@@ -108,8 +110,8 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 }
 
 // describe returns the device of a data point. It reads the labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid)
-// and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise serial_number), and the attributes of the
-// semantic conventions. The resource supplies what the point lacks. Devices of amd_smi_exporter have only a number in a
+// and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise serial_number and gpu_id, since partitions and
+// dies of a board have one serial number), and the attributes of the semantic conventions. The resource supplies what the point lacks. Devices of amd_smi_exporter have only a number in a
 // label; `devices` identifies them.
 func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamplesextension.Device, bool) {
 	get := func(keys ...string) string {
@@ -142,10 +144,7 @@ func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamples
 	}
 	amd := get("gpu_id") != "" && get("card_model", "serial_number") != ""
 	if serial := get("serial_number"); amd && d.ID == "" && serial != "" {
-		d.ID = serial
-		if p := get("gpu_partition_id"); p != "" && p != "0" && p != "NA" {
-			d.ID += "/" + p // partitions of a board have its serial number
-		}
+		d.ID = serial + "/" + get("gpu_id")
 	}
 	if id, ok := uniqueID(d.ID); amd && ok {
 		d.ID = id

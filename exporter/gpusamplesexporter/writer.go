@@ -336,6 +336,9 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 		s = &gpusamplesextension.Sample{Time: t}
 		d.pending[t] = s
 	}
+	if r.highest {
+		v = max(v, s.Values[r.field])
+	}
 	s.Set(r.field, v)
 	return written
 }

@@ -165,6 +165,7 @@ var catalogue = [Num]Info{
 			Levels: GPUInstance | ComputeInstance,
 		}},
 		GPM: GPM{ID: 3, Scale: percent},
+		AMD: []Exported{{Name: "gpu_prof_occupancy_percent", Scale: percent}},
 	},
 	TensorUtilization: { // ratio of cycles in which the tensor pipe was active
 		Name: "tensor_utilization", Kind: Interval, Domain: ratio, Metric: Metric{Name: semconv.GPUTensorUtilizationName},
@@ -174,6 +175,7 @@ var catalogue = [Num]Info{
 			Levels: GPUInstance | ComputeInstance,
 		}},
 		GPM: GPM{ID: 5, Scale: percent},
+		AMD: []Exported{{Name: "gpu_prof_tensor_active_percent", Scale: percent}},
 	},
 	DRAMUtilization: { // ratio of time in which the memory interface was active
 		Name: "dram_utilization", Kind: Interval, Domain: ratio, Metric: Metric{Name: semconv.GPUDRAMUtilizationName},
@@ -195,7 +197,7 @@ var catalogue = [Num]Info{
 			Function: "nvmlDeviceGetClockInfo", Scale: mega, Args: []int{nvmlClockSM}, Results: 1, Pace: Fast,
 		},
 		AMD: []Exported{
-			{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "system"},
+			{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "system", Highest: true},
 			{Name: "gpu_SCLK", Rank: 1, Numbered: true},
 		},
 	},
@@ -211,7 +213,7 @@ var catalogue = [Num]Info{
 			Function: "nvmlDeviceGetClockInfo", Scale: mega, Args: []int{nvmlClockMemory}, Results: 1, Pace: Fast,
 		},
 		AMD: []Exported{
-			{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "memory"},
+			{Name: "gpu_clock", Scale: mega, Key: "clock_type", Value: "memory", Highest: true},
 			{Name: "gpu_MCLK", Rank: 1, Numbered: true},
 		},
 	},

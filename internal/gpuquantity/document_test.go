@@ -51,7 +51,7 @@ func document() string {
 What the ` + "`gpu`" + ` receiver reads from a device, and where. [Semantic conventions](semconv/README.md) describes each metric and attribute.
 
 A field number in parentheses is read only if a device lacks the field before it. Quantities in bold are kept in
-` + "`gpu_samples`" + `, so that spans can be joined with them. Implausible values (ratios above 1.05, negative counters, power
+` + "`gpu_samples`" + `, to be joined with spans. Implausible values (ratios above 1.05, negative counters, power
 above 100 kW, temperatures outside -100 to 300 °C) are dropped and counted as ` + "`out_of_range`" + `.
 
 | quantity | metric | span attribute | DCGM fields | NVML, GPM | AMD's exporters |
