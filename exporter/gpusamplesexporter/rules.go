@@ -110,9 +110,9 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 }
 
 // describe returns the device of a data point. It reads the labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid)
-// and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise serial_number and gpu_id, since partitions and
-// dies of a board have one serial number), and the attributes of the semantic conventions. The resource supplies what the point lacks. Devices of amd_smi_exporter have only a number in a
-// label; `devices` identifies them.
+// and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise serial_number and gpu_id, since partitions
+// and dies of a board have one serial number), and the attributes of the semantic conventions. The resource supplies
+// what the point lacks. Devices of amd_smi_exporter have only a number in a label; `devices` identifies them.
 func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamplesextension.Device, bool) {
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {

@@ -177,7 +177,7 @@ type Exported struct {
 	Key, Value string
 	// Positive states that the exporter writes 0 for a value that the device does not have.
 	Positive bool
-	// Highest states that a device has several points at a time, as of the clocks of its dies, of which the highest counts.
+	// Highest states that a device has several points at a time, as of the clocks of its dies; the highest counts.
 	Highest bool
 	// Numbered states that the label of the metric's own name is the number of the device, and -1 an unknown value: in
 	// amd_smi_exporter.
