@@ -127,7 +127,7 @@ func (e *engine) run(ctx context.Context) error {
 }
 
 // better returns a candidate before the one that is read, if one has opened since: a host engine often starts after the
-// Collector. From time to time it calls Open of those that are idle; it does not wait for them.
+// Collector. From time to time it calls Open of the idle ones, without waiting for the result.
 func (e *engine) better(reading *candidate, next *time.Time) *candidate {
 	due := !time.Now().Before(*next)
 	if due {

@@ -88,9 +88,18 @@ func (l *library) Init() Return {
 func (l *library) ErrorString(ret Return) string {
 	if fn := l.symbol("nvmlErrorString"); fn != 0 {
 		if p, _, _ := purego.SyscallN(fn, uintptr(ret)); p != 0 {
-			const most = 256
-			return Text(unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), most))
+			return text(*(*unsafe.Pointer)(unsafe.Pointer(&p)))
 		}
 	}
 	return fmt.Sprintf("NVML error %d", ret)
+}
+
+// text copies a C text. It reads nothing behind its end, where memory may be unreadable.
+func text(p unsafe.Pointer) string {
+	const most = 256
+	var b []byte
+	for ; len(b) < most && *(*byte)(p) != 0; p = unsafe.Add(p, 1) {
+		b = append(b, *(*byte)(p))
+	}
+	return string(b)
 }

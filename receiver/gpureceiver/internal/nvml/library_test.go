@@ -138,6 +138,7 @@ func TestEveryCallMatchesTheHeader(t *testing.T) {
 	assert.Equal(t, uint32(nvml.ErrorNotSupported), g.Metrics[1].NvmlReturn)
 	assert.Equal(t, nvml.Success, l.Call("nvmlGpmSampleFree", one))
 	assert.Equal(t, "in use", l.ErrorString(l.Call("nvmlShutdown")))
+	assert.Equal(t, "unknown", l.ErrorString(nvml.ErrorUnknown))
 	assert.Equal(t, nvml.Success, l.Init())
 	assert.Equal(t, nvml.Success, l.Call("nvmlGpmSampleFree", two))
 	assert.Equal(t, nvml.Success, l.Call("nvmlShutdown"))

@@ -48,7 +48,7 @@ func (s *source) discover() (changed bool, err error) {
 		u := &unit{handle: nvml.Handle(board), board: nvml.Handle(board), instance: -1, desc: gpusamplesextension.Device{
 			Vendor: "NVIDIA", DriverVersion: driver,
 		}}
-		if u.desc.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret == nvml.Success {
+		if u.desc.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret == nvml.Success && u.desc.ID != "" {
 			u.desc.Ordinal = i
 			boards = append(boards, u)
 		}
@@ -151,7 +151,7 @@ func (s *source) instances(board *unit) (found []*unit) {
 		}
 		u := &unit{handle: nvml.Handle(mig), board: board.handle, desc: board.desc}
 		d := &u.desc
-		if d.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret != nvml.Success {
+		if d.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret != nvml.Success || d.ID == "" {
 			continue
 		}
 		gi, _ := s.number("nvmlDeviceGetGpuInstanceId", u.handle)

@@ -99,8 +99,14 @@ func (s *source) Read(b *gpudata.Batch) error {
 		}
 	}
 	b.Listed = round && s.set.Processes // unless a device does not report it
+	lost := false // the board
 	for i, u := range s.units {
 		s.readUnit(b, i, u, round)
+		if u.mig() {
+			u.lost = u.lost || lost
+		} else {
+			lost = u.lost
+		}
 		health := u.condition.Health()
 		if u.lost {
 			health = gpudata.HealthFailed
@@ -133,8 +139,11 @@ func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 	}
 }
 
+// oneMoment is the share of the sampling interval within which values have one time.
+const oneMoment = 0.1
+
 // readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is the
-// energy counter's.
+// energy counter's, unless calls take long: a busy driver needs seconds.
 func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	var t int64
 	for k := range list {
@@ -148,8 +157,9 @@ func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 		}
 		before := time.Now()
 		v, ret := r.of(s, u.handle)
-		if t == 0 {
-			t = before.Add(time.Since(before) / 2).UnixNano()
+		middle := before.Add(time.Since(before) / 2).UnixNano()
+		if t == 0 || float64(middle-t) > oneMoment*float64(s.set.Sampling) {
+			t = middle
 		}
 		switch ret {
 		case nvml.Success:

@@ -432,6 +432,59 @@ func TestALostBoardFailsAndReturns(t *testing.T) {
 	assert.Equal(t, gpudata.HealthOK, read(t, s).Health[0])
 }
 
+func TestInstancesOfALostBoardFail(t *testing.T) {
+	m := newMachine(2)
+	m.boards[0].mig, m.boards[1].mig = []fakeDevice{instance(0)}, []fakeDevice{instance(1)}
+	s := open(t, m)
+	read(t, s)
+	m.boards[0].lost = true
+	failed, well := gpudata.HealthFailed, gpudata.HealthOK
+	assert.Equal(t, []gpudata.Health{failed, failed, well, well}, read(t, s).Health)
+	m.boards[0].lost = false
+	assert.Equal(t, []gpudata.Health{well, well, well, well}, read(t, s).Health)
+}
+
+// A busy driver can take seconds for a call. A value must not have a time from before the call that read it.
+func TestValuesOfSlowCallsHaveTheirOwnTimes(t *testing.T) {
+	m := newMachine(1)
+	s := open(t, m)
+	s.set.Sampling = 100 * time.Millisecond
+	var before [2]time.Time
+	for i, function := range []string{"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetTemperature"} {
+		fast := m.boards[0].fakeDevice[function]
+		m.boards[0].fakeDevice[function] = func(args []any) nvml.Return {
+			before[i] = time.Now() // the only call of a read
+			time.Sleep(30 * time.Millisecond)
+			return fast(args)
+		}
+	}
+	b := read(t, s)
+	for i, q := range []gpuquantity.Quantity{gpuquantity.Energy, gpuquantity.Temperature} {
+		v, has := value(b, 0, q)
+		require.True(t, has)
+		assert.GreaterOrEqual(t, v.Time, before[i].UnixNano(), q.String())
+	}
+}
+
+// Firmware that does not work gives boards neither a UUID nor any value.
+func TestABoardThatSupportsNothingIsOmittedOrFails(t *testing.T) {
+	m := newMachine(3)
+	m.boards[0].fakeDevice["nvmlDeviceGetUUID"] = name("")
+	for function := range m.boards[1].fakeDevice {
+		if function != "nvmlDeviceGetUUID" {
+			m.boards[1].fakeDevice[function] = func([]any) nvml.Return { return nvml.ErrorNotSupported }
+		}
+	}
+	s := open(t, m)
+	require.Len(t, s.Devices(), 2)
+	b := read(t, s)
+	for _, v := range b.Values {
+		assert.True(t, v.Device == 1 || v.Quantity == gpuquantity.XIDs, "%v", v)
+	}
+	assert.Empty(t, s.Devices()[0].Model)
+	assert.Zero(t, s.Devices()[0].Power, "an unknown limit is no limit of 0 W")
+}
+
 func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	m := newMachine(1)
 	m.boards[0].mig = []fakeDevice{instance(0), instance(1)}
