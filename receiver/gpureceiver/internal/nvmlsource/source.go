@@ -99,7 +99,7 @@ func (s *source) Read(b *gpudata.Batch) error {
 		}
 	}
 	b.Listed = round && s.set.Processes // unless a device does not report it
-	lost := false // the board
+	lost := false                       // of the board
 	for i, u := range s.units {
 		s.readUnit(b, i, u, round)
 		if u.mig() {
