@@ -1015,6 +1015,7 @@ const (
 const (
 	GPUFindingKindAllocation           = "allocation"            // memory allocation while the device waits
 	GPUFindingKindAutotuning           = "autotuning"            // kernels are tried out
+	GPUFindingKindBelowFloor           = "below_floor"           // sections too short to derive rates from
 	GPUFindingKindCheckpoint           = "checkpoint"            // the host saves a checkpoint while the device waits
 	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes without computing
 	GPUFindingKindDependency           = "dependency"            // launched work waits for something not in the file
@@ -1051,7 +1052,7 @@ const (
 	GPUFindingKindUnexplainedIdle      = "unexplained_idle"      // the cause of the idle time is not recorded
 	GPUFindingKindUnfusedAttention     = "unfused_attention"     // attention is computed in parts, which write and read its scores
 	GPUFindingKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
-	GPUFindingKindWarmUp               = "warm_up"               // the program had not started to replay graphs
+	GPUFindingKindWarmUp               = "warm_up"               // the first runs take longer than the later ones
 )
 
 // Values of gpu.flop.precision.

@@ -9,6 +9,7 @@ package semconv
 const (
 	FindingAllocationThreshold           = 0.05 // of window
 	FindingAutotuningThreshold           = 0.05 // of window
+	FindingBelowFloorThreshold           = 0.5  // of timed runs of an operation
 	FindingCheckpointThreshold           = 0.05 // of window
 	FindingDataMovementThreshold         = 0.1  // of computing time, and 0.05 of the window
 	FindingDependencyThreshold           = 0.05 // of window
@@ -46,13 +47,45 @@ const (
 	FindingWarmUpThreshold               = 0.05 // of window
 )
 
-// Thresholds of findings on live spans: the share of the device time of all operations, for late ranks of the time of all
-// steps. Sections inside others count twice in that time, and minutes without the cause dilute it, so they are lower than
-// the thresholds of a profile. The ranks of a job are compared with the live threshold in profiles, too.
+// Thresholds of findings on live telemetry. Sections inside others count twice in the time of operations, and minutes
+// without the cause dilute shares, so they are lower than the thresholds of a profile. The ranks of a job are compared with
+// the live threshold in profiles, too.
 const (
-	FindingLateRankLiveThreshold       = 0.01
-	FindingPageableCopiesLiveThreshold = 0.01
-	FindingThrottleLiveThreshold       = 0.001
+	FindingLateRankLiveThreshold       = 0.01  // of steps, or of the window of compared profiles
+	FindingPageableCopiesLiveThreshold = 0.01  // of device time of all operations
+	FindingThrottleLiveThreshold       = 0.001 // of device time of all operations, and 0.05 of the operation's own
+)
+
+// Limits of findings: the other numbers that decide whether a finding is reported, and how much is to gain.
+const (
+	FindingAutotuningNames           = 5      // names of kernels in one call
+	FindingAutotuningCalls           = 3      // times as many calls with fewer
+	FindingExpertImbalanceDifference = 0.1    // difference of the two sides of an all-to-all, of their mean
+	FindingFusionKernelDuration      = 1e-05  // s: shortest kernel
+	FindingLateRankCollectives       = 3      // fewest collectives of a kind
+	FindingLateRankSigmas            = 3.5    // robust standard deviations above the median of the ranks
+	FindingLateRankOwnTime           = 0.05   // of the median: least excess of own time
+	FindingLateRankWorst             = 0.5    // of the largest delay of a rank
+	FindingLaunchBoundRuns           = 0.3    // of the timed runs of an operation, in a process
+	FindingLowEfficiencyPeak         = 0.5    // of the roofline: an operator below it
+	FindingLowEfficiencySectionPeak  = 0.1    // of the roofline: a section of a process below it, as it has several kernels and gaps
+	FindingLowEfficiencyReachable    = 0.7    // of the roofline: what good kernels reach
+	FindingRegressionConfidence      = 0.9999 // of the interval of the ratio
+	FindingSlowRequestRequests       = 5      // fewest requests of the service
+	FindingStarvedObserved           = 10     // s: shortest time of its sections
+	FindingStarvedBusy               = 0.8    // highest utilization of the device
+	FindingThrottleFactor            = 1.1    // times as long as otherwise
+	FindingThrottleSigmas            = 4      // standard errors of the difference
+	FindingThrottleLiveDuration      = 0.05   // s of one operation, live, whatever its share
+	FindingUnevenStepsFactor         = 1.5    // times the median of the steps
+	FindingUnevenStepsSteps          = 5      // fewest steps
+	FindingUnevenStepsLongSteps      = 0.3    // of the steps: most long ones
+	FindingUnfusedAttentionKernels   = 16     // most kernels from the first product to the second
+	FindingWarmUpReplays             = 3      // fewest replays of graphs
+	FindingWarmUpLaunches            = 24     // fewest launches before the first replay
+	FindingWarmUpMore                = 3      // times as many launches as between two replays
+	FindingWarmUpFirstRatio          = 5      // times the mean of the later runs, in a process
+	FindingWarmUpFirstExcess         = 0.01   // s: least excess of the first run, in a process
 )
 
 // FindingKinds returns all kinds of findings, sorted by name. The slice is the caller's.
@@ -60,153 +93,197 @@ func FindingKinds() []FindingKind {
 	return []FindingKind{
 		{
 			Kind: "allocation", Title: "memory allocation while the device waits", Threshold: FindingAllocationThreshold, Of: "window",
-			Remedy: "a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments",
+			ReportedBy: []string{"profile"},
+			Remedy:     "a caching allocator, buffers that are kept, no empty_cache in the loop, expandable segments",
 		},
 		{
 			Kind: "autotuning", Title: "kernels are tried out", Threshold: FindingAutotuningThreshold, Of: "window",
-			Remedy: "once for each shape: leave the first steps out of what is measured; where shapes change, turn benchmarking off",
+			ReportedBy: []string{"profile"},
+			Remedy:     "once for each shape: leave the first steps out of what is measured; where shapes change, turn benchmarking off",
+		},
+		{
+			Kind: "below_floor", Title: "sections too short to derive rates from", Threshold: FindingBelowFloorThreshold, Of: "timed runs of an operation",
+			ReportedBy: []string{"process"},
+			Remedy:     "time several launches as one section",
 		},
 		{
 			Kind: "checkpoint", Title: "the host saves a checkpoint while the device waits", Threshold: FindingCheckpointThreshold, Of: "window",
-			Remedy: "save asynchronously (torch.distributed.checkpoint.async_save), from a copy in pinned memory, or less often",
+			ReportedBy: []string{"profile"},
+			Remedy:     "save asynchronously (torch.distributed.checkpoint.async_save), from a copy in pinned memory, or less often",
 		},
 		{
 			Kind: "data_movement", Title: "kernels that move bytes without computing", Threshold: FindingDataMovementThreshold, Of: "computing time, and 0.05 of the window",
+			ReportedBy: []string{"profile"},
 		},
 		{
 			Kind: "dependency", Title: "launched work waits for something not in the file", Threshold: FindingDependencyThreshold, Of: "window",
+			ReportedBy: []string{"profile"},
 		},
 		{
 			Kind: "device_error", Title: "a device reports an XID or an uncorrected memory error",
-			Remedy: "look the XID up in the log, drain the device, reset or replace it",
+			ReportedBy: []string{"page"},
+			Remedy:     "look the XID up in the log, drain the device, reset or replace it",
 		},
 		{
 			Kind: "expert_imbalance", Title: "ranks wait in all-to-alls for ranks whose experts got more tokens", Threshold: FindingExpertImbalanceThreshold, Of: "window",
-			Remedy: "an auxiliary loss or bias that balances the router, a capacity factor, other placement or copies of the busiest experts",
+			ReportedBy: []string{"profile"},
+			Remedy:     "an auxiliary loss or bias that balances the router, a capacity factor, other placement or copies of the busiest experts",
 		},
 		{
 			Kind: "exposed_communication", Title: "collectives move bytes while nothing computes", Threshold: FindingExposedCommunicationThreshold, Of: "window",
-			Remedy: "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches",
+			ReportedBy: []string{"profile", "process"},
+			Remedy:     "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches",
 		},
 		{
 			Kind: "exposed_copies", Title: "copies that no kernel hides", Threshold: FindingExposedCopiesThreshold, Of: "window",
-			Remedy: "copy ahead of time on a separate stream, keep data on the device, copy less",
+			ReportedBy: []string{"profile"},
+			Remedy:     "copy ahead of time on a separate stream, keep data on the device, copy less",
 		},
 		{
 			Kind: "fusion", Title: "elementwise kernels write what the next one reads", Threshold: FindingFusionThreshold, Of: "window",
-			Remedy: "torch.compile, or a fused kernel for the chain",
+			ReportedBy: []string{"profile"},
+			Remedy:     "torch.compile, or a fused kernel for the chain",
 		},
 		{
 			Kind: "graph_capture", Title: "the host captures graphs", Threshold: FindingGraphCaptureThreshold, Of: "window",
-			Remedy: "capture once, before what is measured; pad inputs to the sizes that were captured",
+			ReportedBy: []string{"profile"},
+			Remedy:     "capture once, before what is measured; pad inputs to the sizes that were captured",
 		},
 		{
 			Kind: "healthy", Title: "nothing to gain above the threshold", Threshold: FindingHealthyThreshold, Of: "window",
+			ReportedBy: []string{"profile"},
 		},
 		{
 			Kind: "host_work", Title: "the host does something else before it launches", Threshold: FindingHostWorkThreshold, Of: "window",
-			Remedy: "move it off the launching thread, overlap it with the device, or do it on the device",
+			ReportedBy: []string{"profile"},
+			Remedy:     "move it off the launching thread, overlap it with the device, or do it on the device",
 		},
 		{
 			Kind: "late_rank", Title: "collectives wait for another rank while nothing computes", Threshold: FindingLateRankThreshold, Of: "window",
-			Remedy: "compare the ranks (their profiles, converted together, say which one is late): the late rank is the cause",
+			ReportedBy: []string{"profile", "ranks", "gpu_metrics", "page"},
+			Remedy:     "give the late rank less work, or find what slows it down: the profiles of all ranks, converted together, name it",
 		},
 		{
 			Kind: "launch_bound", Title: "the host launches slower than the device works", Threshold: FindingLaunchBoundThreshold, Of: "window",
-			Remedy: "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
+			ReportedBy: []string{"profile", "process"},
+			Remedy:     "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
 		},
 		{
 			Kind: "loader", Title: "the device waits for data", Threshold: FindingLoaderThreshold, Of: "window",
-			Remedy: "more loader workers, prefetching, decoding ahead of time",
+			ReportedBy: []string{"profile", "process"},
+			Remedy:     "more loader workers, prefetching, decoding ahead of time",
 		},
 		{
 			Kind: "low_efficiency", Title: "an operator far below the peak", Threshold: FindingLowEfficiencyThreshold, Of: "window",
+			ReportedBy: []string{"profile", "process"},
 		},
 		{
 			Kind: "low_parallelism", Title: "kernels with fewer blocks than the device has multiprocessors", Threshold: FindingLowParallelismThreshold, Of: "computing time, and 0.05 of the window",
-			Remedy: "larger batches, other work beside them on a second stream",
+			ReportedBy: []string{"profile"},
+			Remedy:     "larger batches, other work beside them on a second stream",
 		},
 		{
 			Kind: "memory_limit", Title: "the memory of a device is almost full", Threshold: FindingMemoryLimitThreshold, Of: "memory of the device",
-			Remedy: "smaller batches or caches, another device for what shares it",
+			ReportedBy: []string{"page"},
+			Remedy:     "smaller batches or caches, another device for what shares it",
 		},
 		{
 			Kind: "memory_spike", Title: "allocated memory grows considerably", Threshold: FindingMemorySpikeThreshold, Of: "highest allocation",
-			Remedy: "activation checkpointing, smaller batches, freeing earlier",
+			ReportedBy: []string{"profile", "process"},
+			Remedy:     "activation checkpointing, smaller batches, freeing earlier",
 		},
 		{
 			Kind: "no_device", Title: "the profile has no activity of a device",
+			ReportedBy: []string{"profile"},
 		},
 		{
 			Kind: "no_load", Title: "the program waits for work from outside", Threshold: FindingNoLoadThreshold, Of: "window",
-			Remedy: "more load on this device, or fewer devices",
+			ReportedBy: []string{"profile"},
+			Remedy:     "more load on this device, or fewer devices",
 		},
 		{
 			Kind: "not_judged", Title: "less than half of the window could be judged", Threshold: FindingNotJudgedThreshold, Of: "window",
-			Remedy: "record operators with the shapes of their inputs (record_shapes=True), name the device (--device)",
+			ReportedBy: []string{"profile"},
+			Remedy:     "record operators with the shapes of their inputs (record_shapes=True), name the device (--device)",
 		},
 		{
 			Kind: "page_migrations", Title: "pages of managed memory move while nothing computes or kernels wait for them", Threshold: FindingPageMigrationsThreshold, Of: "window",
-			Remedy: "cudaMemPrefetchAsync or explicit copies, cudaMemAdvise",
+			ReportedBy: []string{"profile"},
+			Remedy:     "cudaMemPrefetchAsync or explicit copies, cudaMemAdvise",
 		},
 		{
 			Kind: "pageable_copies", Title: "exposed copies from or to memory that is not pinned", Threshold: FindingPageableCopiesThreshold, Of: "window",
-			Remedy: "pinned memory (pin_memory=True) with non_blocking=True, on a separate stream",
+			ReportedBy: []string{"profile", "process", "page"},
+			Remedy:     "pinned memory (pin_memory=True) with non_blocking=True, on a separate stream",
 		},
 		{
 			Kind: "profiler_overhead", Title: "the profiler itself delays the host", Threshold: FindingProfilerOverheadThreshold, Of: "window",
-			Remedy: "not the program's own time: leave the first steps out (schedule with wait and warmup), record less",
+			ReportedBy: []string{"profile"},
+			Remedy:     "not the program's own time: leave the first steps out (schedule with wait and warmup), record less",
 		},
 		{
 			Kind: "regression", Title: "an operation takes more GPU time or energy than in the version before, or than the day before", Threshold: FindingRegressionThreshold, Of: "time or energy before",
-			Remedy: "compare a trace of each version, and their flame graphs",
+			ReportedBy: []string{"gpu_metrics", "page"},
+			Remedy:     "compare a trace of each version, and their flame graphs",
 		},
 		{
 			Kind: "single_precision", Title: "products in single or double precision without tensor cores", Threshold: FindingSinglePrecisionThreshold, Of: "window",
-			Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
+			ReportedBy: []string{"profile"},
+			Remedy:     "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
 		},
 		{
 			Kind: "slow_request", Title: "a request takes far longer than others of its service", Threshold: FindingSlowRequestThreshold, Of: "median of the service",
-			Remedy: "look at its trace: its queue, its batches, what ran beside it",
+			ReportedBy: []string{"page"},
+			Remedy:     "look at its trace: its queue, its batches, what ran beside it",
 		},
 		{
 			Kind: "slow_runtime_calls", Title: "start-up, module loading, first launches", Threshold: FindingSlowRuntimeCallsThreshold, Of: "window",
-			Remedy: "warm up before what is measured, load modules eagerly, keep handles and streams",
+			ReportedBy: []string{"profile"},
+			Remedy:     "warm up before what is measured, load modules eagerly, keep handles and streams",
 		},
 		{
 			Kind: "starved", Title: "a training process leaves its device without work", Threshold: FindingStarvedThreshold, Of: "time of its sections",
-			Remedy: "more loader workers, prefetching, fewer synchronizations, larger batches",
+			ReportedBy: []string{"page"},
+			Remedy:     "more loader workers, prefetching, fewer synchronizations, larger batches",
 		},
 		{
 			Kind: "synchronization", Title: "the host waits for the device with nothing queued", Threshold: FindingSynchronizationThreshold, Of: "window",
-			Remedy: "where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print force a wait)",
+			ReportedBy: []string{"profile"},
+			Remedy:     "where what follows does not need the result at once, read it later or asynchronously (item, cpu, nonzero, print force a wait)",
 		},
 		{
 			Kind: "tail_wave", Title: "some multiprocessors run one block of a kernel more than the others, which are empty meanwhile", Threshold: FindingTailWaveThreshold, Of: "window",
-			Remedy: "sizes or tiles whose number of blocks the multiprocessors divide evenly, stream-K or persistent kernels, other work beside them on a second stream",
+			ReportedBy: []string{"profile"},
+			Remedy:     "sizes or tiles whose number of blocks the multiprocessors divide evenly, stream-K or persistent kernels, other work beside them on a second stream",
 		},
 		{
 			Kind: "throttle", Title: "the device became slower", Threshold: FindingThrottleThreshold, Of: "window",
+			ReportedBy: []string{"profile", "page"},
 		},
 		{
 			Kind: "uneven_steps", Title: "a few steps take much longer than the others", Threshold: FindingUnevenStepsThreshold, Of: "time of the steps",
-			Remedy: "compare what the longest steps wait for with the others: each step has its own findings, and a report shows them side by side",
+			ReportedBy: []string{"profile"},
+			Remedy:     "compare what the longest steps wait for with the others: each step has its own findings, and a report shows them side by side",
 		},
 		{
 			Kind: "unexplained_idle", Title: "the cause of the idle time is not recorded", Threshold: FindingUnexplainedIdleThreshold, Of: "window",
-			Remedy: "record the runtime's calls and the host's ranges too",
+			ReportedBy: []string{"profile"},
+			Remedy:     "record the runtime's calls and the host's ranges too",
 		},
 		{
 			Kind: "unfused_attention", Title: "attention is computed in parts, which write and read its scores", Threshold: FindingUnfusedAttentionThreshold, Of: "window",
-			Remedy: "fused attention: scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half precision, a mask that it takes), FlashAttention, attn_implementation",
+			ReportedBy: []string{"profile"},
+			Remedy:     "fused attention: scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half precision, a mask that it takes), FlashAttention, attn_implementation",
 		},
 		{
 			Kind: "waiting_for_rank", Title: "the host waits for another rank", Threshold: FindingWaitingForRankThreshold, Of: "window",
-			Remedy: "profile the other ranks: the late one is the cause",
+			ReportedBy: []string{"profile"},
+			Remedy:     "profile the other ranks: the late one is the cause",
 		},
 		{
-			Kind: "warm_up", Title: "the program had not started to replay graphs", Threshold: FindingWarmUpThreshold, Of: "window",
-			Remedy: "once per process: profile later (schedule with wait and warmup)",
+			Kind: "warm_up", Title: "the first runs take longer than the later ones", Threshold: FindingWarmUpThreshold, Of: "window",
+			ReportedBy: []string{"profile", "process"},
+			Remedy:     "once per process: leave the first runs out of what is measured or profiled (schedule with wait and warmup)",
 		},
 	}
 }

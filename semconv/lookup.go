@@ -96,6 +96,10 @@ type FindingKind struct {
 	Threshold float64 // share from which a finding is reported, 0 to 1; 0: no threshold
 	Of        string  // quantity that the share refers to
 	Remedy    string  // usual remedy; a rule may replace it
+
+	// ReportedBy lists who reports it: "profile" (convert and the receivers of profiles), "process" (gpuspan/report), "page"
+	// (the live page), "gpu_metrics" (the connector) and "ranks" (convert, of the profiles of a job).
+	ReportedBy []string
 }
 
 // LookupFindingKind returns the kind of finding with a name, and false if there is none.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -120,6 +121,9 @@ func putFinding(a pcommon.Map, f *finding.Finding) {
 	a.PutStr(string(semconv.GPUFindingCertaintyKey), string(f.Certainty))
 	sharedcomponent.PutText(a, semconv.GPUFindingEvidenceKey, f.Evidence)
 	sharedcomponent.PutText(a, semconv.GPUFindingRemedyKey, f.Remedy)
+	if f.Gain > 0 {
+		a.PutDouble(string(semconv.GPUFindingGainKey), f.Gain.Seconds())
+	}
 	if f.Share > 0 {
 		a.PutDouble(string(semconv.GPUFindingShareKey), spanfacts.Round12(f.Share))
 		a.PutDouble(string(semconv.GPUFindingThresholdKey), f.Threshold)
@@ -136,7 +140,7 @@ func lateRank(v *straggler.Result, ranks int, step float64) finding.Finding {
 		f.Evidence += fmt.Sprintf(", %s of it in %s", finding.Duration(1e9*min(late, v.Delay)), v.Section)
 	}
 	if share := late / step; step > 0 && share <= math.MaxFloat64 {
-		f.Share = share
+		f.Gain, f.Share = time.Duration(1e9*late), share
 	}
 	return f
 }

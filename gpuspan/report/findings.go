@@ -19,12 +19,12 @@ import (
 // Kind is the kind of a finding.
 type Kind string
 
-// Kinds of finding. Profiles and the live page have them too, except BelowFloor.
+// Kinds of finding, as of profiles and the live page.
 const (
 	PageableCopies       Kind = semconv.GPUFindingKindPageableCopies       // host copies of memory that is not pinned
 	Loader               Kind = semconv.GPUFindingKindLoader               // steps wait for data
-	Starved              Kind = semconv.GPUFindingKindStarved              // the device waits for launches of the host
-	BelowFloor           Kind = "below_floor"                              // sections too short to derive rates from
+	LaunchBound          Kind = semconv.GPUFindingKindLaunchBound          // the device waits for launches of the host
+	BelowFloor           Kind = semconv.GPUFindingKindBelowFloor           // sections too short to derive rates from
 	WarmUp               Kind = semconv.GPUFindingKindWarmUp               // the first run costs much more than the others
 	MemorySpike          Kind = semconv.GPUFindingKindMemorySpike          // one run takes much device memory
 	LowEfficiency        Kind = semconv.GPUFindingKindLowEfficiency        // far below every known limit
@@ -51,9 +51,6 @@ func (k Kind) Title() string {
 
 // remedy returns what usually helps.
 func (k Kind) remedy() string {
-	if k == BelowFloor {
-		return "time several launches as one section"
-	}
 	known, _ := semconv.LookupFindingKind(string(k))
 	return known.Remedy
 }
@@ -78,13 +75,15 @@ func (f Finding) String() string {
 type Thresholds struct {
 	PageableShare float64       // share of all outermost time in pageable copies, default 0.01
 	LoaderShare   float64       // share of step time in phase data that no other phase hides, default 0.05
-	StarvedShare  float64       // share of an operation's timed runs that were host-starved, default 0.3
+	LaunchShare   float64       // share of an operation's timed runs that waited for launches, default 0.3
 	FloorShare    float64       // share of an operation's timed runs below 10 × the floor, default 0.5
 	FirstRatio    float64       // first run ÷ mean of the rest, default 5
 	FirstCost     time.Duration // minimum excess of the first run over that mean, default 10 ms
 	SpikeShare    float64       // growth during one run ÷ highest use seen, default 0.25
-	PeakShare     float64       // highest share of any known limit, default 0.1
-	PeakMinShare  float64       // minimum share of all outermost time for LowEfficiency, default 0.05
+	// share of the nearest known limit for LowEfficiency, default 0.5 for single kernels and 0.1 for other sections, which
+	// have several kernels and gaps
+	PeakShare     float64
+	PeakMinShare  float64       // minimum share of all outermost time to gain for LowEfficiency, default 0.05
 	ExposedShare  float64       // share of step time in exposed communication, default 0.05
 	MinRuns       int64         // minimum number of runs for shares of runs, default 5
 }
@@ -92,14 +91,13 @@ type Thresholds struct {
 func (t Thresholds) withDefaults() Thresholds {
 	t.PageableShare = cmp.Or(t.PageableShare, semconv.FindingPageableCopiesLiveThreshold)
 	t.LoaderShare = cmp.Or(t.LoaderShare, semconv.FindingLoaderThreshold)
-	t.StarvedShare = cmp.Or(t.StarvedShare, semconv.FindingStarvedThreshold)
-	t.FloorShare = cmp.Or(t.FloorShare, .5)
-	t.FirstRatio = cmp.Or(t.FirstRatio, 5)
+	t.LaunchShare = cmp.Or(t.LaunchShare, semconv.FindingLaunchBoundRuns)
+	t.FloorShare = cmp.Or(t.FloorShare, semconv.FindingBelowFloorThreshold)
+	t.FirstRatio = cmp.Or(t.FirstRatio, semconv.FindingWarmUpFirstRatio)
 	t.SpikeShare = cmp.Or(t.SpikeShare, semconv.FindingMemorySpikeThreshold)
-	t.PeakShare = cmp.Or(t.PeakShare, .1)
 	t.PeakMinShare = cmp.Or(t.PeakMinShare, semconv.FindingLowEfficiencyThreshold)
 	t.ExposedShare = cmp.Or(t.ExposedShare, semconv.FindingExposedCommunicationThreshold)
-	t.FirstCost = cmp.Or(t.FirstCost, 10*time.Millisecond)
+	t.FirstCost = cmp.Or(t.FirstCost, time.Duration(semconv.FindingWarmUpFirstExcess*float64(time.Second)))
 	t.MinRuns = cmp.Or(t.MinRuns, 5)
 	return t
 }
@@ -145,11 +143,11 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 
 	enough := d.Count >= t.MinRuns
 	part := func(n int64) float64 { return float64(n) / float64(max(d.Count, 1)) }
-	add(finding(Starved, part(o.Starved), t.StarvedShare, d.Total,
+	add(finding(LaunchBound, part(o.Starved), t.LaunchShare, d.Total,
 		"%d of %d runs ended on the device within 1/%d of their duration after the host's End, so the device waited for "+
 			"launches; mean %s",
 		o.Starved, d.Count, starvedPart, duration(d.Mean)),
-		enough && part(o.Starved) >= t.StarvedShare)
+		enough && part(o.Starved) >= t.LaunchShare)
 	add(finding(BelowFloor, part(o.BelowFloor), t.FloorShare, d.Total,
 		"%d of %d runs are shorter than %d × the device's empty section of %s; mean %s",
 		o.BelowFloor, d.Count, floorFactor, duration(o.Floor), duration(d.Mean)),
@@ -170,9 +168,18 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 			"one run took %s more device memory, of %s in use at most", size(o.MemorySpike), size(o.MemoryPeak)),
 			share >= t.SpikeShare)
 	}
-	add(finding(LowEfficiency, o.PeakShare, t.PeakShare, time.Duration(float64(d.Total)*(1-o.PeakShare)),
-		"%s of section time at %s %% of its nearest limit (%s)", duration(d.Total), percent(o.PeakShare), o.PeakOf),
-		enough && o.PeakShare > 0 && o.PeakShare < t.PeakShare && o.ShareOfTotal >= t.PeakMinShare && t.PeakMinShare > 0 &&
+	limit := t.PeakShare
+	if limit == 0 {
+		limit = semconv.FindingLowEfficiencySectionPeak
+		if o.Type == semconv.GPUOperationTypeKernel {
+			limit = semconv.FindingLowEfficiencyPeak
+		}
+	}
+	gain := 1 - o.PeakShare/semconv.FindingLowEfficiencyReachable // what good kernels would save
+	add(finding(LowEfficiency, gain*o.ShareOfTotal, t.PeakMinShare, time.Duration(float64(d.Total)*gain),
+		"%s of section time at %s %% of its nearest limit (%s), which is less than %s %%", duration(d.Total),
+		percent(o.PeakShare), o.PeakOf, percent(limit)),
+		enough && o.PeakShare > 0 && o.PeakShare < limit && gain*o.ShareOfTotal >= t.PeakMinShare &&
 			part(o.BelowFloor) < t.FloorShare)
 }
 

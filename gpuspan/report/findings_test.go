@@ -4,12 +4,14 @@
 package report_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 const ms = time.Millisecond
@@ -49,7 +51,7 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 			sections(report.Info{Name: "rest"}, 1, report.Sample{Duration: 1000*ms - part})(c)
 		}
 	}
-	for _, c := range []struct {
+	cases := []struct {
 		kind        report.Kind
 		found, near func(c *report.Collector)
 		value       float64
@@ -71,7 +73,7 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 			.05,
 		},
 		{
-			report.Starved,
+			report.LaunchBound,
 			mixed(.3, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1},
 				report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms}),
 			mixed(.29, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: 0}, report.Sample{Duration: 20 * ms}), .3,
@@ -93,16 +95,32 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 				Duration: time.Second,
 				Memory:   report.IO{Read: 99e9},
 			}),
-			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 100e9}}), .099,
+			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 100e9}}), 1 - .099/.7,
 		},
 		{
 			report.LowEfficiency, sections(report.Info{Name: "x"}, 5, report.Sample{
 				Duration: time.Second,
 				Memory:   report.IO{Read: 1e9},
 			}),
-			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second}), .001,
+			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second}), 1 - .001/.7,
 		},
-	} {
+		{ // a single kernel is an operator of a profile
+			report.LowEfficiency, sections(report.Info{Name: "x", Type: "kernel"}, 5, report.Sample{
+				Duration: time.Second,
+				Memory:   report.IO{Read: 499e9},
+			}),
+			sections(report.Info{Name: "x", Type: "kernel"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 500e9}}),
+			1 - .499/.7,
+		},
+	}
+	for _, kind := range semconv.FindingKinds() {
+		tested := false
+		for i := range cases {
+			tested = tested || string(cases[i].kind) == kind.Kind
+		}
+		require.Equal(t, slices.Contains(kind.ReportedBy, "process"), tested, "add a row for %s", kind.Kind)
+	}
+	for _, c := range cases {
 		found, near := report.NewCollector(peaks), report.NewCollector(peaks)
 		c.found(found)
 		c.near(near)
@@ -110,7 +128,7 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		require.Len(t, got, 1, string(c.kind))
 		require.Equal(t, c.kind, got[0].Kind)
 		require.InDelta(t, c.value, got[0].Value, 1e-9)
-		require.GreaterOrEqual(t, max(got[0].Value, 1-got[0].Value), got[0].Threshold)
+		require.GreaterOrEqual(t, got[0].Value, got[0].Threshold)
 		require.NotEmpty(t, got[0].Evidence)
 		require.Contains(t, got[0].String(), "threshold")
 		require.Empty(t, near.Summary().Findings(report.Thresholds{}), string(c.kind))
@@ -133,7 +151,7 @@ func TestNegativeThresholdsSwitchFindingsOff(t *testing.T) {
 	all := c.Summary().Findings(report.Thresholds{})
 	require.NotEmpty(t, all)
 	off := report.Thresholds{
-		PageableShare: -1, LoaderShare: -1, StarvedShare: -1, FloorShare: -1, FirstRatio: -1, SpikeShare: -1, PeakShare: -1,
+		PageableShare: -1, LoaderShare: -1, LaunchShare: -1, FloorShare: -1, FirstRatio: -1, SpikeShare: -1, PeakShare: -1,
 		ExposedShare: -1,
 	}
 	require.Empty(t, c.Summary().Findings(off))

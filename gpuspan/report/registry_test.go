@@ -21,7 +21,9 @@ func TestKindsSharedWithProfilesMatchTheRegistry(t *testing.T) {
 	}{
 		{PageableCopies, semconv.GPUFindingKindPageableCopies, d.PageableShare, semconv.FindingPageableCopiesLiveThreshold},
 		{Loader, semconv.GPUFindingKindLoader, d.LoaderShare, semconv.FindingLoaderThreshold},
-		{Starved, semconv.GPUFindingKindStarved, d.StarvedShare, semconv.FindingStarvedThreshold},
+		{LaunchBound, semconv.GPUFindingKindLaunchBound, d.LaunchShare, semconv.FindingLaunchBoundRuns},
+		{BelowFloor, semconv.GPUFindingKindBelowFloor, d.FloorShare, semconv.FindingBelowFloorThreshold},
+		{WarmUp, semconv.GPUFindingKindWarmUp, d.FirstRatio, semconv.FindingWarmUpFirstRatio},
 		{LowEfficiency, semconv.GPUFindingKindLowEfficiency, d.PeakMinShare, semconv.FindingLowEfficiencyThreshold},
 		{MemorySpike, semconv.GPUFindingKindMemorySpike, d.SpikeShare, semconv.FindingMemorySpikeThreshold},
 		{

@@ -161,10 +161,10 @@ func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 }
 
 // leastObserved is the minimum section time of a process for a share of it, s.
-const leastObserved = 10
+const leastObserved = semconv.FindingStarvedObserved
 
 // busyDevice is the utilization above which a device is not starved, whatever one of its processes does.
-const busyDevice = 0.8
+const busyDevice = semconv.FindingStarvedBusy
 
 // starved returns the training process that left its device without work for the largest share of its time. A service
 // without requests is idle, so only services with steps are judged, as by the alert GPUStarved.

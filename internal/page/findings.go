@@ -20,7 +20,7 @@ import (
 )
 
 // leastRequests is the minimum number of requests of a service for a median.
-const leastRequests = 5
+const leastRequests = semconv.FindingSlowRequestRequests
 
 // found returns a finding of live telemetry: the description, the value that is compared with the threshold of the
 // kind, and an example trace.
@@ -195,7 +195,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	f := found(semconv.GPUFindingKindLateRank, fmt.Sprintf("rank %d", k.rank), text, 0, c.trace)
 	f.Certainty, f.Threshold = finding.Medium, semconv.FindingLateRankLiveThreshold
 	if stepTime > 0 {
-		f.Share = c.seconds / stepTime
+		f.Gain, f.Share = time.Duration(1e9*c.seconds), c.seconds/stepTime
 	}
 	return f, stepTime == 0 || f.Share >= f.Threshold
 }
@@ -245,7 +245,7 @@ func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 
 // leastThrottled is the throttled time, s, that is a finding whatever its share of all operations' time: a single slow
 // request matters to its sender, however much else ran.
-const leastThrottled = 0.05
+const leastThrottled = semconv.FindingThrottleLiveDuration
 
 // throttled returns the operation during which the clock was throttled most often: concurrent operations have the
 // reasons too. The throttled time must be at least the threshold's share of its own time, and at least leastThrottled

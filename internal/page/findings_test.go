@@ -106,6 +106,7 @@ func TestFindingsArePrinted(t *testing.T) {
 
 	late := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
 	late.Subject, late.Trace, late.Share, late.Threshold = "rank 1", traceID(41), 0.025, semconv.FindingLateRankLiveThreshold
+	late.Gain = 75 * time.Millisecond
 	late.Chain = []string{"rank 1 of 4 is late in 2 of 3 steps of train, by 37.5ms on average, 20ms of it in backward; " +
 		"chat runs on its GPU, too"}
 	pageable := found(semconv.GPUFindingKindPageableCopies, "large",
@@ -227,6 +228,86 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 			}))
 		}
 		require.Len(t, m.State(Query{Range: time.Minute}).Findings, c.want, name)
+	}
+}
+
+// liveCases has a row for each finding of the page with a threshold: telemetry whose value is a multiple of it.
+var liveCases = map[string]func(t *testing.T, m *Model, of float64){
+	semconv.GPUFindingKindLateRank: func(t *testing.T, m *Model, of float64) {
+		for i := range 10 {
+			m.Traces(traces(t, span{
+				name: "train", kind: "step", start: 5 * time.Second, length: time.Second, trace: 40,
+				attributes: map[string]any{"gpu.step.index": i},
+			}))
+		}
+		m.Traces(bare(traces(t, span{name: "straggler", start: 5 * time.Second, length: time.Second, trace: 41, attributes: map[string]any{
+			"gpu.straggler.score": 2.0, "gpu.straggler.median": 10 * of * semconv.FindingLateRankLiveThreshold,
+			"gpu.straggler.rank.count": 4, "gpu.operation.name": "train",
+		}}), func(ptrace.Span) {}))
+	},
+	semconv.GPUFindingKindMemoryLimit: func(_ *testing.T, m *Model, of float64) {
+		m.put("hw.gpu.memory.limit", 20*time.Second, 1e11, true, nil)
+		m.put("hw.gpu.memory.usage", 20*time.Second, 1e11*of*semconv.FindingMemoryLimitThreshold, true, nil)
+	},
+	semconv.GPUFindingKindPageableCopies: func(t *testing.T, m *Model, of float64) {
+		length := time.Duration(1e9 * of * semconv.FindingPageableCopiesLiveThreshold)
+		m.Traces(traces(t, span{name: "work", kind: "section", start: 3 * time.Second, length: time.Second - length}))
+		m.Traces(traces(t, span{name: "copy", kind: "copy", start: 4 * time.Second, length: length, attributes: map[string]any{
+			"gpu.copy.host_memory": "pageable", "gpu.io.size": 4, "gpu.duration": length.Seconds(),
+		}}))
+	},
+	semconv.GPUFindingKindSlowRequest: func(t *testing.T, m *Model, of float64) {
+		for i := range byte(semconv.FindingSlowRequestRequests) {
+			length := 50 * time.Millisecond
+			if i == 3 {
+				length = time.Duration(of * semconv.FindingSlowRequestThreshold * float64(length))
+			}
+			m.Traces(bare(traces(t, span{name: "POST", start: 2 * time.Second, length: length, trace: i}),
+				func(s ptrace.Span) { s.SetKind(ptrace.SpanKindServer) }))
+			m.Traces(traces(t, span{name: "decode", kind: "share", start: 2 * time.Second, length: length, trace: i}))
+		}
+	},
+	semconv.GPUFindingKindStarved: func(t *testing.T, m *Model, of float64) {
+		m.Traces(traces(t, span{name: "train", kind: "step", start: 5 * time.Second, length: time.Second, trace: 3}))
+		starved := 2 * semconv.FindingStarvedObserved * of * semconv.FindingStarvedThreshold
+		m.put("hw.gpu.utilization", 30*time.Second, 0.98*semconv.FindingStarvedBusy, false, nil)
+		for state, seconds := range map[string]float64{"starved": starved, "covered": 2*semconv.FindingStarvedObserved - starved} {
+			m.put("gpu.section.time", 30*time.Second, 100, true, map[string]any{"gpu.section.state": state})
+			m.put("gpu.section.time", 10*time.Second, 100+seconds, true, map[string]any{"gpu.section.state": state})
+		}
+	},
+	semconv.GPUFindingKindThrottle: func(t *testing.T, m *Model, of float64) {
+		held := time.Duration(1e9 * of * semconv.FindingThrottleLiveThreshold)
+		m.Traces(traces(t, span{name: "work", kind: "section", start: 3 * time.Second, length: time.Second - held}))
+		m.Traces(traces(t, span{name: "gemm", kind: "section", start: 3 * time.Second, length: held, attributes: map[string]any{
+			"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"},
+		}}))
+	},
+}
+
+func TestEveryLiveFindingHasItsThreshold(t *testing.T) {
+	for _, kind := range semconv.FindingKinds() {
+		switch {
+		case !slices.Contains(kind.ReportedBy, "page"):
+			require.NotContains(t, liveCases, kind.Kind)
+			continue
+		case kind.Threshold == 0, // TestDeviceErrorsAreFindings
+			kind.Kind == semconv.GPUFindingKindRegression: // the page shows what gpu_metrics reported
+			continue
+		}
+		put := liveCases[kind.Kind]
+		require.NotNil(t, put, "add a row for %s", kind.Kind)
+		with := func(of float64) []finding.Finding {
+			m := at()
+			put(t, m, of)
+			return m.State(Query{Range: time.Minute}).Findings
+		}
+		require.Empty(t, with(0.98), "%s below its threshold", kind.Kind)
+		list := with(1.02)
+		require.Len(t, list, 1, "%s above its threshold", kind.Kind)
+		require.Equal(t, kind.Kind, list[0].Kind)
+		require.Equal(t, kind.Remedy, list[0].Remedy)
+		require.GreaterOrEqual(t, list[0].Share, list[0].Threshold)
 	}
 }
 

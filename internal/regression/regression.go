@@ -20,10 +20,11 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Confidence is the level of the intervals.
-const Confidence = 0.9999
+const Confidence = semconv.FindingRegressionConfidence
 
 // Yesterday is the baseline of a comparison within one version. No version can have that name, since it has a space.
 const Yesterday = "the day before"

@@ -27,10 +27,10 @@ import (
 // even ranks). It must also delay the step: its delay is at least outlierStep of the step, and outlierWorst of the
 // largest delay, because all ranks wait for the slowest one.
 const (
-	outlierSigmas = 3.5
-	outlierShare  = 0.05
+	outlierSigmas = semconv.FindingLateRankSigmas
+	outlierShare  = semconv.FindingLateRankOwnTime
 	outlierStep   = semconv.FindingLateRankThreshold
-	outlierWorst  = 0.5
+	outlierWorst  = semconv.FindingLateRankWorst
 )
 
 // Own returns the time that a rank spends on its own work in a step of so many seconds: without exposed communication,

@@ -11,6 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Device collects the facts of one device from its activities, in the order of their starts.
@@ -414,7 +415,7 @@ func (d *Totals) FedBy() string {
 }
 
 // ShortKernel is the length under which a kernel is shorter than what launching it costs the host.
-const ShortKernel = 10 * time.Microsecond
+const ShortKernel = time.Duration(semconv.FindingFusionKernelDuration * float64(time.Second))
 
 // Gap reports whether an activity that starts then ends a gap, so that its launch is looked up.
 func (d *Device) Gap(start int64) bool { return !d.any || start > d.end }

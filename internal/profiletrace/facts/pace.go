@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // pace is how long kernels of one kind (name, launch configuration, shapes) took over the window. If most kinds became
@@ -34,9 +35,11 @@ const (
 	leastLength = 2_000   // ns: shorter ones vary by the clock's resolution
 	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
-	Slower      = 1.1     // factor above which a part is slow: more than boost clocks vary
 	positions   = 16      // of a kind in a step: a kernel is compared with those at the same position
-	certain     = 4       // standard errors of the difference of two parts
+
+	// Slower is the factor above which a part is slow: more than boost clocks vary.
+	Slower  = semconv.FindingThrottleFactor
+	certain = semconv.FindingThrottleSigmas // standard errors of the difference of two parts
 )
 
 func (p *pace) add(x paced) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // scores follows what one stream does between two batched products.
@@ -23,7 +24,7 @@ type scorePart struct {
 }
 
 // maxParts is how many kernels there may be from one product to the other: scaling, mask, casts, softmax, dropout.
-const maxParts = 16
+const maxParts = semconv.FindingUnfusedAttentionKernels
 
 // attends records attention in parts. Kernels in it that only move bytes count as such.
 func (d *Device) attends(a *timeline.Activity, op *operatorSum) {

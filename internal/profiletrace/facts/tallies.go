@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // opKey is an operator with the shapes of its inputs.
@@ -102,7 +103,7 @@ func (c *collective) comparable(k collectiveKey) bool {
 }
 
 // leastRepeats is the minimum number of collectives of a kind to know their shortest time.
-const leastRepeats = 3
+const leastRepeats = semconv.FindingLateRankCollectives
 
 // CopyKey identifies a kind of copies.
 type CopyKey struct {

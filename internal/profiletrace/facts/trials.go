@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // trials holds operators that launch kernels of many names in some calls, and of few in most: a library is timing which
@@ -36,8 +37,9 @@ type opCall struct {
 
 // Limits for recognizing autotuning.
 const (
-	manyNames   = 5  // of kernels in one call
-	UsualCalls  = 3  // factor by which calls with few names must outnumber the others
+	manyNames = semconv.FindingAutotuningNames // of kernels in one call
+	// UsualCalls is the factor by which calls with few names must outnumber the others.
+	UsualCalls  = semconv.FindingAutotuningCalls
 	maxOfTrial  = 64 // idle times kept per call; further ones stay with their cause
 	maxSearched = 1 << 10
 )

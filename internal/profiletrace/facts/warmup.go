@@ -3,7 +3,10 @@
 
 package facts
 
-import "github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+import (
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 // warmUp is the part of a window before a program that replays graphs started to: it launches kernel by kernel and
 // captures, which is not representative of the rest. The zero value is ready.
@@ -18,9 +21,9 @@ type warmUp struct {
 
 // Limits: after the warm-up, launches are never again that frequent in a row.
 const (
-	leastReplays = 3
-	leastEager   = 24
-	moreEager    = 3 // times as many launches before the first replay as between two
+	leastReplays = semconv.FindingWarmUpReplays
+	leastEager   = semconv.FindingWarmUpLaunches
+	moreEager    = semconv.FindingWarmUpMore // times as many launches before the first replay as between two
 )
 
 // launched takes a launch of kernels; first is true for the first replay.

@@ -17,7 +17,7 @@ import (
 // unevenTokens is the difference between what a rank sends to the experts of others and what its own experts receive,
 // as a part of their mean, above which waiting in all-to-alls is caused by the experts: an even router stays far below
 // it.
-const unevenTokens = 0.1
+const unevenTokens = semconv.FindingExpertImbalanceDifference
 
 // experts judges waiting in all-to-alls whose two sides differ, because the router gives some ranks more tokens. It
 // returns the report without that time. Where the sides are equal, a rank is late for another reason.

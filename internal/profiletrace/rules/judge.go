@@ -25,8 +25,9 @@ const (
 	thresholdNotJudged = semconv.FindingNotJudgedThreshold      // kernels that could not be compared with a peak
 	thresholdNarrow    = semconv.FindingLowParallelismThreshold // of computing time: kernels with too few blocks
 
-	lowShare        = 0.5 // of the peak: below it an operator is worth a look
-	reachable       = 0.7 // of the peak: what good kernels reach, by which gains are counted
+	lowShare  = semconv.FindingLowEfficiencyPeak      // of the roofline
+	reachable = semconv.FindingLowEfficiencyReachable // of the roofline: gains are counted by it
+
 	maxEfficiency   = 3   // findings on operators
 	maxHost         = 3   // findings on ranges of the host
 	manyRetries     = 3   // frees, and allocations, of an allocator that caches memory

@@ -17,9 +17,9 @@ import (
 
 // Limits of uneven steps. The first step often includes start-up, and if many are long, length is no exception.
 const (
-	longStep   = 1.5 // times the median
-	mostLong   = 0.3 // of the steps
-	leastSteps = 5   // without the first
+	longStep   = semconv.FindingUnevenStepsFactor
+	mostLong   = semconv.FindingUnevenStepsLongSteps
+	leastSteps = semconv.FindingUnevenStepsSteps // without the first
 )
 
 // unevenSteps notes steps that take much longer than the median one. It has no gain: what they wait for is the gain of

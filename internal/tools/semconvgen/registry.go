@@ -100,8 +100,20 @@ type annotations struct {
 type findingKind struct {
 	Threshold float64 `yaml:"threshold"`      // 0: none
 	Of        string  `yaml:"of"`             // the whole that the threshold is a share of
-	Live      float64 `yaml:"live_threshold"` // of live spans: share of the device time of all operations; 0: none
+	Live      float64 `yaml:"live_threshold"` // of live spans; 0: none
+	LiveOf    string  `yaml:"live_of"`        // the whole that the live threshold is a share of
 	Remedy    string  `yaml:"remedy"`
+
+	// ReportedBy lists the producers; only profiles if it is not stated.
+	ReportedBy []string       `yaml:"reported_by"`
+	Limits     []findingLimit `yaml:"limits"`
+}
+
+// findingLimit is another number that decides whether a finding is reported.
+type findingLimit struct {
+	ID    string  `yaml:"id"`
+	Value float64 `yaml:"value"`
+	Brief string  `yaml:"brief"`
 }
 
 // valueType is a type's name, or the members of an enumeration of strings.

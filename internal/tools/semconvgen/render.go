@@ -100,7 +100,10 @@ func (r *registry) check() error {
 		}
 	}
 	for _, a := range r.Attributes {
-		for kind := range a.Findings {
+		for kind, f := range a.Findings {
+			if err := f.check(kind); err != nil {
+				return fmt.Errorf("attribute %s: %w", a.Name, err)
+			}
 			if !slices.Contains(a.Values(), kind) {
 				return fmt.Errorf("attribute %s: finding %q is not a member (add the member, or remove the finding)", a.Name, kind)
 			}
@@ -203,6 +206,38 @@ func (r *registry) FindingKinds() (list []findingRow) {
 	}
 	return list
 }
+
+// producers are who may report a finding.
+var producers = []string{"profile", "process", "page", "gpu_metrics", "ranks"}
+
+// check rejects properties from which no constant or no sentence can be made.
+func (f *findingKind) check(kind string) error {
+	for _, p := range f.ReportedBy {
+		if !slices.Contains(producers, p) {
+			return fmt.Errorf("finding %q: unknown producer %q (use %s)", kind, p, strings.Join(producers, ", "))
+		}
+	}
+	for _, l := range f.Limits {
+		if l.ID == "" || l.Value == 0 || l.Brief == "" {
+			return fmt.Errorf("finding %q: limit %q needs an id, a value and a brief", kind, l.ID)
+		}
+	}
+	if (f.Threshold == 0) != (f.Of == "") || (f.Live == 0) != (f.LiveOf == "") {
+		return fmt.Errorf("finding %q: a threshold needs the whole that it is a share of (set `of`, `live_of`)", kind)
+	}
+	return nil
+}
+
+// Producers returns who reports the finding.
+func (f findingRow) Producers() []string {
+	if len(f.ReportedBy) == 0 {
+		return []string{producers[0]}
+	}
+	return f.ReportedBy
+}
+
+// Name returns the name of a limit in Go.
+func (l findingLimit) Name() string { return goName(l.ID) }
 
 // findingRow is a kind of finding with its name and brief.
 type findingRow struct {

@@ -19,7 +19,7 @@ import (
 // Limits of the search for ranks without a profile.
 const (
 	largestWorld = 1 << 16
-	leastRuns    = 3 // minimum number of a kind of collective, to know its shortest time
+	leastRuns    = semconv.FindingLateRankCollectives // minimum number of a kind of collective, to know its shortest time
 )
 
 // kindOfRun distinguishes collectives that take equally long if all ranks arrive together.

@@ -112,7 +112,6 @@ func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
 	}
 	v := finding.New(semconv.GPUFindingKindLateRank, finding.High)
 	v.Subject, v.Gain, v.Threshold, v.Chain = fmt.Sprintf("rank %d", l.Rank), l.Each, notable, []string{did}
-	v.Remedy = "" // the usual one is to compare the ranks
 	if j.Method != page.ByArrival {
 		v.Certainty = finding.Medium
 	}
