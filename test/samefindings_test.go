@@ -4,18 +4,26 @@
 package test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
@@ -25,6 +33,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 	"github.com/otelgpu/otelgpu/semconv"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // Of each step of 100 ms the device computes for 70 ms, waits for data for 20 ms and copies from pageable memory for
@@ -63,16 +72,24 @@ func stepsThatWaitAndCopy() (list []recordedEvent) {
 	return list
 }
 
-func asPyTorch(list []recordedEvent) string {
+// asPyTorch writes a trace of PyTorch's profiler; more are further members of the file's object.
+func asPyTorch(list []recordedEvent, more string) string {
 	var b strings.Builder
-	b.WriteString(`{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000000,"deviceProperties":[{"id":0,"name":"NVIDIA H100 80GB HBM3"}],"traceEvents":[`)
+	b.WriteString(`{"schemaVersion":1,` + more +
+		`"baseTimeNanoseconds":1700000000000000000,"deviceProperties":[{"id":0,"name":"NVIDIA H100 80GB HBM3"}],"traceEvents":[`)
 	for i, e := range list {
 		category := map[string]string{"call": "cuda_runtime", "range": "user_annotation", "kernel": "kernel", "memcpy": "gpu_memcpy"}
 		pid, tid := 1, 1
 		args := fmt.Sprintf(`"correlation":%d`, e.correlation)
 		if e.kind == "kernel" || e.kind == "memcpy" {
 			pid, tid = 0, 7
-			args += `,"device":0,"stream":7,"bytes":80000000`
+			args += `,"device":0,"stream":7`
+			if e.kind == "memcpy" {
+				args += `,"bytes":80000000`
+			}
+			if strings.HasPrefix(e.name, "nccl") {
+				args += `,"Collective name":"allreduce","Process Group Name":"0","In msg nelems":1000000,"dtype":"Float","Group size":4`
+			}
 		}
 		if i > 0 {
 			b.WriteString(",\n")
@@ -123,49 +140,122 @@ INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100 80GB HBM3');`)
 
 // statement is what a producer states about a cause.
 type statement struct {
-	title, remedy    string
-	threshold, share float64
-	gain             time.Duration
+	title, remedy, subject string
+	threshold, share       float64
+	gain                   time.Duration
 }
 
 func statements(list []finding.Finding) map[string]statement {
 	all := map[string]statement{}
 	for _, f := range list {
 		k, _ := semconv.LookupFindingKind(f.Kind)
-		all[f.Kind] = statement{k.Title, f.Remedy, f.Threshold, f.Share, f.Gain}
+		all[f.Kind] = statement{k.Title, f.Remedy, f.Subject, f.Threshold, f.Share, f.Gain}
 	}
 	return all
 }
 
-// The profile of a process, in two formats, as receivers put it on spans and as convert and its reports have it, the
-// report of the process itself and the live page agree on what costs time.
-func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
-	job := stepsThatWaitAndCopy()
-	producers := map[string]map[string]statement{}
-	var live []ptrace.Traces
-	read := func(name string, read func(func(context.Context, ptrace.Traces) error) ([]facts.Report, error)) {
-		var events []finding.Finding
-		devices, err := read(func(_ context.Context, td ptrace.Traces) error {
-			live = append(live, td)
-			for _, rs := range td.ResourceSpans().All() {
-				for _, ss := range rs.ScopeSpans().All() {
-					for _, s := range ss.Spans().All() {
-						for _, e := range s.Events().All() {
-							if f, ok := profiletrace.FindingOf("", e); ok && strings.HasPrefix(s.Name(), "GPU 0") {
-								events = append(events, f)
-							}
+// findingsOn returns the findings on the spans of a name's beginning.
+func findingsOn(prefix string, batches ...ptrace.Traces) (list []finding.Finding) {
+	for _, td := range batches {
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					for _, e := range s.Events().All() {
+						if f, ok := profiletrace.FindingOf(prefix, e); ok && strings.HasPrefix(s.Name(), prefix) {
+							list = append(list, f)
 						}
 					}
 				}
 			}
+		}
+	}
+	return list
+}
+
+// converted returns what the command convert prints, the spans that it writes and the data of its page.
+func converted(t *testing.T, path string) (printed string, spans []ptrace.Traces, state page.State) {
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), otelcol.Build(t), "convert", "--html", "--out", dir, path).CombinedOutput()
+	require.NoError(t, err, string(out))
+	for line := range lines(t, filepath.Join(dir, "spans.json")) {
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
+		require.NoError(t, err)
+		spans = append(spans, td)
+	}
+	html, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(html), `id="state">`)
+	require.True(t, ok)
+	data, _, _ := strings.Cut(rest, "</script>")
+	require.NoError(t, json.Unmarshal([]byte(data), &state))
+	return string(out), spans, state
+}
+
+// expected is a finding that the facts of a test have.
+type expected struct {
+	kind      string
+	gain      time.Duration
+	share     float64
+	threshold map[string]float64 // other than the usual
+	subject   map[string]string  // other than the usual
+	without   []string           // producers that cannot know it, with the reason where they are listed
+	noGain    []string           // producers that do not know what it costs
+}
+
+func (want *expected) check(t *testing.T, subject string, producers map[string]map[string]statement) {
+	known, ok := semconv.LookupFindingKind(want.kind)
+	require.True(t, ok)
+	for name, list := range producers {
+		got, ok := list[want.kind]
+		if slices.Contains(want.without, name) {
+			assert.False(t, ok, "%s knows %s now: compare it", name, want.kind)
+			continue
+		}
+		if !assert.True(t, ok, "%s: no %s in %v", name, want.kind, list) {
+			continue
+		}
+		threshold := known.Threshold
+		if v, ok := want.threshold[name]; ok {
+			threshold = v
+		}
+		assert.Equal(t, known.Title, got.title, name)
+		assert.Equal(t, known.Remedy, got.remedy, name)
+		assert.InDelta(t, threshold, got.threshold, 1e-12, name)
+		assert.Equal(t, cmp.Or(want.subject[name], subject), got.subject, name)
+		if slices.Contains(want.noGain, name) {
+			assert.Zero(t, got.gain, name)
+			continue
+		}
+		assert.InEpsilon(t, want.gain, got.gain, 0.002, "%s %s", name, want.kind)
+		assert.InEpsilon(t, want.share, got.share, 0.002, "%s %s", name, want.kind)
+	}
+}
+
+// The profile of a process, in two formats, as receivers put it on spans and as convert prints it and writes it to spans
+// and to a page, the report of the process itself and the live page agree on what costs time. (The demo prints the page's
+// findings; its own test compares them. The gpu_capture receiver compares a capture with a profile in its package, because
+// it needs a stub of CUPTI.)
+func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the Collector is not built and run with -short")
+	}
+	job := stepsThatWaitAndCopy()
+	producers := map[string]map[string]statement{}
+	var live []ptrace.Traces
+	read := func(name string, read func(func(context.Context, ptrace.Traces) error) ([]facts.Report, error)) []finding.Finding {
+		live = nil
+		devices, err := read(func(_ context.Context, td ptrace.Traces) error {
+			live = append(live, td)
 			return nil
 		})
 		require.NoError(t, err, name)
 		require.Len(t, devices, 1, name)
-		producers[name+", report"], producers[name+", spans"] = statements(devices[0].Findings), statements(events)
+		producers[name+", report"] = statements(devices[0].Findings)
+		producers[name+", spans"] = statements(findingsOn("GPU 0", live...))
+		return devices[0].Findings
 	}
 	text := filepath.Join(t.TempDir(), "job.json")
-	require.NoError(t, os.WriteFile(text, []byte(asPyTorch(job)), 0o600))
+	require.NoError(t, os.WriteFile(text, []byte(asPyTorch(job, "")), 0o600))
 	if sqlitetest.Available() {
 		read("nsys", func(next func(context.Context, ptrace.Traces) error) ([]facts.Report, error) {
 			o := nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}
@@ -173,11 +263,17 @@ func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 			return st.Devices, err
 		})
 	}
-	live = nil
-	read("kineto", func(next func(context.Context, ptrace.Traces) error) ([]facts.Report, error) {
+	list := read("kineto", func(next func(context.Context, ptrace.Traces) error) ([]facts.Report, error) {
 		st, err := kinetoreceiver.ReadFile(t.Context(), text, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, next)
 		return st.Devices, err
 	})
+
+	printed, spans, state := converted(t, text)
+	producers["convert, spans"] = statements(findingsOn("GPU 0", spans...))
+	producers["convert, page"] = statements(state.Profiles[0].Devices[0].Findings)
+	for _, f := range list {
+		assert.Contains(t, printed, f.String())
+	}
 
 	c := report.NewCollector()
 	computing, copies := c.Node(0, report.Info{Name: "train"}), c.Node(0, report.Info{Name: "h2d", Type: "copy", HostMemory: "pageable"})
@@ -189,7 +285,7 @@ func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 	}
 	own := map[string]statement{}
 	for _, f := range c.Summary().Findings(report.Thresholds{}) {
-		own[string(f.Kind)] = statement{f.Kind.Title(), f.Remedy, f.Threshold, f.Value, f.Cost}
+		own[string(f.Kind)] = statement{f.Kind.Title(), f.Remedy, f.Subject, f.Threshold, f.Value, f.Cost}
 	}
 	producers["gpuspan/report"] = own
 
@@ -199,45 +295,124 @@ func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 	}
 	producers["page"] = statements(m.State(page.Query{Range: time.Minute}).Findings)
 
-	for _, want := range []struct {
-		kind      string
-		gain      time.Duration
-		threshold map[string]float64 // other than the usual
-		without   []string           // they do not know it
-	}{
+	for _, want := range []expected{
 		{
-			kind: semconv.GPUFindingKindLoader, gain: steps * loadTime * time.Millisecond,
-			without: []string{"page"},
+			kind: semconv.GPUFindingKindLoader, gain: steps * loadTime * time.Millisecond, share: 0.2,
+			subject: map[string]string{"gpuspan/report": "loop train"}, // a process knows its loops
+			without: []string{"page"},                                  // live spans do not state what the host waits for
 		},
 		{
-			kind: semconv.GPUFindingKindPageableCopies, gain: steps * copyTime * time.Millisecond,
+			kind: semconv.GPUFindingKindPageableCopies, gain: steps * copyTime * time.Millisecond, share: 0.1,
 			threshold: map[string]float64{
 				"page": semconv.FindingPageableCopiesLiveThreshold, "gpuspan/report": semconv.FindingPageableCopiesLiveThreshold,
 			},
+			// The operation: live copies are not compared with the window of a device.
+			subject: map[string]string{"gpuspan/report": "h2d", "page": "Memcpy HtoD (Pageable -> Device)"},
+			noGain:  []string{"page"}, // whether kernels hide the copies is not known live
 		},
 	} {
-		known, ok := semconv.LookupFindingKind(want.kind)
-		require.True(t, ok)
-		for name, list := range producers {
-			got, ok := list[want.kind]
-			if len(want.without) == 1 && want.without[0] == name {
-				assert.False(t, ok, name)
-				continue
+		want.check(t, "GPU 0", producers)
+	}
+}
+
+// ranksOfAJob returns the profiles of four ranks. Every step but the first, rank 2 computes 20 ms longer than the others,
+// which wait for it at a collective that takes 20 ms.
+func ranksOfAJob() (list []string) {
+	for rank := range 4 {
+		var events []recordedEvent
+		at := int64(1000)
+		for i := range int64(steps) {
+			begin, own, late := at, int64(60_000), int64(0)
+			if i > 0 {
+				late = 20_000
 			}
-			if !assert.True(t, ok, "%s: no %s in %v", name, want.kind, list) {
-				continue
+			end := begin + own + late + 20_000
+			if rank == 2 {
+				own += late
 			}
-			threshold := known.Threshold
-			if v, ok := want.threshold[name]; ok {
-				threshold = v
+			work := func(name string, start, end, id int64) {
+				events = append(events, recordedEvent{"call", "cudaLaunchKernel", start - 10, start - 5, int(id)},
+					recordedEvent{"kernel", name, start, end, int(id)})
 			}
-			assert.Equal(t, known.Title, got.title, name)
-			assert.Equal(t, known.Remedy, got.remedy, name)
-			assert.InDelta(t, threshold, got.threshold, 1e-12, name)
-			if name != "page" { // it does not know gains of copies
-				assert.InEpsilon(t, want.gain, got.gain, 0.002, "%s %s", name, want.kind)
-				assert.InEpsilon(t, want.gain.Seconds(), got.share, 0.002, "%s %s: of a second", name, want.kind)
+			events = append(events, recordedEvent{"range", fmt.Sprint("ProfilerStep#", i), begin - 20, end - 30, 0})
+			work("gemm", begin, begin+own, 2*i+1)
+			work("ncclDevKernel_AllReduce_Sum_f32_RING_LL", begin+own, end, 2*i+2)
+			at = end
+		}
+		list = append(list, asPyTorch(events, fmt.Sprintf(`"distributedInfo":{"rank":%d,"world_size":4},`, rank)))
+	}
+	return list
+}
+
+// A late rank is the same finding in the profiles of the others, in the comparison of all ranks, on the spans of
+// gpu_metrics and on the live page.
+func TestALateRankIsTheSameFindingEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the Collector is not built and run with -short")
+	}
+	const late, window = (steps - 1) * 20 * time.Millisecond, (80 + (steps-1)*100) * time.Millisecond
+	dir := t.TempDir()
+	producers := map[string]map[string]statement{}
+	var live []ptrace.Traces
+	for rank, text := range ranksOfAJob() {
+		path := filepath.Join(dir, fmt.Sprintf("rank%d.json", rank))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels, JobID: "job"},
+			func(_ context.Context, td ptrace.Traces) error {
+				live = append(live, td)
+				return nil
+			})
+		require.NoError(t, err)
+		if rank != 2 {
+			producers[fmt.Sprintf("kineto, rank %d", rank)] = statements(st.Devices[0].Findings)
+		}
+	}
+	_, spans, _ := converted(t, dir)
+	job := findingsOn("ranks of a job", spans...)
+	require.Len(t, job, 1)
+	job[0].Subject = "rank 2" // the event has the rank as an attribute
+	producers["convert, ranks"] = statements(job)
+
+	m := page.NewWithClock(func() time.Time { return time.Unix(1_700_000_000+2, 0) })
+	factory, sink := gpumetricsconnector.NewFactory(), &consumertest.TracesSink{}
+	connector, err := factory.CreateTracesToTraces(t.Context(), connectortest.NewNopSettings(factory.Type()),
+		factory.CreateDefaultConfig(), sink)
+	require.NoError(t, err)
+	require.NoError(t, connector.Start(t.Context(), componenttest.NewNopHost()))
+	for _, td := range live {
+		m.Traces(td)
+		require.NoError(t, connector.ConsumeTraces(t.Context(), td))
+	}
+	require.NoError(t, connector.Shutdown(t.Context()))
+	var sum statement
+	for _, td := range sink.AllTraces() {
+		m.Traces(td)
+		for _, rs := range td.ResourceSpans().All() {
+			rank, ok := rs.Resource().Attributes().Get("gpu.job.rank")
+			require.True(t, ok)
+			for _, s := range rs.ScopeSpans().At(0).Spans().All() {
+				a := s.Attributes().AsRaw()
+				require.Equal(t, semconv.GPUFindingKindLateRank, a["gpu.finding.kind"])
+				sum.remedy, sum.threshold, sum.subject = a["gpu.finding.remedy"].(string), a["gpu.finding.threshold"].(float64),
+					fmt.Sprint("rank ", rank.Int())
+				sum.gain += time.Duration(1e9 * a["gpu.finding.gain"].(float64))
+				assert.InEpsilon(t, 0.2, a["gpu.finding.share"], 0.002, "of a step")
 			}
 		}
 	}
+	known, _ := semconv.LookupFindingKind(semconv.GPUFindingKindLateRank)
+	sum.title, sum.share = known.Title, sum.gain.Seconds()/window.Seconds()
+	producers["gpu_metrics, all steps"] = map[string]statement{known.Kind: sum}
+	producers["page"] = statements(m.State(page.Query{Range: time.Minute}).Findings)
+
+	const lower = semconv.FindingLateRankLiveThreshold // many steps are compared
+	want := expected{
+		kind: known.Kind, gain: late, share: late.Seconds() / window.Seconds(),
+		threshold: map[string]float64{"convert, ranks": lower, "page": lower},
+		subject:   map[string]string{}, // the profile of one rank does not know who is late
+	}
+	for _, rank := range []int{0, 1, 3} {
+		want.subject[fmt.Sprintf("kineto, rank %d", rank)] = "GPU 0"
+	}
+	want.check(t, "rank 2", producers)
 }

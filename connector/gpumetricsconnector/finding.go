@@ -140,7 +140,7 @@ func lateRank(v *straggler.Result, ranks int, step float64) finding.Finding {
 		f.Evidence += fmt.Sprintf(", %s of it in %s", finding.Duration(1e9*min(late, v.Delay)), v.Section)
 	}
 	if share := late / step; step > 0 && share <= math.MaxFloat64 {
-		f.Gain, f.Share = time.Duration(1e9*late), share
+		f.Gain, f.Share = time.Duration(math.Round(1e9*late)), share
 	}
 	return f
 }

@@ -5,6 +5,7 @@ package gpumetricsconnector
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/regression"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -90,7 +93,7 @@ func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	for key, want := range map[string]float64{
 		"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,
 		"gpu.straggler.median": 0.059,
-		"gpu.finding.share":    0.020 / 0.200, "gpu.finding.threshold": 0.05,
+		"gpu.finding.gain": 0.020, "gpu.finding.share": 0.020 / 0.200, "gpu.finding.threshold": 0.05,
 	} {
 		assert.InEpsilon(t, want, got[key], 1e-9, key)
 		delete(got, key)
@@ -314,4 +317,59 @@ func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 		assert.Equal(t, "1 in 0.1", got["gpu.step.duration[gpu.job.rank:"+rank+" gpu.operation.name:train]"])
 	}
 	assert.Equal(t, "1 in 0.001", got["gpu.step.duration[gpu.operation.name:step]"], "no job, no rank")
+}
+
+// Tests both sides of the threshold of each finding of the connector: steps whose late rank takes a share of the step, and
+// operations that take longer than before.
+func TestEveryFindingOfTheConnectorHasItsThreshold(t *testing.T) {
+	cases := map[string]func(of float64) []*reported{
+		semconv.GPUFindingKindLateRank: func(of float64) []*reported {
+			const step = 1.0
+			ranks := make([]straggler.Rank, 4)
+			for i := range ranks {
+				ranks[i] = straggler.Rank{Rank: int64(i), Own: 0.5, Step: step}
+			}
+			ranks[2].Own += of * semconv.FindingLateRankThreshold * step
+			results, _ := straggler.Compare(ranks)
+			var found []*reported
+			for _, r := range results {
+				if r.Slow {
+					found = append(found, &reported{Finding: lateRank(&r, len(ranks), step)})
+				}
+			}
+			return found
+		},
+		semconv.GPUFindingKindRegression: func(of float64) []*reported {
+			tracker, at := regression.New(semconv.FindingRegressionThreshold, 10), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			for version, seconds := range []float64{0.02, 0.02 * (1 + of*semconv.FindingRegressionThreshold)} {
+				s := tracker.Series(regression.Key{Service: "llm", Operation: "decode"}, fmt.Sprint(version))
+				for range 6000 {
+					at = at.Add(100 * time.Millisecond)
+					end := uint64(at.UnixNano())
+					s.Add([2]float64{seconds, 0}, regression.Example{Key: spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}, Start: end - uint64(1e9*seconds), End: end})
+				}
+			}
+			list, _ := tracker.Take()
+			var found []*reported
+			for _, f := range list {
+				found = append(found, &reported{Finding: regressed(f)})
+			}
+			return found
+		},
+	}
+	for _, kind := range semconv.FindingKinds() {
+		if !slices.Contains(kind.ReportedBy, "gpu_metrics") {
+			continue
+		}
+		with := cases[kind.Kind]
+		require.NotNil(t, with, "add a row for %s", kind.Kind)
+		require.Empty(t, with(0.98), "%s below its threshold", kind.Kind)
+		list := with(1.02)
+		require.Len(t, list, 1, "%s above its threshold", kind.Kind)
+		f := list[0].Finding
+		require.Equal(t, kind.Kind, f.Kind)
+		require.Equal(t, kind.Remedy, f.Remedy)
+		require.InEpsilon(t, kind.Threshold, f.Threshold, 1e-12)
+		require.GreaterOrEqual(t, f.Share, f.Threshold)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -195,7 +196,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	f := found(semconv.GPUFindingKindLateRank, fmt.Sprintf("rank %d", k.rank), text, 0, c.trace)
 	f.Certainty, f.Threshold = finding.Medium, semconv.FindingLateRankLiveThreshold
 	if stepTime > 0 {
-		f.Gain, f.Share = time.Duration(1e9*c.seconds), c.seconds/stepTime
+		f.Gain, f.Share = time.Duration(math.Round(1e9*c.seconds)), c.seconds/stepTime
 	}
 	return f, stepTime == 0 || f.Share >= f.Threshold
 }

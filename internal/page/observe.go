@@ -87,7 +87,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		m.share(f, r, s)
 		return
 	case f.Kind == spanfacts.Step:
-		m.step(f, r, s)
+		m.step(f, r)
 		return
 	case f.Kind == spanfacts.Request:
 		m.engine(f, r)
@@ -173,10 +173,10 @@ func (m *Model) peak(f *spanfacts.Facts) {
 
 func millis(ns uint64) float64 { return float64(ns) / 1e6 }
 
-func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource) {
 	m.health.Steps++
 	st := Step{
-		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex,
+		Time: millis(f.End), Name: clip(f.Name), Service: clip(r.Service), Index: f.StepIndex,
 		Rank: r.Rank, job: clip(r.JobID),
 		Device: clip(f.Device.ID), Duration: f.StepTime(),
 		Exposed: f.Exposed(), Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,

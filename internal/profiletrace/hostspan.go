@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -42,7 +43,7 @@ func (s *spans) host(n *node) {
 	category := ""
 	switch n.kind {
 	case KindStep:
-		s.step(m, n.step)
+		s.step(m, sp.Name(), n.step)
 		PutFinding(sp, sp.EndTimestamp(), s.stepFindings(sp.Name(), n.step)...)
 		s.keepStep(sp.Name(), n.step)
 	case KindRuntime:
@@ -100,9 +101,16 @@ const maxSteps = 2000
 // maxStepFindings bounds the findings of a step's span; the largest are kept.
 const maxStepFindings = 4
 
-func (s *spans) step(m pcommon.Map, st *step) {
+// loopOf returns the name of the loop of a numbered step: "ProfilerStep" of "ProfilerStep#7".
+func loopOf(name string) string {
+	return cmp.Or(strings.TrimRight(strings.TrimRight(name, "0123456789"), " _#:=-"), name)
+}
+
+func (s *spans) step(m pcommon.Map, name string, st *step) {
 	m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
 	if st.hasIndex {
+		// Otherwise the span's name is the operation's, and each step another operation.
+		putText(m, semconv.GPUOperationNameKey, loopOf(name))
 		putInt(m, semconv.GPUStepIndexKey, st.index)
 	}
 	putSeconds(m, semconv.GPUStepDurationKey, st.end-st.start)

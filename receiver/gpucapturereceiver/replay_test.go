@@ -36,6 +36,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // activity is one activity of a device, from the trace or from the spans.
@@ -377,4 +378,45 @@ func TestProfileOfAWindowHasTheTimeOfItsActivities(t *testing.T) {
 	totals := stackprofile.Totals(stacks.Take(math.MaxInt64))
 	assert.EqualValues(t, worked, totals[stackprofile.Time])
 	assert.EqualValues(t, idle, totals[stackprofile.IdleTime])
+}
+
+// A capture has the findings of a PyTorch profile with the same activities: what the device waits for is recorded by
+// neither, because a capture has no calls of the host.
+func TestTheSameActivitiesGiveTheSameFindingsAsAProfile(t *testing.T) {
+	capturetest.Build(t)
+	const ms = 1_000_000
+	var list []activity
+	var events []string
+	add := func(a activity, category string) {
+		a.correlation = int64(len(list) + 1)
+		list = append(list, a)
+		events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":0,"tid":7,"ts":%d,"dur":%d,"args":{"device":0,"stream":7,`+
+			`"correlation":%d,"bytes":%d}}`, category, a.name, a.start/1000, a.duration/1000, a.correlation, a.bytes))
+	}
+	for i := range int64(10) {
+		at := 100 * ms * i
+		add(activity{kind: "kernel", name: "gemm", start: at, duration: 70 * ms, stream: 7}, "kernel")
+		add(activity{
+			kind: "copy", name: "Memcpy HtoD (Pageable -> Device)", start: at + 90*ms, duration: 10 * ms, stream: 7, bytes: 80e6,
+		}, "gpu_memcpy")
+	}
+	path := filepath.Join(t.TempDir(), "job.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"traceEvents":[`+strings.Join(events, ",")+`]}`), 0o600))
+	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps},
+		func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
+	_, res := capture(t, list)
+	require.Equal(t, "recorded", res.Outcome, res.Message)
+	require.Len(t, res.Devices, 1)
+	want, got := st.Devices[0].Findings, res.Devices[0].Findings
+	require.GreaterOrEqual(t, len(want), 2)
+	require.Equal(t, len(want), len(got))
+	for i := range want {
+		w, g := &want[i], &got[i]
+		require.Equal(t, []string{w.Kind, w.Subject, w.Remedy}, []string{g.Kind, g.Subject, g.Remedy})
+		require.Equal(t, []any{w.Gain, w.Threshold, w.Share}, []any{g.Gain, g.Threshold, g.Share}, w.Kind)
+	}
+	require.Equal(t, semconv.GPUFindingKindUnexplainedIdle, want[0].Kind)
+	require.Equal(t, semconv.GPUFindingKindPageableCopies, want[1].Kind)
+	require.Equal(t, 100*time.Millisecond, want[1].Gain)
 }

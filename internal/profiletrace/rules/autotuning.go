@@ -62,7 +62,6 @@ func (j *judge) trials(d *facts.Totals) (claimed float64) {
 				finding.Duration(computing), finding.Duration(idle)),
 		},
 		Evidence: "in " + finding.Names(where),
-		Remedy:   remedyOf(semconv.GPUFindingKindAutotuning),
 	})
 	return float64(computing) / float64(max(1, d.KernelTime))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-func (j *judge) calls(c timeline.Cause, kind, what, remedy string) {
+func (j *judge) calls(c timeline.Cause, kind, what string) {
 	n := j.account.Idles[c]
 	if n == 0 {
 		return
 	}
-	v := j.idled(c, kind, finding.High, what, remedy)
+	v := j.idled(c, kind, finding.High, what)
 	var most, frees, mallocs int64
 	for _, s := range j.account.Spent {
 		if s.At.Cause != c {

@@ -79,7 +79,6 @@ func (j *judge) collectives(r *facts.Report) {
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), finding.Duration(waiting)),
 			},
 			Evidence: "longer than the shortest of their kind: " + finding.Names(waits),
-			Remedy:   compareRanks + ": the late rank is the cause",
 		})
 	}
 	if moving > 0 {

@@ -53,8 +53,7 @@ func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 			if stalled > 0 {
 				wait += fmt.Sprintf(", and its kernels waited for pages for up to %s", finding.Duration(stalled))
 			}
-			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait},
-				remedyOf(semconv.GPUFindingKindPageMigrations)
+			v.Chain = []string{"pages of managed memory move when they are touched", wait}
 			if c := d.Parts[timeline.Computing]; stalled > 0 && float64(gain) >= thresholdGain*float64(j.length) {
 				claimed = float64(stalled) / float64(c)
 				v.Certainty = finding.Medium
@@ -63,10 +62,8 @@ func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 			v.Chain = []string{
 				"copies from or to pageable memory go through a staging buffer", "nothing runs at the same time", wait,
 			}
-			v.Remedy = remedyOf(semconv.GPUFindingKindPageableCopies)
 		case semconv.GPUFindingKindExposedCopies:
-			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs at the same time", wait},
-				remedyOf(semconv.GPUFindingKindExposedCopies)
+			v.Chain = []string{"copies are in the critical path", "nothing runs at the same time", wait}
 		}
 		j.add(v)
 	}

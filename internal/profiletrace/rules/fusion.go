@@ -48,7 +48,6 @@ func (j *judge) fusion(r *facts.Report, claimed map[string]bool, needed float64)
 		},
 		Evidence: fmt.Sprintf("%s to the next elementwise kernel over as many elements; most in %s",
 			finding.Count(links, "result goes", "results go"), finding.Names(where)),
-		Remedy: remedyOf(semconv.GPUFindingKindFusion),
 	}
 	if !known {
 		v.Certainty = finding.Low

@@ -82,7 +82,6 @@ func (j *judge) hostRanges() {
 			Kind: semconv.GPUFindingKindHostWork, Gain: p.Time, Certainty: finding.High, Where: around,
 			Chain:    j.idleChain("the host was in "+finding.Clip(p.Name), int64(p.Time)),
 			Evidence: "most in " + finding.Names(around),
-			Remedy:   remedyOf(semconv.GPUFindingKindHostWork),
 		}
 		if timeline.Compiles(p.Name) {
 			v.Chain[0], v.Remedy = "the host compiled, in "+finding.Clip(p.Name),
@@ -128,9 +127,9 @@ func (j *judge) afterWaits() {
 		return
 	}
 	w := min(n, j.account.Waited)
-	v := j.idled(timeline.CauseAfterWait, semconv.GPUFindingKindHostWork, finding.Low, "",
-		"record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the "+
-			"device's result belongs before the wait")
+	v := j.idled(timeline.CauseAfterWait, semconv.GPUFindingKindHostWork, finding.Low, "")
+	v.Remedy = "record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the " +
+		"device's result belongs before the wait"
 	if 2*w >= n {
 		v.Certainty = finding.Medium
 	}

@@ -34,7 +34,7 @@ const (
 	certainCoverage = 0.8 // of a cause's time: in ranges with a name
 )
 
-// remedyOf returns the usual remedy of a kind. A rule writes another one where the evidence points to it.
+// remedyOf returns the usual remedy of a kind.
 func remedyOf(kind string) string {
 	k, _ := semconv.LookupFindingKind(kind)
 	return k.Remedy
@@ -50,11 +50,13 @@ type judge struct {
 	largest finding.Finding // below the threshold
 }
 
+// add adds a finding. A rule states a remedy where the evidence points to a better one than the usual one.
 func (j *judge) add(v finding.Finding) {
 	if j.length <= 0 || v.Gain <= 0 {
 		return
 	}
 	v.Subject, v.Share, v.Threshold = j.subject, float64(v.Gain)/float64(j.length), thresholdGain
+	v.Remedy = cmp.Or(v.Remedy, remedyOf(v.Kind))
 	if v.Share < thresholdGain {
 		if v.Gain > j.largest.Gain {
 			j.largest = v
@@ -68,6 +70,7 @@ func (j *judge) add(v finding.Finding) {
 func (j *judge) note(v finding.Finding, share, threshold float64) {
 	if share >= threshold {
 		v.Subject, v.Share, v.Threshold = j.subject, share, threshold
+		v.Remedy = cmp.Or(v.Remedy, remedyOf(v.Kind))
 		j.list = append(j.list, v)
 	}
 }

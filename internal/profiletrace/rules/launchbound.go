@@ -28,7 +28,6 @@ func (j *judge) launching(d *facts.Totals) {
 			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), finding.Duration(n),
 				finding.Duration(a.Idles[timeline.CauseLatency])),
 		},
-		Remedy: remedyOf(semconv.GPUFindingKindLaunchBound),
 	}
 	var text []string
 	if d != nil && d.Kernels > 0 {

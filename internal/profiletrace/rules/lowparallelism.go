@@ -36,7 +36,6 @@ func (j *judge) parallelism(d *facts.Totals, r *facts.Report, claimed map[string
 			},
 			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", finding.Duration(narrow), finding.Duration(c),
 				finding.Names(where)),
-			Remedy: remedyOf(semconv.GPUFindingKindLowParallelism),
 		})
 	}
 }

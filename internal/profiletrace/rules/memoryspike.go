@@ -23,6 +23,5 @@ func (j *judge) memory(m *facts.Memory) {
 		Kind: semconv.GPUFindingKindMemorySpike, Certainty: finding.High,
 		Chain:    []string{"allocated memory grows within the window"},
 		Evidence: fmt.Sprintf("from %s to %s%s", finding.Held(m.First), finding.Held(m.Highest), where),
-		Remedy:   remedyOf(semconv.GPUFindingKindMemorySpike),
 	}, float64(m.Highest-m.First)/float64(m.Highest), thresholdSpike)
 }

@@ -88,7 +88,7 @@ func TestRemediesForRanksNeedNoOtherFiles(t *testing.T) {
 	j.collectives(&facts.Report{Collectives: []facts.Collective{{Name: "all_reduce", Waiting: 50, Moving: 50, Mixed: true}}})
 	require.Len(t, j.list, 2)
 	const compare = "compare the ranks (their profiles, converted together, say which one is late)"
-	assert.Equal(t, compare+": the late rank is the cause", j.list[0].Remedy)
+	assert.Equal(t, remedyOf(semconv.GPUFindingKindLateRank), j.list[0].Remedy)
 	assert.Contains(t, j.list[1].Remedy, compare+", which tells waiting; overlap with computation")
 }
 

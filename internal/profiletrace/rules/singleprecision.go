@@ -64,7 +64,6 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 		},
 		Evidence: fmt.Sprintf("%.3g TFLOP/s at most in fp32, %.3g in %s; longest: %s", peaks.Of("fp32")/1e12, fast/1e12, name,
 			finding.Clip(where[0].Name)),
-		Remedy: remedyOf(semconv.GPUFindingKindSinglePrecision),
 	}
 	if 2*double > alone {
 		v.Certainty, v.Chain[0] = finding.Low, "products are in double precision, for which the device has fewer engines"

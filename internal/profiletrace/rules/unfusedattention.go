@@ -54,7 +54,6 @@ func (j *judge) attention(d *facts.Totals, list []facts.Operator, needed float64
 				finding.Duration(needed*alone), finding.Duration(needed*least)),
 		},
 		Evidence: fmt.Sprintf("%s; most in %s", finding.Count(d.Attentions, "time", "times"), finding.Names(where)),
-		Remedy:   remedyOf(semconv.GPUFindingKindUnfusedAttention),
 	})
 	return rest
 }

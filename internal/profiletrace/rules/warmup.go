@@ -27,7 +27,6 @@ func (j *judge) warmUp(d *facts.Totals, r *facts.Report) {
 		},
 		Evidence: fmt.Sprintf("%d launches before the first replay, at most %d between two of %d; shares are of the rest, %s",
 			d.Warm.Before, d.Warm.Most, d.Warm.Replays, finding.Duration(j.length)),
-		Remedy: remedyOf(semconv.GPUFindingKindWarmUp),
 	}
 	if len(p) > 0 {
 		v.Evidence += "; most in " + finding.Names(p)

@@ -517,3 +517,37 @@ func TestTheSpanOfAJob(t *testing.T) {
 	require.NoError(t, Render(&b, jobs, 0))
 	assert.NotContains(t, b.String(), "\x1b")
 }
+
+// Tests both sides of the threshold of the comparison of ranks: one of two ranks computes longer by a share of the window.
+func TestALateRankIsReportedFromItsThresholdOn(t *testing.T) {
+	known, ok := semconv.LookupFindingKind(semconv.GPUFindingKindLateRank)
+	require.True(t, ok)
+	require.Contains(t, known.ReportedBy, "ranks")
+	const step, steps = 10_000_000, 20
+	for of, want := range map[float64]int{0.98: 0, 1.02: 1} {
+		w := newWorld(1, 2, 0).run()
+		late := int64(of * semconv.FindingLateRankLiveThreshold * step)
+		for i := range int64(steps) {
+			for rank := range 2 {
+				at := w.start + i*step
+				length := int64(8_000_000)
+				if rank == 1 {
+					length += late
+				}
+				w.kernel(rank, &at, length)
+				s := w.span(rank, semconv.GPUOperationTypeCollective, "all_reduce", at, w.start+(i+1)*step)
+				s.Attributes().PutStr(string(semconv.GPUCollectiveGroupNameKey), "all")
+			}
+		}
+		jobs := jobsOf(w)
+		require.Len(t, jobs, 1)
+		require.Len(t, jobs[0].Late, want, "%g", of)
+		for _, l := range jobs[0].Late {
+			f := lateFinding(&jobs[0], &l)
+			require.Equal(t, "rank 1", f.Subject)
+			require.Equal(t, known.Remedy, f.Remedy)
+			require.Equal(t, steps*time.Duration(late), f.Gain)
+			require.GreaterOrEqual(t, f.Share, f.Threshold)
+		}
+	}
+}
