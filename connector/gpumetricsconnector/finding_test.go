@@ -93,7 +93,7 @@ func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	for key, want := range map[string]float64{
 		"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,
 		"gpu.straggler.median": 0.059,
-		"gpu.finding.gain": 0.020, "gpu.finding.share": 0.020 / 0.200, "gpu.finding.threshold": 0.05,
+		"gpu.finding.gain":     0.020, "gpu.finding.share": 0.020 / 0.200, "gpu.finding.threshold": 0.05,
 	} {
 		assert.InEpsilon(t, want, got[key], 1e-9, key)
 		delete(got, key)

@@ -82,10 +82,10 @@ type Thresholds struct {
 	SpikeShare    float64       // growth during one run ÷ highest use seen, default 0.25
 	// share of the nearest known limit for LowEfficiency, default 0.5 for single kernels and 0.1 for other sections, which
 	// have several kernels and gaps
-	PeakShare     float64
-	PeakMinShare  float64       // minimum share of all outermost time to gain for LowEfficiency, default 0.05
-	ExposedShare  float64       // share of step time in exposed communication, default 0.05
-	MinRuns       int64         // minimum number of runs for shares of runs, default 5
+	PeakShare    float64
+	PeakMinShare float64 // minimum share of all outermost time to gain for LowEfficiency, default 0.05
+	ExposedShare float64 // share of step time in exposed communication, default 0.05
+	MinRuns      int64   // minimum number of runs for shares of runs, default 5
 }
 
 func (t Thresholds) withDefaults() Thresholds {
