@@ -97,8 +97,8 @@ type FindingKind struct {
 	Of        string  // quantity that the share refers to
 	Remedy    string  // usual remedy; a rule may replace it
 
-	// ReportedBy lists who reports it: "profile" (convert and the receivers of profiles), "process" (gpuspan/report), "page"
-	// (the live page), "gpu_metrics" (the connector) and "ranks" (convert, of the profiles of a job).
+	// ReportedBy lists who reports it: "profile" (convert and the receivers of profiles), "process" (gpuspan/report),
+	// "page" (the live page), "gpu_metrics" (the connector) and "ranks" (convert, of the profiles of a job).
 	ReportedBy []string
 }
 

@@ -128,8 +128,8 @@ func (j *judge) afterWaits() {
 	}
 	w := min(n, j.account.Waited)
 	v := j.idled(timeline.CauseAfterWait, semconv.GPUFindingKindHostWork, finding.Low, "")
-	v.Remedy = "record stacks (with_stack=True) or annotate the program, so that the file names it; what does not need the " +
-		"device's result belongs before the wait"
+	v.Remedy = "record stacks (with_stack=True) or annotate the program, so that the file names it; what does not " +
+		"need the device's result belongs before the wait"
 	if 2*w >= n {
 		v.Certainty = finding.Medium
 	}
@@ -142,4 +142,51 @@ func (j *judge) afterWaits() {
 			"run beside the device", finding.Duration(w))
 	}
 	j.add(v)
+}
+
+// claimHostWork sets the gain, the locations and the evidence of a finding on host work in ranges of one sort. It
+// subtracts that time from the account, so that no finding on host work claims it again. It returns false if the time
+// is below the threshold.
+func (j *judge) claimHostWork(v *finding.Finding, is func(name string) bool) bool {
+	known := map[uint32]bool{} // few names account for many times
+	matches := func(id uint32) bool {
+		yes, ok := known[id]
+		if !ok {
+			yes = is(j.f.Name(id))
+			known[id] = yes
+		}
+		return yes
+	}
+	var sum, afterWaits int64
+	var claimed []int
+	for i, s := range j.account.Spent {
+		if s.At.Cause != timeline.CauseHost && s.At.Cause != timeline.CauseAfterWait ||
+			!matches(s.At.Name) && !matches(s.At.In&^timeline.InnerName) {
+			continue
+		}
+		name, in := j.f.Name(s.At.Name), j.f.Name(s.At.In&^timeline.InnerName)
+		if s.At.Cause == timeline.CauseAfterWait { // for work on the device, inside the range
+			name = in
+			afterWaits += s.Time
+		}
+		if s.At.In&timeline.InnerName != 0 {
+			name, in = in, name
+		}
+		sum += s.Time
+		claimed = append(claimed, i)
+		v.Where = append(v.Where, finding.Location{
+			Name: cmp.Or(name, in), In: in, Time: time.Duration(s.Time), Count: s.Count,
+		})
+	}
+	if float64(sum) < thresholdGain*float64(j.length) || sum == 0 {
+		return false
+	}
+	for _, i := range claimed {
+		j.account.Spent[i].Time, j.account.Spent[i].Count = 0, 0
+	}
+	j.account.Idles[timeline.CauseHost] -= sum - afterWaits
+	j.account.Idles[timeline.CauseAfterWait] -= afterWaits
+	v.Gain, v.Where = time.Duration(sum), finding.Longest(v.Where)
+	v.Evidence = "in " + finding.Names(v.Where)
+	return true
 }
