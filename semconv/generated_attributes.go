@@ -1017,6 +1017,7 @@ const (
 	GPUFindingKindAutotuning           = "autotuning"            // kernels are tried out
 	GPUFindingKindBelowFloor           = "below_floor"           // sections too short to derive rates from
 	GPUFindingKindCheckpoint           = "checkpoint"            // the host saves a checkpoint while the device waits
+	GPUFindingKindCompilation          = "compilation"           // the host compiles code while the device waits
 	GPUFindingKindDataMovement         = "data_movement"         // kernels that move bytes without computing
 	GPUFindingKindDependency           = "dependency"            // launched work waits for something not in the file
 	GPUFindingKindDeviceError          = "device_error"          // a device reports an XID or an uncorrected memory error

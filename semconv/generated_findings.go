@@ -11,6 +11,7 @@ const (
 	FindingAutotuningThreshold           = 0.05 // of window
 	FindingBelowFloorThreshold           = 0.5  // of timed runs of an operation
 	FindingCheckpointThreshold           = 0.05 // of window
+	FindingCompilationThreshold          = 0.05 // of window
 	FindingDataMovementThreshold         = 0.1  // of computing time, and 0.05 of the window
 	FindingDependencyThreshold           = 0.05 // of window
 	FindingExpertImbalanceThreshold      = 0.05 // of window
@@ -110,6 +111,11 @@ func FindingKinds() []FindingKind {
 			Kind: "checkpoint", Title: "the host saves a checkpoint while the device waits", Threshold: FindingCheckpointThreshold, Of: "window",
 			ReportedBy: []string{"profile"},
 			Remedy:     "save asynchronously (torch.distributed.checkpoint.async_save), from a copy in pinned memory, or less often",
+		},
+		{
+			Kind: "compilation", Title: "the host compiles code while the device waits", Threshold: FindingCompilationThreshold, Of: "window",
+			ReportedBy: []string{"profile"},
+			Remedy:     "compile before what is measured, keep a cache of compiled code, shapes that do not change (TORCH_LOGS=recompiles names what changed; mark_dynamic)",
 		},
 		{
 			Kind: "data_movement", Title: "kernels that move bytes without computing", Threshold: FindingDataMovementThreshold, Of: "computing time, and 0.05 of the window",

@@ -200,7 +200,7 @@ func hostKinds() []Kind {
 				})
 			}})
 		}},
-		{Name: "compilation in the window", Gain: true, want: []string{"host_work"}, run: func(w *world) {
+		{Name: "compilation in the window", Gain: true, want: []string{"compilation"}, run: func(w *world) {
 			d := w.share(1.5, 4)
 			w.train(hooks{after: func(p *process, step int) {
 				if w.sick && step%4 == 1 {

@@ -204,7 +204,7 @@ func faults() map[string]program {
 				}
 			})
 		}},
-		"shapes that change, compiled again": {kind: semconv.GPUFindingKindHostWork, says: "the host compiled, in torch/_dynamo/convert_frame.py(1085): __call__", run: func(m *machine, sick bool) {
+		"shapes that change, compiled again": {kind: semconv.GPUFindingKindCompilation, says: "the host compiled, in torch/_dynamo/convert_frame.py(1085): __call__", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(40, 150*us)
 				if sick && i%2 == 1 {

@@ -136,7 +136,7 @@ func services() map[string]program {
 				})
 			})
 		}},
-		"compilation in the first steps": {kind: semconv.GPUFindingKindHostWork, says: "compiled", run: func(m *machine, sick bool) {
+		"compilation in the first steps": {kind: semconv.GPUFindingKindCompilation, says: "compiled", run: func(m *machine, sick bool) {
 			m.steps(10, func(i int) {
 				if sick && i < 2 {
 					m.within("user_annotation", "Torch-Compiled Region: 0/0", func() {

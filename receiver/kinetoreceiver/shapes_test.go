@@ -295,7 +295,7 @@ func shapes() map[string]program {
 				}
 			})
 		}},
-		"compilation in the window": {kind: semconv.GPUFindingKindHostWork, says: "the host compiled", run: func(m *machine, sick bool) {
+		"compilation in the window": {kind: semconv.GPUFindingKindCompilation, says: "the host compiled", run: func(m *machine, sick bool) {
 			m.steps(8, func(i int) {
 				m.layers(50, 200*us)
 				if sick && i < 2 {

@@ -83,10 +83,6 @@ func (j *judge) hostRanges() {
 			Chain:    j.idleChain("the host was in "+finding.Clip(p.Name), int64(p.Time)),
 			Evidence: "most in " + finding.Names(around),
 		}
-		if timeline.Compiles(p.Name) {
-			v.Chain[0], v.Remedy = "the host compiled, in "+finding.Clip(p.Name),
-				"compile before what is measured, keep a cache of compiled code, shapes that do not change"
-		}
 		j.add(v)
 	}
 	if rest > 0 {

@@ -104,6 +104,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	idles := j.noLoad()
 	tried := j.trials(d)
 	j.checkpoint()
+	j.compilation()
 	j.idle(d)
 	j.outside(&d.Head, "%s could have begun its window %s earlier")
 	j.outside(&d.Tail, "%s had nothing to do for %s after its window")

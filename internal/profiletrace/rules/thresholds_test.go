@@ -68,6 +68,10 @@ var thresholdCases = map[string]func(s situation, n int64){
 		s.context.Name = func(uint32) string { return "trainer.py(80): save_checkpoint" }
 		idleFor(timeline.CauseHost)(s, n)
 	},
+	semconv.GPUFindingKindCompilation: func(s situation, n int64) {
+		s.context.Name = func(uint32) string { return "torch/_inductor/graph.py(1600): codegen" }
+		idleFor(timeline.CauseHost)(s, n)
+	},
 	semconv.GPUFindingKindDataMovement: func(s situation, n int64) {
 		s.Moved = map[facts.MoveKey]*facts.Moved{{Move: timeline.MovesType}: {Alone: time.Duration(n)}}
 	},
