@@ -6,6 +6,7 @@ package memorylimitconverter
 import (
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,6 +35,7 @@ func TestGarbageIsCollectedBeforeDataIsRefused(t *testing.T) {
 	c := NewFactory().Create(confmap.ConverterSettings{})
 	conf := confmap.NewFromStringMap(limiter(map[string]any{"limit_mib": 1024, "spike_limit_mib": 128}))
 
+	t.Setenv("GOGC", "100")
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	require.NoError(t, c.Convert(t.Context(), conf))
 	assert.Equal(t, old, debug.SetMemoryLimit(-1), "the user's setting is kept")
@@ -43,7 +45,26 @@ func TestGarbageIsCollectedBeforeDataIsRefused(t *testing.T) {
 	assert.EqualValues(t, int64(896<<20)/20*19, debug.SetMemoryLimit(-1))
 }
 
+func TestSmallHeapGrowsBeforeGarbageIsCollected(t *testing.T) {
+	old := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(old)
+	percent := func() uint64 {
+		s := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(s)
+		return s[0].Value.Uint64()
+	}
+	c, conf := NewFactory().Create(confmap.ConverterSettings{}), confmap.NewFromStringMap(nil)
+	t.Setenv("GOGC", "100")
+	require.NoError(t, c.Convert(t.Context(), conf))
+	assert.EqualValues(t, 100, percent(), "the user's setting is kept")
+
+	require.NoError(t, os.Unsetenv("GOGC")) // t.Setenv restores it
+	require.NoError(t, c.Convert(t.Context(), conf))
+	assert.Greater(t, percent(), uint64(100))
+}
+
 func TestTheConfigurationIsNotChanged(t *testing.T) {
+	t.Setenv("GOGC", "100")
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	settings := limiter(map[string]any{"limit_mib": 1024, "spike_limit_mib": 128})
 	conf := confmap.NewFromStringMap(settings)

@@ -173,11 +173,13 @@ func (s *session) narrow(w *watch, rest, gone []uint16) {
 	_ = s.api.unwatch(w.group, ended)
 	_ = s.api.destroyFieldGroup(ended)
 	_ = s.api.destroyFieldGroup(w.fields)
-	w.fields = kept
+	s.separate()
+	w.fields, w.ids = kept, rest
 }
 
 // unwatch ends a watch.
 func (s *session) unwatch(w *watch) {
+	s.separate()
 	s.watches = slices.DeleteFunc(s.watches, func(o *watch) bool { return o == w })
 	_ = s.api.unwatch(w.group, w.fields)
 	_ = s.api.destroyFieldGroup(w.fields)

@@ -17,12 +17,15 @@ import (
 type watch struct {
 	kind          watchKind
 	group, fields uintptr
+	ids           []uint16 // the fields
 	entities      []entity
 	every         time.Duration // between two samples
 	mark          int64         // histories are read from here, µs
 	read          time.Time
-	newest        int64     // of latest and events: the newest sample, µs
-	history       time.Time // of events: when their history was read
+	newest        int64      // of latest and events: the newest sample, µs
+	history       time.Time  // of events: when their history was read
+	raw           []rawValue // of latest and events: the newest values
+	fetched       bool       // raw is of the present read
 }
 
 // watchKind is how a watch is read.
@@ -83,12 +86,17 @@ func (s *session) read(b *gpudata.Batch, pace time.Duration) error {
 		st.measured, st.blank = false, false
 	}
 	var errs []error
+	if err := s.fetchTogether(now, pace); err != nil {
+		s.dead = true
+		return err
+	}
 	for _, w := range s.watches {
-		if !w.due(now, pace) {
+		if w.due(now, pace) {
+			w.read = now
+		} else if !w.fetched {
 			continue
 		}
-		w.read = now
-		if err := s.readWatch(b, w); err != nil {
+		if err := s.readWatch(b, w, now); err != nil {
 			if disconnected(err) || timedOut(err) {
 				s.dead = true
 				return err
@@ -132,14 +140,15 @@ func again(fn func() error) (err error) {
 	return err
 }
 
-func (s *session) readWatch(b *gpudata.Batch, w *watch) error {
+func (s *session) readWatch(b *gpudata.Batch, w *watch, now time.Time) error {
 	switch w.kind {
 	case events:
+		w.read = now
 		return s.readEvents(b, w)
 	case processes:
 		return s.readProcesses(b, w)
 	case latest:
-		return s.readLatest(b, w)
+		return s.readLatest(b, w, now)
 	default:
 		return s.readHistory(b, w)
 	}
@@ -207,25 +216,123 @@ func (s *session) readSince(b *gpudata.Batch, w *watch, mark int64) (next int64,
 	return next, err
 }
 
+// joint is watches of the same entities and interval, whose newest values are read in one round trip.
+type joint struct {
+	watches []*watch
+	fields  uintptr // a field group of all their fields
+	byField map[uint16]*watch
+}
+
+// jointly returns the joints of the present watches. A watch that is alone, or for which the host engine has no room
+// for one more field group, is in none.
+func (s *session) jointly() []*joint {
+	if s.joined {
+		return s.joints
+	}
+	s.joined = true
+	type key struct {
+		group uintptr
+		every time.Duration
+	}
+	byKey := map[key][]*watch{}
+	var order []key
+	for _, w := range s.watches {
+		if w.kind == latest || w.kind == events {
+			k := key{w.group, w.every}
+			if byKey[k] == nil {
+				order = append(order, k)
+			}
+			byKey[k] = append(byKey[k], w)
+		}
+	}
+	for _, k := range order {
+		j := &joint{watches: byKey[k], byField: map[uint16]*watch{}}
+		if len(j.watches) == 1 {
+			continue
+		}
+		var ids []uint16
+		for _, w := range j.watches {
+			ids = append(ids, w.ids...)
+			for _, id := range w.ids {
+				j.byField[id] = w
+			}
+		}
+		var err error
+		if j.fields, err = s.fieldGroup("joint", ids); err == nil {
+			s.joints = append(s.joints, j)
+		}
+	}
+	return s.joints
+}
+
+// separate destroys the joints, because the watches change.
+func (s *session) separate() {
+	for _, j := range s.joints {
+		_ = s.api.destroyFieldGroup(j.fields)
+	}
+	s.joints, s.joined = nil, false
+}
+
+// fetchTogether fetches the newest values of each joint of which a watch is due. It returns an error that ends the
+// session. After any other, each watch is read alone and reports its own.
+func (s *session) fetchTogether(now time.Time, pace time.Duration) error {
+	for _, j := range s.jointly() {
+		for _, w := range j.watches {
+			w.fetched = false
+		}
+		if !slices.ContainsFunc(j.watches, func(w *watch) bool { return w.due(now, pace) }) {
+			continue
+		}
+		err := again(func() error {
+			for _, w := range j.watches {
+				w.raw = w.raw[:0]
+			}
+			return s.api.latest(j.watches[0].group, j.fields, func(v *rawValue) {
+				if w := j.byField[v.field]; w != nil {
+					w.raw = append(w.raw, *v)
+				}
+			})
+		})
+		if disconnected(err) || timedOut(err) {
+			return err
+		}
+		for _, w := range j.watches {
+			w.fetched = err == nil
+		}
+	}
+	return nil
+}
+
+// fetch fetches the newest values of a watch, unless fetchTogether did, and returns the time of the newest.
+func (s *session) fetch(w *watch) (newest int64, err error) {
+	if !w.fetched {
+		err = again(func() error {
+			w.raw = w.raw[:0]
+			return s.api.latest(w.group, w.fields, func(v *rawValue) { w.raw = append(w.raw, *v) })
+		})
+	}
+	w.fetched = false
+	for i := range w.raw {
+		newest = max(newest, w.raw[i].ts)
+	}
+	return newest, err
+}
+
 // readLatest appends the newest sample of each field if it is new. If samples are further apart than they should be,
 // those between are read as history.
-func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
+func (s *session) readLatest(b *gpudata.Batch, w *watch, now time.Time) error {
 	from := s.begin(b)
-	newest := int64(0)
-	err := again(func() error {
-		s.raw, newest = s.raw[:0], 0
-		return s.api.latest(w.group, w.fields, func(v *rawValue) {
-			s.raw = append(s.raw, *v)
-			newest = max(newest, v.ts)
-		})
-	})
+	newest, err := s.fetch(w)
 	if err != nil {
 		return err
 	}
 	before := w.newest
 	w.newest = max(newest, before)
-	if newest <= before {
-		// This read was just before a sample. Reading again at the next pace moves later reads away from the times of
+	switch {
+	case newest > before:
+		w.read = now
+	case w.read.Equal(now):
+		// It was due, just before a sample. Reading again at the next pace moves later reads away from the times of
 		// samples: otherwise every second read misses one and fetches the history.
 		w.read = time.Time{}
 	}
@@ -234,8 +341,8 @@ func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
 		return s.readHistory(b, w)
 	}
 	stale := newest - s.set.MaxStaleness.Microseconds()
-	for i := range s.raw {
-		if v := &s.raw[i]; v.status == statusOK && v.ts > 0 && v.ts < stale {
+	for i := range w.raw {
+		if v := &w.raw[i]; v.status == statusOK && v.ts > 0 && v.ts < stale {
 			b.Dropped[gpudata.DropStale]++ // this field is no longer sampled
 		} else {
 			s.value(b, v)

@@ -30,6 +30,8 @@ type session struct {
 	byPart    map[entity][]int // entity to the devices that it feeds
 	state     []*deviceState   // by device
 	watches   []*watch
+	joints    []*joint // of the watches, if joined
+	joined    bool
 	groups    map[string]uintptr // by the entities
 	classes   []*class
 	without   []uint16      // fast fields that are not watched, because every device has the better one
@@ -43,7 +45,6 @@ type session struct {
 
 	// Of the present read.
 	ranks []uint8 // of the values
-	raw   []rawValue
 	run   run
 }
 
@@ -165,12 +166,15 @@ func (s *session) newWatch(kind watchKind, name string, entities []entity, field
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{kind: kind, group: group, fields: handle, entities: entities, every: every, mark: s.resume()}
+	w := &watch{
+		kind: kind, group: group, fields: handle, ids: fields, entities: entities, every: every, mark: s.resume(),
+	}
 	if err := s.api.watch(group, handle, every.Microseconds(), s.set.KeepAge.Seconds()); err != nil {
 		_ = s.api.unwatch(group, handle) // some entities may be half watched
 		_ = s.api.destroyFieldGroup(handle)
 		return nil, fmt.Errorf("cannot watch fields: %w", err)
 	}
+	s.separate()
 	s.watches = append(s.watches, w)
 	return w, nil
 }
@@ -293,6 +297,7 @@ func (s *session) giveUpUnused() {
 // close removes the session's objects from the host engine, and records where its histories stopped.
 func (s *session) close() {
 	s.remember()
+	s.separate()
 	for _, w := range s.watches {
 		_ = s.api.unwatch(w.group, w.fields)
 		_ = s.api.destroyFieldGroup(w.fields)

@@ -312,7 +312,7 @@ func TestRefusedProfilingIsReportedAndTriedAgain(t *testing.T) {
 func TestBoardsWithoutProfilingTakeNoGroups(t *testing.T) {
 	s := open(t, machine{"gpus": 32, "gpm": 0, "now": baseTime}, settings())
 	b := read(t, s)
-	assert.Contains(t, left(t), "groups 1 fields 3 ", "of 62 for all clients")
+	assert.Contains(t, left(t), "groups 1 fields 4 ", "of 62 for all clients")
 	require.Len(t, b.Notices, 1)
 	assert.Len(t, b.Notices[0].Devices, 32)
 }
@@ -363,8 +363,8 @@ func TestRoundTrips(t *testing.T) {
 		sampling, slow time.Duration
 		perSecond      float64
 	}{
-		{8, time.Second, time.Second, 3 * 8},
-		{32, time.Second, time.Second, 3 * 32},
+		{8, time.Second, time.Second, 3.5},
+		{32, time.Second, time.Second, 7},
 		{8, 100 * time.Millisecond, 10 * time.Second, 75},
 		{32, 100 * time.Millisecond, 10 * time.Second, 300},
 	} {

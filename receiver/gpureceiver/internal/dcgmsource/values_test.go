@@ -227,7 +227,7 @@ func TestValuesThatAreNotSampledAnyMoreAreStale(t *testing.T) {
 			{entity: entity{entityGPU, 0}, field: 150, typ: typeInt, i: 40, ts: newest},
 			{entity: entity{entityGPU, 1}, field: 150, typ: typeInt, i: 41, ts: newest - tc.age.Microseconds()},
 		}}
-		require.NoError(t, s.session.readLatest(b, w))
+		require.NoError(t, s.session.readLatest(b, w, time.UnixMicro(newest)))
 		s.session.api = s.api
 		assert.Len(t, of(b, 0, gpuquantity.Temperature), 1)
 		assert.Equal(t, tc.stale, len(of(b, 1, gpuquantity.Temperature)) == 0, tc.age)

@@ -76,13 +76,11 @@ func distance(a, b int64) int64 { return max(a-b, b-a) }
 // readEvents reads XIDs. A sample is one event; the same sample read twice is not. The newest of each board costs one
 // round trip; the history is read when that has changed, and from time to time.
 func (s *session) readEvents(b *gpudata.Batch, w *watch) error {
-	newest, now := int64(0), s.started
-	err := again(func() error {
-		return s.api.latest(w.group, w.fields, func(v *rawValue) { newest = max(newest, v.ts) })
-	})
+	newest, err := s.fetch(w)
 	if err != nil {
 		return err
 	}
+	now := s.started
 	if newest != w.newest || s.now().Sub(w.history) >= xidsEvery {
 		from := max(0, w.mark-xidOverlap.Microseconds())
 		if w.history.IsZero() {

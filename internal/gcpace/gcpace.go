@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gcpace lets the garbage collector of a short program spend memory up to a budget, and CPU time beyond it.
+// Package gcpace lets the garbage collector spend memory up to a budget, and CPU time beyond it.
 package gcpace
 
 import (
