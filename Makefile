@@ -78,8 +78,9 @@ style-update: ## lower the number of permitted phrases to what is found
 fmt: $(BIN)/golangci-lint ## format every module and repair what lint can repair by itself
 	$(call each,$(MODULES),$(BIN)/golangci-lint run --fix --issues-exit-code=0 ./...)
 
-vet: ## go vet without cgo for each of SYSTEMS (lint vets what is built here)
-	for s in $(SYSTEMS); do export CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/}; echo "=== $$s"; $(call each,$(SHIPPED),$(GO) vet ./...) done
+vet: ## vet without cgo for each of SYSTEMS, without compiling for them (lint vets what is built here)
+	cd $(TOOLS) && GOWORK=off $(GO) build -o $(BIN)/crossvet ./crossvet
+	$(BIN)/crossvet -systems "$(SYSTEMS)" $(SHIPPED)
 
 generate: ## regenerate all code and documentation that is generated
 	$(call each,./semconv $(filter-out ./semconv,$(SHIPPED)),$(GO) generate ./...) # other modules compile with the new names
