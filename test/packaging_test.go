@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -41,10 +42,8 @@ var (
 )
 
 // Verifies docs/operating.md on linking: runs each program in a root that has only an image's libraries.
-func TestBinariesStartWithTheirLibrariesOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("nothing is built and run with -short")
-	}
+func TestIntegrationBinariesStartWithTheirLibrariesOnly(t *testing.T) {
+	integration.Need(t)
 	if err := start(t.TempDir(), "/none"); errors.Is(err, syscall.EPERM) {
 		t.Skip("chroot is not permitted here (run as root)")
 	}

@@ -322,6 +322,10 @@ func TestCausesAndLossesOfSimulatedFaults(t *testing.T) { testPrograms(t, faults
 // two runs, and make test-integration, which takes the second.
 func otherMode(n int) bool { return (n%2 == 0) == (os.Getenv("OTELGPU_INTEGRATION") != "") }
 
+// otherJob reports whether all runs of the n-th simulated job are left to the other of make test, which takes every
+// fifth job and so each style, and make test-integration, which takes the rest.
+func otherJob(n int) bool { return (n%5 == 0) == (os.Getenv("OTELGPU_INTEGRATION") != "") }
+
 func testPrograms(t *testing.T, list map[string]program) {
 	seed := uint64(0)
 	for n, name := range slices.Sorted(maps.Keys(list)) {

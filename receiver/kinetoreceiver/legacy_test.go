@@ -81,7 +81,7 @@ func (m *machine) withoutKineto() string {
 func TestSimulatedJobsWithoutKineto(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
-		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested
+		if otherJob(n) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

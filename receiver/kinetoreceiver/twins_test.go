@@ -234,7 +234,7 @@ var unrecorded = map[string]struct{ kind, says string }{
 func TestNsightTwinsOfSimulatedJobsHaveTheSameFindings(t *testing.T) {
 	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
-		if testing.Short() && n%5 != 0 { // as under the race detector; each style is still tested
+		if otherJob(n) {
 			continue
 		}
 		p, seed := all[name], uint64(500+n)

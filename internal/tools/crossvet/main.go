@@ -60,7 +60,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// analyzers are those of go vet but cgocall, which needs cgo.
+// analyzers are the analyzers of go vet but cgocall, which needs cgo.
 var analyzers = []*analysis.Analyzer{
 	appends.Analyzer, asmdecl.Analyzer, assign.Analyzer, atomic.Analyzer, bools.Analyzer, buildtag.Analyzer,
 	composite.Analyzer, copylock.Analyzer, defers.Analyzer, directive.Analyzer, errorsas.Analyzer, framepointer.Analyzer,

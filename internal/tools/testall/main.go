@@ -8,9 +8,9 @@
 // With -integration it runs the tests that need servers of others (Jaeger, Prometheus, Kafka, Chromium) or large
 // libraries of others, which it leaves out otherwise: the tests named TestIntegration… in test and internal/tools, and
 // the modules benchmarks, internal/tools/snapshot, test/browser, test/kubernetes and test/prometheus; the tests that
-// mdatagen generates, which take longer to link than all other tests of a component; and the second half of the
-// simulated jobs of receiver/kinetoreceiver, and the long simulations of gpuspan/internal/clockmap. With -race it
-// leaves out packages whose tests start no goroutine.
+// mdatagen generates, which take longer to link than all other tests of a component; most of the simulated jobs of
+// receiver/kinetoreceiver, the long simulations of gpuspan/internal/clockmap, and programs that are built without cgo.
+// With -race it leaves out packages whose tests start no goroutine.
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, by one run of go
 // test, so that no core is idle while the last package of a module waits; the others (internal/tools, benchmarks) with
@@ -192,7 +192,8 @@ func selection(dir string, integration bool) [][]string {
 			{"-run", "^TestIntegration", "./test/..."},
 			{"./.../internal/metadata", "./.../internal/metadatatest"},
 			{
-				"-tags", "sqlite", "-run", "^TestCausesAndLosses|^TestVariants|^TestNsightTwins",
+				"-tags", "sqlite", "-run",
+				"^TestCausesAndLosses|^TestVariants|^TestNsightTwins|^TestTruncated|^TestSimulatedJobsWithoutKineto",
 				"./receiver/kinetoreceiver",
 			},
 			{"-tags", "sqlite", "./internal/sqlitefile", "./internal/heldoutjobs", "./receiver/nsysreceiver"},
@@ -200,7 +201,7 @@ func selection(dir string, integration bool) [][]string {
 	case integration && dir == "internal/tools":
 		return [][]string{{"-run", "^TestIntegration", "./..."}}
 	case integration && dir == "gpuspan":
-		return [][]string{{"./internal/clockmap"}}
+		return [][]string{{"./internal/clockmap"}, {"-run", "^TestIntegration", "./cuda"}}
 	case apart != integration:
 		return nil
 	case dir == "test/kubernetes":
