@@ -159,7 +159,7 @@ func TestLiveFindingsOfTheReadyPipelineAppearAtTheirThresholds(t *testing.T) {
 		return s
 	}
 	x := &observedDevice{t: t, http: p.http}
-	held := map[string]any{string(semconv.GPUFLOPCountKey): 1e9, string(semconv.GPUThrottleReasonsKey): []any{semconv.GPUThrottleReasonsSwPowerCap}}
+	held := map[string]any{string(semconv.GPUThrottleReasonsKey): []any{semconv.GPUThrottleReasonsSwPowerCap}}
 	copied := map[string]any{
 		string(semconv.GPUCopyHostMemoryKey): semconv.GPUCopyHostMemoryPageable, string(semconv.GPUIOSizeKey): 1 << 20,
 		string(semconv.GPUCopyDirectionKey): semconv.GPUCopyDirectionHostToDevice,

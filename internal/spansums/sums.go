@@ -32,7 +32,7 @@ const (
 	MFU               // gpu.step.mfu × time
 	MFUTime           //
 	Pageable          // copies through pageable memory
-	Held              // spans with arithmetic while the clock was throttled
+	Held              // spans that compute while the clock was throttled
 	HeldTime          //
 	Coverage          // gpu.join.coverage of spans that were joined
 	Joined            // so many
@@ -47,6 +47,16 @@ var bounds = [...]string{
 
 // Sums are the sums over some spans. Sums of parts can be added, and taken away again.
 type Sums [size]float64
+
+// computes reports whether a span's speed depends on the clock: copies and waits for other devices are as fast without.
+func computes(f *spanfacts.Facts) bool {
+	switch f.Kind {
+	case spanfacts.Kernel, spanfacts.Section, spanfacts.Graph:
+		return true
+	default:
+		return f.FLOPs > 0
+	}
+}
 
 // Of returns what one GPU span adds.
 func Of(f *spanfacts.Facts) (s Sums) {
@@ -70,11 +80,11 @@ func Of(f *spanfacts.Facts) (s Sums) {
 	if f.Size > 0 {
 		s[Bytes], s[ByteTime] = f.Size, time
 	}
+	if f.Throttle != "" && computes(f) {
+		s[Held], s[HeldTime] = 1, time
+	}
 	if f.FLOPs > 0 {
 		s[FLOPs], s[FLOPTime] = f.FLOPs, time
-		if f.Throttle != "" {
-			s[Held], s[HeldTime] = 1, time
-		}
 		if f.Size > 0 {
 			s[BothBytes], s[BothFLOPs] = f.Size, f.FLOPs
 		}

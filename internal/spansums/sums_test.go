@@ -21,13 +21,15 @@ func TestRatesNeedDeclaredWorkAndTimeAboveTheFloor(t *testing.T) {
 		{Kind: spanfacts.Copy, Time: 1, HostMemory: semconv.GPUCopyHostMemoryPageable, Joined: true, Coverage: 0.5},
 		{Kind: spanfacts.Kernel, Time: 0.25, Size: 1e9, BelowFloor: true, HasEnergy: true, Energy: 7, SelfEnergy: 3},
 		{Kind: spanfacts.Kernel, Size: 1e9, Bound: semconv.GPURooflineBoundLaunch},
+		{Kind: spanfacts.Section, Time: 2, Throttle: "hw_thermal_slowdown"},
+		{Kind: spanfacts.Copy, Time: 4, Throttle: "hw_thermal_slowdown"},
 	} {
 		x := Of(&f)
 		s.Add(&x, 1)
 	}
 	assert.Equal(t, Sums{
-		Count: 6, Time: 1.9375, Energy: 7, SelfEnergy: 3, Measured: 1, Bytes: 42, ByteTime: 0.625, FLOPs: 70, FLOPTime: 0.5625,
-		BothBytes: 32, BothFLOPs: 64, Roofline: 0.125, RoofTime: 0.5, Pageable: 1, Held: 1, HeldTime: 0.0625,
+		Count: 8, Time: 7.9375, Energy: 7, SelfEnergy: 3, Measured: 1, Bytes: 42, ByteTime: 0.625, FLOPs: 70, FLOPTime: 0.5625,
+		BothBytes: 32, BothFLOPs: 64, Roofline: 0.125, RoofTime: 0.5, Pageable: 1, Held: 2, HeldTime: 2.0625,
 		Coverage: 0.5, Joined: 1, boundTime: 0.0625, boundTime + 1: 0.125,
 	}, s)
 	assert.Equal(t, 67.2, s.Ratio(Bytes, ByteTime))
