@@ -98,6 +98,11 @@ const (
 	GPUPipeUtilizationUnit        = "1"
 	GPUPipeUtilizationDescription = "Share of cycles in which the pipe was active."
 
+	// GPUPowerLimitName (gauge, W): Enforced power limit.
+	GPUPowerLimitName        = "gpu.power.limit"
+	GPUPowerLimitUnit        = "W"
+	GPUPowerLimitDescription = "Enforced power limit."
+
 	// GPUProcessMemoryUsageName (gauge, By): Device memory in use by one process (opt-in). The sum over
 	// processes is below the device's usage.
 	GPUProcessMemoryUsageName        = "gpu.process.memory.usage"

@@ -33,6 +33,7 @@ const (
 	MemoryLimit Quantity = Quantity(NumRings) + iota
 	MemoryReserved
 	MemoryTemperature
+	PowerLimit
 	EncoderUtilization
 	DecoderUtilization
 	ClockGraphics
@@ -285,6 +286,14 @@ var catalogue = [Num]Info{
 		DCGM:   []Field{{ID: 140, Names: []string{"DEV_MEMORY_TEMP", "DEV_MEMORY_TEMP_CELSIUS"}, Pace: Slow, Positive: true}},
 		NVML:   Call{FieldID: 82, Pace: Slow}, // NVML_FI_DEV_MEMORY_TEMP
 		AMD:    []Exported{{Name: "gpu_memory_temperature"}},
+	},
+	PowerLimit: { // W, the lowest of all limits
+		Name: "power_limit", Domain: Domain{Most: 100_000}, Metric: Metric{Name: semconv.GPUPowerLimitName, NoPod: true},
+		DCGM: []Field{{
+			ID: 164, Names: []string{"DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS"}, Pace: Slow,
+			Positive: true,
+		}},
+		NVML: Call{Function: "nvmlDeviceGetEnforcedPowerLimit", Scale: milli, Results: 1, Pace: Slow},
 	},
 	EncoderUtilization: {
 		Name: "encoder_utilization", Kind: Interval, Domain: ratio,

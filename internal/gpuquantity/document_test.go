@@ -48,9 +48,9 @@ func document() string {
 	b.WriteString(`<!-- generated from internal/gpuquantity by make generate -->
 # Device quantities
 
-What the ` + "`gpu`" + ` receiver reads from a device, and where. [Semantic conventions](semconv/README.md) describes each metric and attribute.
+What the ` + "`gpu`" + ` receiver reads. [Semantic conventions](semconv/README.md) describes each metric and attribute.
 
-A field number in parentheses is read only if a device lacks the field before it. Quantities in bold are kept in
+A field in parentheses is read only without the one before it. Quantities in bold are kept in
 ` + "`gpu_samples`" + `, to be joined with spans. Implausible values (ratios above 1.05, negative counters, power
 above 100 kW, temperatures outside -100 to 300 °C) are dropped and counted as ` + "`out_of_range`" + `.
 

@@ -46,6 +46,7 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 			157, "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "instantaneous power usage of the device in Watts", gpuquantity.Power, 612.5,
 			612.5,
 		},
+		{164, "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS", "Effective power limit", gpuquantity.PowerLimit, 700, 700},
 		{202, "DCGM_FI_DEV_PCIE_REPLAY_TOTAL", "PCIe replay counter", gpuquantity.PCIeReplays, 7, 7},
 		// percent, as nvmlUtilization_t
 		{203, "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU Utilization", gpuquantity.Utilization, 97, 0.97},
