@@ -49,7 +49,7 @@ func (x *observedDevice) id() (id [8]byte) {
 	return id
 }
 
-// span adds a span of a service, in a trace of its own.
+// span adds a span of a service, in a separate trace.
 func (x *observedDevice) span(td ptrace.Traces, service, version, name, kind string, start time.Time, length time.Duration,
 	more map[string]any,
 ) ptrace.Span {
