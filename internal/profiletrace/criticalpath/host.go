@@ -57,7 +57,7 @@ func (w *walk) waiting(track uint32) []wait {
 	for i := range w.r.acts {
 		a := &w.r.acts[i]
 		if a.Launched && a.Thread == track && a.Blocks && a.Returned-a.Called >= leastWait &&
-			a.Returned >= a.End-waitError && a.Start >= a.Called {
+			a.Returned >= a.End-waitError && a.Start >= a.Called && a.Start < a.Returned {
 			th.waits = append(th.waits, wait{a.Called, a.Returned, int32(i), 0})
 		}
 	}

@@ -206,6 +206,13 @@ func TestPathsOfSmallProfiles(t *testing.T) {
 			s.kernel(7, 1, "relu", 20, 380, 500)
 		}, []string{"20 host t1 forward", "6 launch_delay s7", "354 unexplained s7", "120 kernel s7 relu"}},
 
+		{"a call that returns as its copy starts does not wait for it", false, func(s *scene) {
+			s.op(1, "load", 0, 50)
+			s.op(1, "forward", 50, 300)
+			s.other(Copy, 7, 1, "host_to_device", 60, 200, 200, 205)
+			s.kernel(7, 1, "gemm", 210, 216, 260)
+		}, []string{"50 host t1 load", "160 host t1 forward", "6 launch_delay s7", "44 kernel s7 gemm"}},
+
 		{"work whose launch is unknown", false, func(s *scene) {
 			s.r.Add(Activity{Start: 10 * us, End: 60 * us, Stream: 7, Name: number("gemm"), Kind: Kernel})
 			s.r.Add(Activity{Start: 200 * us, End: 250 * us, Stream: 8, Name: number("relu"), Kind: Kernel})
