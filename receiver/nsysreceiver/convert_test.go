@@ -353,7 +353,8 @@ func TestKernelsThatWaitForPages(t *testing.T) {
 		_, _, st := convert(t, export(t, strings0, strings1, kernel0, runtime0, session0, session1,
 			"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT, migrationCause INT)",
 			"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1000000, 3000000, 0, 7, 0, 67108864, 65536, 11, 3, 2, "+cause+
-				"), (2500000, 4000000, 0, 7, 0, 67108864, 65536, 11, 3, 2, "+cause+"), (4000000, 9000000, 0, 7, 0, 67108864, 4096, 12, 2, 3, "+cause+")",
+				"), (2500000, 3500000, 0, 7, 0, 67108864, 65536, 11, 3, 2, "+cause+
+				"), (6000000, 6500000, 0, 7, 0, 67108864, 65536, 11, 3, 2, "+cause+"), (4000000, 9000000, 0, 7, 0, 67108864, 4096, 12, 2, 3, "+cause+")",
 			"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000000, 10000000, 0, 7, 13, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, NULL, NULL)"),
 			Options{})
 		return st.Devices[0]

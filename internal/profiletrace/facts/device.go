@@ -283,6 +283,9 @@ func (d *Device) advance(t int64) {
 			soonest = min(soonest, d.active[i].end)
 		}
 		to := min(d.active[best].end, t)
+		if d.active[best].class == timeline.Computing {
+			to = min(to, soonest) // what runs beside a kernel decides what its time counts for
+		}
 		// A higher class that ends earlier is retired below; no activity of a lower class starts before t.
 		d.give(&d.active[best], d.cursor, to)
 		if d.cursor = to; soonest > to {
