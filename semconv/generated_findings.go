@@ -124,6 +124,7 @@ func FindingKinds() []FindingKind {
 		{
 			Kind: "dependency", Title: "launched work waits for something not in the file", Threshold: FindingDependencyThreshold, Of: "window",
 			ReportedBy: []string{"profile"},
+			Remedy:     "record what the stream waits for: its events (enable_cuda_sync_events), earlier steps, other devices",
 		},
 		{
 			Kind: "device_error", Title: "a device reports an XID or an uncorrected memory error",

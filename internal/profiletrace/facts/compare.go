@@ -171,8 +171,12 @@ func (c Comparison) headline(unit string) string {
 	if delta < 0 {
 		word = "shorter"
 	}
-	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, finding.Duration(delta.Abs()),
-		100*float64(delta.Abs())/float64(max(1, c.Before)), word,
+	ratio := float64(delta.Abs()) / float64(max(1, c.Before))
+	much := fmt.Sprintf("%.3g %%", 100*ratio)
+	if ratio >= 10 {
+		much = fmt.Sprintf("%.3g times", ratio)
+	}
+	s := fmt.Sprintf("%s is %s (%s) %s: %s before, %s after", unit, finding.Duration(delta.Abs()), much, word,
 		finding.Duration(c.Before), finding.Duration(c.After))
 	var most []string
 	for _, p := range c.Parts[:min(3, len(c.Parts))] {
@@ -184,7 +188,33 @@ func (c Comparison) headline(unit string) string {
 	if m := c.Models; m[0] != m[1] && m[0] != "" && m[1] != "" {
 		s += fmt.Sprintf("; on another device: %s before, %s after", m[0], m[1])
 	}
+	if share := c.common(); share < fewInCommon {
+		s += fmt.Sprintf("; operators and kernels of both take %.3g %% of their time: are they runs of the same program?",
+			100*share)
+	}
 	return s
+}
+
+// fewInCommon is the share of time below which two profiles are hardly comparable.
+const fewInCommon = 0.2
+
+// common returns the share of the time of operators, or of kernels if that is larger, that both profiles have; 1 if
+// there are none.
+func (c Comparison) common() (share float64) {
+	for _, list := range [][]Change{c.Operators, c.Kernels} {
+		var both, all time.Duration
+		for i := range list {
+			all += list[i].Before + list[i].After
+			if list[i].Before > 0 && list[i].After > 0 {
+				both += list[i].Before + list[i].After
+			}
+		}
+		if all == 0 {
+			return 1
+		}
+		share = max(share, float64(both)/float64(all))
+	}
+	return share
 }
 
 func ms(t time.Duration) float64 { return float64(t) / 1e6 }

@@ -104,3 +104,27 @@ func TestKernelsStateTheirCounts(t *testing.T) {
 	assert.Equal(t, "more kernels", c.Kernels[0].Reason)
 	assert.Equal(t, "8 → 16 kernels", c.Kernels[0].How)
 }
+
+// Two profiles of different programs are compared, and the first line says that they have little in common.
+func TestTheComparisonOfDifferentProgramsIsDoubted(t *testing.T) {
+	profile := func(window time.Duration, names ...string) []Report {
+		r := Report{Window: window, Parts: Parts{Computing: window}}
+		for _, name := range names {
+			r.Operators = append(r.Operators, Operator{Name: name, Time: 10 * time.Millisecond, Kernels: 1})
+			r.ByKernel = append(r.ByKernel, Kernel{Name: name, Time: 10 * time.Millisecond, Count: 1})
+		}
+		return []Report{r}
+	}
+	for name, c := range map[string]struct {
+		after []Report
+		want  string
+	}{
+		"same": {profile(20*time.Millisecond, "a", "b"), "the window is 10ms (100 %) longer: 10ms before, 20ms after; computing +10 ms"},
+		"other": {
+			profile(150*time.Millisecond, "c", "d"), "the window is 140ms (14 times) longer: 10ms before, 150ms after; computing +140 ms; " +
+				"operators and kernels of both take 0 % of their time: are they runs of the same program?",
+		},
+	} {
+		require.Equal(t, c.want, Compare(profile(10*time.Millisecond, "a", "b"), c.after).headline("the window"), name)
+	}
+}

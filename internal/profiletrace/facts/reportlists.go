@@ -130,7 +130,7 @@ func (d *Device) otherLists(r *Report, f *Context) {
 		}
 		w := c.waiting(k)
 		if k.bytes == 0 && k.occurrence > 0 {
-			name += fmt.Sprintf(" (%d in the step)", k.occurrence)
+			name += fmt.Sprintf(" (#%d of the step)", k.occurrence)
 		}
 		e := Collective{
 			Name: name, Count: c.count, Time: c.time, Waiting: w, Moving: c.exposed - w,

@@ -40,7 +40,7 @@ func (j *judge) calls(c timeline.Cause, kind, what string) {
 		}
 	}
 	if 2*most > n {
-		v.Evidence += fmt.Sprintf("; one call alone %s, as of a first run", finding.Duration(most))
+		v.Evidence += fmt.Sprintf("; one call took %s, as a first one does", finding.Duration(most))
 	}
 	j.add(v)
 }

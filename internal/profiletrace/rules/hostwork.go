@@ -89,9 +89,13 @@ func (j *judge) hostRanges() {
 		v := finding.Finding{
 			Kind: semconv.GPUFindingKindHostWork, Gain: rest, Certainty: finding.Medium,
 			Where: restOf[:min(finding.MaxPlaces, len(restOf))],
-			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + finding.Names(restOf),
+			Chain: j.idleChain("the host worked in many short ranges", int64(rest)), Evidence: "in " + finding.Names(restOf),
+		}
+		if own == maxHost {
+			v.Chain[0] = "the host worked in further ranges"
 		}
 		if restOf[0].Name == facts.NoRange {
+			v.Chain[0] = "the host worked in no named range"
 			v.Certainty, v.Remedy = finding.Low,
 				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did; "+
 					"where it waits for requests, nothing is lost"

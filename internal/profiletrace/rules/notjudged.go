@@ -42,7 +42,8 @@ func (j *judge) notJudged(d *facts.Totals, r *facts.Report) {
 	opaque := min(d.Opaque, max(0, left))
 	reasons := []reason{
 		{
-			"no operator's work is known", "record operators with the shapes of their inputs (record_shapes=True)",
+			"no operator's work is known",
+			"record operators with the shapes of their inputs (record_shapes=True, also of emit_nvtx)",
 			max(0, left-opaque),
 		},
 		{
@@ -67,14 +68,17 @@ func (j *judge) notJudged(d *facts.Totals, r *facts.Report) {
 			remedies = append(remedies, x.remedy)
 		}
 	}
+	evidence := fmt.Sprintf("%s of %s", finding.Duration(sum), finding.Duration(j.length))
+	if len(because) > 1 {
+		evidence += ": " + strings.Join(because, ", ")
+	}
 	v := finding.Finding{
 		Kind: semconv.GPUFindingKindNotJudged, Certainty: finding.High,
 		Chain: []string{
 			reasons[0].text,
 			fmt.Sprintf("whether the kernels of %s are efficient is not known for %s", j.device0(), finding.Duration(sum)),
 		},
-		Evidence: fmt.Sprintf("%s of %s: %s", finding.Duration(sum), finding.Duration(j.length), strings.Join(because, ", ")),
-		Remedy:   strings.Join(remedies, "; "),
+		Evidence: evidence, Remedy: strings.Join(remedies, "; "),
 	}
 	if j.largest.Gain > 0 {
 		v.Evidence += fmt.Sprintf("; of what was judged, the largest is %s with %.3g %%", j.largest.Kind, 100*j.largest.Share)

@@ -551,3 +551,12 @@ func TestALateRankIsReportedFromItsThresholdOn(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSentenceOfALateRankSaysWhichCollectivesItLists(t *testing.T) {
+	at := func(count int) *page.LateRank {
+		return &page.LateRank{First: time.Millisecond, Last: time.Millisecond, At: []page.LateAt{{Collective: "all_reduce", Count: count}}}
+	}
+	require.Equal(t, "5 × all_reduce", longest(at(5), 5))
+	require.Equal(t, "the longest waits: 2 × all_reduce", longest(at(2), 5))
+	require.Equal(t, "at 1.00 ms of its window", when(at(1)))
+}

@@ -206,7 +206,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 		}
 		fmt.Fprintf(b,
 			"rank %d is the straggler: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
-			l.Rank, r.Last, r.Collectives, names(l.At), span(r.Caused), span(l.Each))
+			l.Rank, r.Last, r.Collectives, longest(&l, r.Last), span(r.Caused), span(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))
 		}
@@ -241,7 +241,22 @@ func collectively(b *strings.Builder, j *page.Job) {
 	}
 }
 
+// longest lists the collectives at which the others waited longest for a rank, of those at which it arrived last.
+func longest(l *page.LateRank, last int) string {
+	n := 0
+	for _, at := range l.At {
+		n += at.Count
+	}
+	if n < last {
+		return "the longest waits: " + names(l.At)
+	}
+	return names(l.At)
+}
+
 func when(l *page.LateRank) string {
+	if l.First == l.Last {
+		return fmt.Sprintf("at %s of its window", span(l.First))
+	}
 	return fmt.Sprintf("from %s to %s of its window", span(l.First), span(l.Last))
 }
 
