@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strings"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 const (
@@ -18,33 +19,27 @@ const (
 	maxText = 2048 // bytes of an attribute: Tempo's default limit
 )
 
-// clip truncates a string at a rune within n bytes, and makes it valid UTF-8, which OTLP requires.
-func clip(s string, n int) string {
-	if len(s) > n {
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+// validText truncates a string to n bytes and makes it valid UTF-8, which OTLP requires.
+func validText(s string, n int) string {
+	return strings.ToValidUTF8(spanfacts.Truncate(s, n), "\uFFFD")
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// distinct is like clip, but truncates different names to different texts, because truncated names end in a hash of
-// the whole.
+// distinct is like validText, but truncates different names to different texts, because truncated names end in a hash
+// of the whole.
 func distinct(s string, n int) string {
 	if len(s) <= n {
-		return clip(s, n)
+		return validText(s, n)
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s))
-	return clip(s, n-len("…12345678")) + fmt.Sprintf("…%08x", h.Sum32())
+	return validText(s, n-len("…12345678")) + fmt.Sprintf("…%08x", h.Sum32())
 }
 
 func putText(m pcommon.Map, k attribute.Key, v string) {
 	if v != "" {
-		m.PutStr(string(k), clip(v, maxText))
+		m.PutStr(string(k), validText(v, maxText))
 	}
 }
 
@@ -66,6 +61,6 @@ func putTexts(m pcommon.Map, k attribute.Key, v []string) {
 	}
 	l := m.PutEmptySlice(string(k))
 	for _, x := range v {
-		l.AppendEmpty().SetStr(clip(x, maxName))
+		l.AppendEmpty().SetStr(validText(x, maxName))
 	}
 }

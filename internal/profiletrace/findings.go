@@ -52,7 +52,7 @@ func FindingOf(subject string, e ptrace.SpanEvent) (finding.Finding, bool) {
 		return finding.Finding{}, false
 	}
 	v := finding.Finding{
-		Kind: kind, Subject: clip(subject, maxText), Gain: lengthOf(m, semconv.GPUFindingGainKey),
+		Kind: kind, Subject: validText(subject, maxText), Gain: lengthOf(m, semconv.GPUFindingGainKey),
 		Share:     numberOf(m, semconv.GPUFindingShareKey),
 		Threshold: numberOf(m, semconv.GPUFindingThresholdKey), Evidence: textOf(m, semconv.GPUFindingEvidenceKey),
 		Certainty: finding.Certainty(textOf(m, semconv.GPUFindingCertaintyKey)),
@@ -125,7 +125,7 @@ func textOf(m pcommon.Map, k attribute.Key) string {
 	if !ok {
 		return ""
 	}
-	return clip(v.AsString(), maxText)
+	return validText(v.AsString(), maxText)
 }
 
 // numberOf returns the number of an attribute; 0 if there is none.

@@ -135,7 +135,7 @@ func (p *Profile) takeOut(s *Outliers, few int64) error {
 
 // outlierText names an outlier, and how far it is from the others.
 func (p *Profile) outlierText(s *Outliers, r *record) string {
-	name, start, end := clip(p.Names.Name(r.name), maxName), r.start(), r.start()+r.duration
+	name, start, end := validText(p.Names.Name(r.name), maxName), r.start(), r.start()+r.duration
 	if name = fmt.Sprintf("%q", name); r.kind == KindMemory {
 		name = "an event of the allocator"
 	}

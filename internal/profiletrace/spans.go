@@ -200,7 +200,7 @@ func (s *spans) text(id uint32) *text {
 	t := s.texts[id]
 	if t == nil {
 		name := s.p.Names.Name(id)
-		t = &text{name: distinct(name, maxName), full: clip(name, maxText), phase: phase(name)}
+		t = &text{name: distinct(name, maxName), full: validText(name, maxText), phase: phase(name)}
 		s.texts[id] = t
 	}
 	return t

@@ -338,15 +338,15 @@ func (s *sweep) analyse(proc *process, a *activity, r *record) {
 		}
 		d.add(s, proc, a, first)
 	}
-	s.clip(proc, a)
+	s.addToSteps(proc, a)
 	if proc.path != nil {
 		s.path(proc, a, r.track)
 	}
 }
 
-// clip adds the activity to the steps during which it ran, whatever launched it, and forgets steps that ended before
-// it: activities arrive by start.
-func (s *sweep) clip(p *process, a *activity) {
+// addToSteps adds the activity to the steps during which it ran, whatever launched it, and forgets steps that ended
+// before it: activities arrive by start.
+func (s *sweep) addToSteps(p *process, a *activity) {
 	p.passed(a.start - skew)
 	p.during(a.start, a.end, func(st *step) { st.device(a) })
 }

@@ -6,11 +6,11 @@ package series
 import (
 	"crypto/sha256"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -61,7 +61,7 @@ func (t *Targets) text(attrs pcommon.Map) []byte {
 	for _, k := range t.names {
 		v, _ := attrs.Get(k)
 		t.key = append(append(t.key, k...), 0)
-		t.key = append(append(t.key, clip(v.AsString())...), 0)
+		t.key = append(append(t.key, resourceText(v.AsString())...), 0)
 	}
 	if len(t.key) > maxText { // keys are stored
 		sum := sha256.Sum256(t.key)
@@ -76,11 +76,12 @@ const (
 	maxResource = 16 * maxText
 )
 
-func clip(text string) string {
-	if len(text) <= maxText {
-		return text
+// resourceText bounds the value of a resource attribute.
+func resourceText(s string) string {
+	if len(s) <= maxText {
+		return s
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
+	return spanfacts.Truncate(s, maxText) + "…"
 }
 
 // instance reports whether the metrics keep a service.instance.id of the spans.
@@ -110,7 +111,7 @@ func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance stri
 			continue
 		}
 		if len(text) > maxText {
-			kept.PutStr(k, clip(text))
+			kept.PutStr(k, resourceText(text))
 		} else {
 			v.CopyTo(kept.PutEmpty(k))
 		}

@@ -14,9 +14,17 @@ func Clip(s string) string {
 	if len(s) <= MaxText {
 		return s
 	}
-	n := MaxText
-	for n > MaxText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+	return Truncate(s, MaxText) + "…"
+}
+
+// Truncate returns at most n bytes of s, without a part of a rune at their end.
+func Truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	least := max(0, n-utf8.UTFMax) // of invalid UTF-8
+	for n > least && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return s[:n] + "…"
+	return s[:n]
 }

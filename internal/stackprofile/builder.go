@@ -184,7 +184,7 @@ func (b *Builder) source(r Source) *Source {
 	if s, ok := b.sources.get(r); ok {
 		return s
 	}
-	s := &Source{clip(r.Service), clip(r.Namespace), clip(r.Version)}
+	s := &Source{frameText(r.Service), frameText(r.Namespace), frameText(r.Version)}
 	b.sources.put(*s, s)
 	return s
 }
@@ -193,7 +193,9 @@ func (b *Builder) labelled(l Labels) *Labels {
 	if x, ok := b.labels.get(l); ok {
 		return x
 	}
-	x := &Labels{clip(l.Device), clip(l.Model), clip(l.Phase), clip(l.Throttle), clip(l.State), l.Rank}
+	x := &Labels{
+		frameText(l.Device), frameText(l.Model), frameText(l.Phase), frameText(l.Throttle), frameText(l.State), l.Rank,
+	}
 	b.labels.put(*x, x)
 	return x
 }

@@ -5,9 +5,10 @@ package stackprofile
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ianlancetaylor/demangle"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // Kind is the kind of a frame.
@@ -97,20 +98,16 @@ func newFrame(k Kind, name, full string) *Frame {
 			full, name = demangled(name), shortened(demangled(name))
 		}
 	}
-	if f.Name = clip(name); full != name {
-		f.Full = clip(full)
+	if f.Name = frameText(name); full != name {
+		f.Full = frameText(full)
 	}
 	return f
 }
 
-// clip bounds a text and makes it valid UTF-8, which protocol buffers require. The result shares no memory with s.
-func clip(s string) string {
+// frameText bounds a text and makes it valid UTF-8, which protocol buffers require. The result shares no memory with s.
+func frameText(s string) string {
 	if len(s) > maxName {
-		n := maxName
-		for n > maxName-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n] + "…"
+		s = spanfacts.Truncate(s, maxName) + "…"
 	}
 	return strings.Clone(strings.ToValidUTF8(s, "\uFFFD"))
 }

@@ -289,7 +289,7 @@ func (b *Builder) pageable(name string) string {
 	if f, ok := b.frames.get(key); ok {
 		return f.Name
 	}
-	marked := clip(name) + " (pageable)"
+	marked := frameText(name) + " (pageable)"
 	b.frames.put(Frame{Kind: Idle, Name: strings.Clone(name)}, &Frame{Name: marked})
 	return marked
 }
