@@ -201,7 +201,7 @@ func selection(dir string, integration bool) [][]string {
 	case integration && dir == "internal/tools":
 		return [][]string{{"-run", "^TestIntegration", "./..."}}
 	case integration && dir == "gpuspan":
-		return [][]string{{"./internal/clockmap"}, {"-run", "^TestIntegration", "./cuda"}}
+		return [][]string{{"./internal/clockmap"}, {"-run", "^TestIntegration", "./cuda", "./internal/dl"}}
 	case apart != integration:
 		return nil
 	case dir == "test/kubernetes":
