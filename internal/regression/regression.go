@@ -327,9 +327,18 @@ func higher(a, b string) bool {
 	return errX == nil && errY == nil && x.GreaterThan(y)
 }
 
+// compareDays compares an hour with the one a day before. If another version ran then, a regression since that version
+// is not reported twice.
 func (s *Series) compareDays(q Quantity, hour int64) {
 	var space [2][perHour]block
 	before, now := s.days[q].find(hour-24), s.days[q].find(hour)
+	if before == nil && s.op.active[q][sincePrevious] == nil {
+		for _, o := range s.op.versions {
+			if before == nil {
+				before = o.days[q].find(hour - 24)
+			}
+		}
+	}
 	if before == nil || now == nil {
 		return
 	}

@@ -331,6 +331,27 @@ func TestOfVersionsThatStartTogetherTheHigherNumberIsTheNewer(t *testing.T) {
 	}
 }
 
+// The load of the evening is not compared with the one before the deployment in the morning.
+func TestHoursAfterAVersionStartedOnlyTheDayBeforeIsABaseline(t *testing.T) {
+	tr := New(0.1, 10)
+	at := start
+	run := func(version string, length time.Duration, mean float64) {
+		s := tr.Series(Key{Service: "llm"}, version)
+		for i := range int(length / (10 * time.Second)) {
+			at = at.Add(10 * time.Second)
+			s.Add([2]float64{mean * (1 + 0.01*float64(i%7)), 0}, Example{End: uint64(at.UnixNano())})
+		}
+	}
+	run("1", 12*time.Hour, 1)
+	run("2", 7*time.Hour, 1)
+	run("2", 12*time.Hour, 1.5)
+	found, _ := tr.Take()
+	for _, f := range found {
+		assert.Equal(t, Yesterday, f.Baseline)
+	}
+	assert.NotEmpty(t, found)
+}
+
 func TestRunsWithoutAVersionAreNoVersion(t *testing.T) {
 	l := &load{r: rand.New(rand.NewPCG(5, 5)), noise: 0.1}
 	tr := New(0.1, 10)
