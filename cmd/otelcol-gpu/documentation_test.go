@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -123,6 +124,51 @@ func TestTheREADMEListsTheComponents(t *testing.T) {
 			assert.Contains(t, row, "`"+name+"`", kind)
 		}
 	}
+}
+
+// The page that a visitor reads first lists the components of this repository, each with its stability level.
+func TestTheFirstPageListsOurComponents(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	require.NoError(t, err)
+	f, err := factories()
+	require.NoError(t, err)
+	var want []string
+	add := func(modules map[component.Type]string, kind string, level func(component.Type) component.StabilityLevel) {
+		for name, module := range modules {
+			if strings.HasPrefix(module, ownModule+" ") {
+				want = append(want, fmt.Sprintf("`%s` %s %s", name, kind, strings.ToLower(level(name).String())))
+			}
+		}
+	}
+	add(f.ReceiverModules, "receiver", func(c component.Type) component.StabilityLevel {
+		r := f.Receivers[c]
+		return max(r.TracesStability(), r.MetricsStability())
+	})
+	add(f.ProcessorModules, "processor", func(c component.Type) component.StabilityLevel {
+		return f.Processors[c].TracesStability()
+	})
+	add(f.ConnectorModules, "connector", func(c component.Type) component.StabilityLevel {
+		k := f.Connectors[c]
+		if p, ok := k.(interface {
+			TracesToProfilesStability() component.StabilityLevel
+		}); ok {
+			return max(k.TracesToMetricsStability(), p.TracesToProfilesStability())
+		}
+		return k.TracesToMetricsStability()
+	})
+	add(f.ExporterModules, "exporter", func(c component.Type) component.StabilityLevel {
+		e := f.Exporters[c]
+		return max(e.TracesStability(), e.MetricsStability())
+	})
+	add(f.ExtensionModules, "extension", func(c component.Type) component.StabilityLevel {
+		return f.Extensions[c].Stability()
+	})
+	var got []string
+	row := regexp.MustCompile("(?m)^\\| \\[(`[a-z_]+`)\\]\\([a-z/]+\\) \\| ([a-z]+) \\| .* \\| ([a-z]+) \\|$")
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		got = append(got, m[1]+" "+m[2]+" "+m[3])
+	}
+	require.ElementsMatch(t, want, got)
 }
 
 func typesOf[F component.Factory](factories map[component.Type]F) (names []string) {
