@@ -332,7 +332,7 @@ func (a *analysis) activity(late *profile, lastAt []straggler.Identity, to *page
 			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(a[i], b[i]) })
 			*more += time.Duration(mine[i] - others[len(others)/2][i])
 		}
-		gaps = append(gaps, a.lines[late].busy.Gaps(v)...)
+		gaps = append(gaps, a.lines[late].idle(v)...)
 	}
 	idle := union(gaps)
 	in, inTime := late.longest(idle)

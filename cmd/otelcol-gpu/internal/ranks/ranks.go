@@ -49,10 +49,10 @@ type profile struct {
 	collectives []straggler.Collective
 	labels      map[string]string // of process groups, for people
 	messages    map[sentAs]facts.Message
-	model       string               // of its only device
-	compute     []intervals.Interval // kernels that are not collectives
-	moves       []intervals.Interval // copies and memsets
-	kernels     map[string]ran       // of compute, by name
+	model       string         // of its only device
+	compute     intervals.Set  // kernels that are not collectives
+	moves       intervals.Set  // copies and memsets
+	kernels     map[string]ran // of compute, by name
 	ranges      []hostRange
 	rangesOf    map[int64]int    // all ranges, by thread
 	shortest    int64            // shorter ranges are not kept, ns
@@ -180,11 +180,11 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 		x.message(&c, s.Attributes())
 		x.collectives = append(x.collectives, c)
 	case spanfacts.Kernel, spanfacts.Graph:
-		x.compute = append(x.compute, at)
+		x.compute.Add(at, 0)
 		k := x.kernels[f.Name]
 		x.kernels[f.Name] = ran{k.count + 1, k.time + at.End - at.Start}
 	case spanfacts.Copy, spanfacts.Memset:
-		x.moves = append(x.moves, at)
+		x.moves.Add(at, 0)
 	}
 }
 

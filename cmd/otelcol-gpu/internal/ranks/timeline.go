@@ -16,7 +16,6 @@ import (
 type timeline struct {
 	computing intervals.Set // kernels that are not collectives
 	working   intervals.Set // and copies and memsets
-	busy      intervals.Set // and collectives
 
 	communicating intervals.Set
 	ends          []int64 // of collectives, in order
@@ -32,16 +31,39 @@ func (x *profile) timeline() *timeline {
 		collectives = append(collectives, intervals.Interval{Start: c.Start, End: c.End})
 	}
 	slices.Sort(t.ends)
-	t.computing = union(x.compute)
-	t.working = union(x.compute, x.moves)
-	t.busy = union(x.compute, x.moves, collectives)
 	t.communicating = union(collectives)
+	t.computing, t.working = x.compute, x.compute
+	if len(x.moves) > 0 {
+		t.working = joined(x.compute, x.moves)
+	}
+	x.compute, x.moves = nil, nil
 	return t
 }
 
+// joined joins two sets.
+func joined(a, b intervals.Set) (set intervals.Set) {
+	for len(a)+len(b) > 0 {
+		if len(b) == 0 || len(a) > 0 && a[0].Start <= b[0].Start {
+			set.Add(a[0], 0)
+			a = a[1:]
+			continue
+		}
+		set.Add(b[0], 0)
+		b = b[1:]
+	}
+	return set
+}
+
+// idle returns the parts of an interval in which the device did nothing.
+func (t *timeline) idle(v intervals.Interval) (gaps intervals.Set) {
+	for _, gap := range t.working.Gaps(v) {
+		gaps = append(gaps, t.communicating.Gaps(gap)...)
+	}
+	return gaps
+}
+
 // union joins intervals in any order, at the cost of sorting them.
-func union(lists ...[]intervals.Interval) (set intervals.Set) {
-	list := slices.Concat(lists...)
+func union(list []intervals.Interval) (set intervals.Set) {
 	slices.SortFunc(list, func(a, b intervals.Interval) int { return cmp.Compare(a.Start, b.Start) })
 	for _, v := range list {
 		set.Add(v, 0)
