@@ -6,6 +6,7 @@
 package dcgmsource
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -138,6 +139,32 @@ func TestReadsMoveAwayFromTheTimesOfSamples(t *testing.T) {
 		require.Equal(t, time.Second, time.Duration(times[i+1]-times[i]))
 	}
 	assert.Less(t, trips(t)-before, 5*seconds, "a few a second")
+}
+
+// noRoom is a host engine that accepts no further field group.
+type noRoom struct{ api }
+
+func (noRoom) createFieldGroup(string, []uint16) (uintptr, error) { return 0, errors.New("no room") }
+
+func TestWatchesAreReadAloneWithoutRoomForAFieldGroup(t *testing.T) {
+	set := settings()
+	set.Sampling, set.Slow = time.Second, time.Second
+	var together []gpudata.Value
+	for _, full := range []bool{false, true} {
+		t.Run(fmt.Sprint(full), func(t *testing.T) { // each has its own host engine
+			s := open(t, machine{"gpus": 2, "gpm": 3, "now": baseTime}, set)
+			if full {
+				s.session.api = noRoom{s.session.api}
+			}
+			b := read(t, s)
+			require.NotEmpty(t, of(b, 0, gpuquantity.Power))
+			require.NotEmpty(t, of(b, 0, gpuquantity.SMUtilization))
+			if full {
+				assert.ElementsMatch(t, together, b.Values)
+			}
+			together = b.Values
+		})
+	}
 }
 
 func TestNothingIsLeftInTheHostEngine(t *testing.T) {
