@@ -201,6 +201,7 @@ func newConfigCommand() *cobra.Command {
 func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGPIPE) // a write to a closed pipe fails instead, and the command removes what is incomplete
 	ended := make(chan struct{})
 	go func() {
 		for range 2 {
