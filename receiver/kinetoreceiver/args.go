@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Arguments that are read, by their numbers in a Layout.
@@ -73,6 +74,8 @@ func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasS
 	var grid, block, registers, shared bool
 	var external int64
 	var group, members []byte
+	var source, destination int64
+	var hasSource, hasDestination bool
 	c.layouts[e.Kind].Fields(args, argument, func(id int, v []byte) bool {
 		switch id {
 		case argDevice:
@@ -130,11 +133,19 @@ func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasS
 			members = v
 		case argSequence:
 			d.HasSequence = setInt(&d.Sequence, v)
-		case argSource, argDestination:
-			d.HasPeer = setInt(&d.Peer, v)
+		case argSource:
+			hasSource = setInt(&source, v)
+		case argDestination:
+			hasDestination = setInt(&destination, v)
 		}
 		return true
 	})
+	switch { // PyTorch states the peer only; others both ranks
+	case hasDestination && (!hasSource || d.Collective != semconv.GPUCollectiveNameRecv):
+		d.Peer, d.HasPeer = destination, true
+	case hasSource:
+		d.Peer, d.HasPeer = source, true
+	}
 	if len(group) > 0 {
 		c.group = append(append(append(c.group[:0], unquote(group)...), ' '), unquote(members)...)
 		d.GroupID = c.p.Names.Bytes(bytes.TrimSpace(c.group))

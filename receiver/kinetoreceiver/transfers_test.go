@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // The numbers are a Python program's, of the arguments and lengths of the recorded kernels.
@@ -57,5 +58,36 @@ func TestBandwidthOfRecordedCollectives(t *testing.T) {
 			assert.InEpsilon(t, w.bus, x.BusRate, 1e-6)
 			assert.Equal(t, "NVLink", x.Link)
 		}
+	}
+}
+
+// A profile may state one rank of a message or both.
+func TestThePeerOfAMessage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want int64
+	}{
+		{`"Collective name": "send", "Dst Rank": 3`, 3},
+		{`"Collective name": "recv", "Src Rank": 2`, 2},
+		{`"Collective name": "send", "Src Rank": 2, "Dst Rank": 3`, 3},
+		{`"Collective name": "recv", "Src Rank": 2, "Dst Rank": 3`, 2},
+		{`"Dst Rank": 3, "Src Rank": 2, "Collective name": "recv"`, 2},
+	} {
+		batches, _ := convert(t, `{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel",
+			"name": "ncclDevKernel_SendRecv", "pid": 0, "tid": 7, "ts": 1, "dur": 2,
+			"args": {"device": 0, "stream": 7, `+c.args+`}}]}`, Options{Detail: DetailKernels})
+		var peers []int64
+		for _, b := range batches {
+			for _, rs := range b.ResourceSpans().All() {
+				for _, ss := range rs.ScopeSpans().All() {
+					for _, s := range ss.Spans().All() {
+						if v, ok := s.Attributes().Get(string(semconv.GPUCollectivePeerRankKey)); ok {
+							peers = append(peers, v.Int())
+						}
+					}
+				}
+			}
+		}
+		assert.Equal(t, []int64{c.want}, peers, c.args)
 	}
 }
