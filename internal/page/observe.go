@@ -282,18 +282,15 @@ func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
 	default:
 		return
 	}
-	if measure, ok := measureOf[x.Name()]; ok {
-		for _, p := range points.All() {
+	measure, measured := measureOf[x.Name()]
+	for _, p := range points.All() {
+		switch {
+		case p.Flags().NoRecordedValue(): // the series has ended
+		case measured:
 			m.point(x.Name(), measure, p)
-		}
-	}
-	switch x.Name() {
-	case semconv.HWErrorsName:
-		for _, p := range points.All() {
+		case x.Name() == semconv.HWErrorsName:
 			m.errorPoint(p)
-		}
-	case semconv.GPUSectionTimeName:
-		for _, p := range points.All() {
+		case x.Name() == semconv.GPUSectionTimeName:
 			m.sectionPoint(service, resource, p, delta)
 		}
 	}

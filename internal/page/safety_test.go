@@ -46,6 +46,21 @@ func TestMetricsOfNoDeviceAreIgnored(t *testing.T) {
 	assert.Len(t, m.devices, 1)
 }
 
+// A point that ends a series has no value.
+func TestEndedSeriesAreIgnored(t *testing.T) {
+	m := at()
+	m.Metrics(gauge("hw.power", 300))
+	before := m.devices["GPU-1"].samples
+	for _, name := range []string{"hw.power", "hw.gpu.memory.limit", "hw.errors", "gpu.section.time"} {
+		md := gauge(name, 400)
+		p := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Gauge().DataPoints().At(0)
+		p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+		m.Metrics(md)
+	}
+	assert.Equal(t, before, m.devices["GPU-1"].samples)
+	assert.Zero(t, m.devices["GPU-1"].memory)
+}
+
 // A service that sends invalid numbers, or numbers with invalid sums, must not break the page for others.
 func TestInvalidNumbersDoNotStopThePage(t *testing.T) {
 	m := at()

@@ -106,10 +106,15 @@ var metricByName = func() map[string]*metricDef {
 
 // pointWriter adds data points to one metric.
 type pointWriter struct {
-	points   pmetric.NumberDataPointSlice
-	identity pcommon.Map // of the present device
-	now      time.Time
-	pod      podresources.Pod // that uses the present device
+	labels // of the present device
+	points pmetric.NumberDataPointSlice
+	now    time.Time
+}
+
+// labels are the attributes that all points of a device have at one emission.
+type labels struct {
+	identity pcommon.Map
+	pod      podresources.Pod // that uses the device
 	hasPod   bool
 }
 

@@ -60,6 +60,7 @@ type gpuReceiver struct {
 
 	mu      sync.Mutex
 	devices map[string]*deviceState // by hw.id
+	removed []*deviceState          // instances, since the last emission
 	logs    plog.Logs
 
 	// Of the engine's goroutine only.
@@ -236,13 +237,17 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	}
 	writer := pointWriter{now: now}
 	pods := r.pods.Load()
+	ended := r.endedSeries(devices, identities, pods)
 	for _, def := range r.metrics {
 		m := pmetric.NewMetric()
 		writer.points = def.prepare(m)
 		for i, d := range devices {
-			writer.identity = identities[i]
+			writer.labels = labels{identity: identities[i]}
 			writer.pod, writer.hasPod = pods.Owner(&d.desc)
 			def.write(&writer, d)
+		}
+		for i := range ended {
+			ended[i].write(&writer, def)
 		}
 		if writer.points.Len() > 0 {
 			m.MoveTo(sm.Metrics().AppendEmpty())
@@ -293,6 +298,9 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 		d.giveUp()
 		if d.desc.Parent != "" {
 			delete(r.devices, id)
+			if r.nextMetrics != nil {
+				r.removed = append(r.removed, d)
+			}
 			continue
 		}
 		if !gone[id] {
