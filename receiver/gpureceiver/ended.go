@@ -20,7 +20,7 @@ type endedSeries struct {
 	removed bool
 }
 
-// endedSeries returns the devices whose labels differ from those of the last emission and the devices that are gone,
+// endedSeries returns the devices whose labels changed since the last emission and the devices that are gone,
 // and records the labels of this emission.
 func (r *gpuReceiver) endedSeries(
 	devices []*deviceState, identities []pcommon.Map, pods *podresources.Devices,

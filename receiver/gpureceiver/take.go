@@ -181,7 +181,7 @@ type deviceState struct {
 	// throttles are the reasons for throttling that applied at any time, throttled the seconds of each, by bit.
 	throttles gpusamplesextension.ThrottleReason
 	throttled [64]float64
-	// labels are those of the last emission, while labeled is set.
+	// labels were on the last emission, while labeled is set.
 	labels  labels
 	labeled bool
 	// processes is the newest reading of the memory of each process.
