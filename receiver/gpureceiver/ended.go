@@ -4,6 +4,8 @@
 package gpureceiver
 
 import (
+	"time"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
@@ -59,12 +61,14 @@ func (d *deviceState) renewed() deviceState {
 	return c
 }
 
-// write adds a point without a value for each series of a metric that the device has had and does not continue.
-func (e *endedSeries) write(w *pointWriter, def *metricDef) {
+// write adds a metric with a point without a value for each series of a metric that the device has had and does not
+// continue. Each has a metric of its own because contrib's prometheus exporter (0.159) ignores the rest of a metric's
+// points after one without a value.
+func (e *endedSeries) write(to pmetric.MetricSlice, def *metricDef, now time.Time) {
 	series := func(l labels, d *deviceState) pmetric.NumberDataPointSlice {
-		to := pointWriter{labels: l, points: pmetric.NewNumberDataPointSlice(), now: w.now}
-		def.write(&to, d)
-		return to.points
+		w := pointWriter{labels: l, points: pmetric.NewNumberDataPointSlice(), now: now}
+		def.write(&w, d)
+		return w.points
 	}
 	continues := pmetric.NewNumberDataPointSlice()
 	switch {
@@ -79,10 +83,10 @@ func (e *endedSeries) write(w *pointWriter, def *metricDef) {
 		if hasSeries(continues, old.Attributes()) {
 			continue
 		}
-		p := w.points.AppendEmpty()
+		p := def.prepare(to.AppendEmpty()).AppendEmpty()
 		old.Attributes().MoveTo(p.Attributes())
 		p.SetStartTimestamp(old.StartTimestamp())
-		p.SetTimestamp(pcommon.NewTimestampFromTime(w.now))
+		p.SetTimestamp(pcommon.NewTimestampFromTime(now))
 		p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
 	}
 }

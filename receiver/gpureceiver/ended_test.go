@@ -44,6 +44,7 @@ func (k keptSeries) collect(t *testing.T, r *gpuReceiver, b *gpudata.Batch) (end
 				k[id] = true
 				continue
 			}
+			assert.Equal(t, 1, points(m).Len(), "Prometheus' exporter ignores the points of a metric after one that ends a series")
 			assert.Equal(t, pmetric.NumberDataPointValueTypeEmpty, p.ValueType())
 			assert.Contains(t, k, id, "only series that exist end")
 			delete(k, id)

@@ -246,11 +246,11 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 			writer.pod, writer.hasPod = pods.Owner(&d.desc)
 			def.write(&writer, d)
 		}
-		for i := range ended {
-			ended[i].write(&writer, def)
-		}
 		if writer.points.Len() > 0 {
 			m.MoveTo(sm.Metrics().AppendEmpty())
+		}
+		for i := range ended {
+			ended[i].write(sm.Metrics(), def, now)
 		}
 	}
 	for _, d := range devices {
