@@ -62,7 +62,7 @@ func (d *deviceState) renewed() deviceState {
 }
 
 // write adds a metric with a point without a value for each series of a metric that the device has had and does not
-// continue. Each has a metric of its own because contrib's prometheus exporter (0.159) ignores the rest of a metric's
+// continue. Each has a separate metric because contrib's prometheus exporter (0.159) ignores the rest of a metric's
 // points after one without a value.
 func (e *endedSeries) write(to pmetric.MetricSlice, def *metricDef, now time.Time) {
 	series := func(l labels, d *deviceState) pmetric.NumberDataPointSlice {
