@@ -57,36 +57,52 @@ const (
 	FindingThrottleLiveThreshold       = 0.001 // of device time of all operations, and 0.05 of the operation's own
 )
 
-// Limits of findings: the other numbers that decide whether a finding is reported, and how much is to gain.
+// Limits of findings: the other numbers that decide whether a finding is reported, how much is to gain, and which cause
+// and remedy it has.
 const (
-	FindingAutotuningNames           = 5      // names of kernels in one call
-	FindingAutotuningCalls           = 3      // times as many calls with fewer
-	FindingExpertImbalanceDifference = 0.1    // difference of the two sides of an all-to-all, of their mean
-	FindingFusionKernelDuration      = 1e-05  // s: shortest kernel
-	FindingLateRankCollectives       = 3      // fewest collectives of a kind
-	FindingLateRankSigmas            = 3.5    // robust standard deviations above the median of the ranks
-	FindingLateRankOwnTime           = 0.05   // of the median: least excess of own time
-	FindingLateRankWorst             = 0.5    // of the largest delay of a rank
-	FindingLaunchBoundRuns           = 0.3    // of the timed runs of an operation, in a process
-	FindingLowEfficiencyPeak         = 0.5    // of the roofline: an operator below it
-	FindingLowEfficiencySectionPeak  = 0.1    // of the roofline: a section of a process below it, as it has several kernels and gaps
-	FindingLowEfficiencyReachable    = 0.7    // of the roofline: what good kernels reach
-	FindingRegressionConfidence      = 0.9999 // of the interval of the ratio
-	FindingSlowRequestRequests       = 5      // fewest requests of the service
-	FindingStarvedObserved           = 10     // s: shortest time of its sections
-	FindingStarvedBusy               = 0.8    // highest utilization of the device
-	FindingThrottleFactor            = 1.1    // times as long as otherwise
-	FindingThrottleSigmas            = 4      // standard errors of the difference
-	FindingThrottleLiveDuration      = 0.05   // s of one operation, live, whatever its share
-	FindingUnevenStepsFactor         = 1.5    // times the median of the steps
-	FindingUnevenStepsSteps          = 5      // fewest steps
-	FindingUnevenStepsLongSteps      = 0.3    // of the steps: most long ones
-	FindingUnfusedAttentionKernels   = 16     // most kernels from the first product to the second
-	FindingWarmUpReplays             = 3      // fewest replays of graphs
-	FindingWarmUpLaunches            = 24     // fewest launches before the first replay
-	FindingWarmUpMore                = 3      // times as many launches as between two replays
-	FindingWarmUpFirstRatio          = 5      // times the mean of the later runs, in a process
-	FindingWarmUpFirstExcess         = 0.01   // s: least excess of the first run, in a process
+	FindingAllocationRetries                = 3       // fewest frees, and allocations, by an allocator at the limit of the memory: its remedy
+	FindingAutotuningNames                  = 5       // names of kernels in one call
+	FindingAutotuningCalls                  = 3       // times as many calls with fewer
+	FindingBelowFloorFloor                  = 10      // times the empty section of the device: a run below it mostly measures the launch
+	FindingBelowFloorRuns                   = 5       // fewest timed runs of an operation, also for the shares of runs of other kinds
+	FindingDataMovementCause                = 0.25    // of the time of all moves: a kind of move that is named as a cause
+	FindingExpertImbalanceDifference        = 0.1     // difference of the two sides of an all-to-all, of their mean
+	FindingExposedCommunicationLink         = 0.1     // of the rate of the bus of the host: a link below it is faulty, as a network of 25 Gbit/s reaches it
+	FindingExposedCommunicationLargeMessage = 1048576 // bytes: latency hardly affects the rate from here on, so that it shows the link
+	FindingExposedCommunicationSmallMessage = 262144  // bytes: a collective below it is mostly latency
+	FindingFusionKernelDuration             = 1e-05   // s: shortest kernel
+	FindingHostWorkFindings                 = 3       // most ranges of the host with a finding of their own
+	FindingLateRankCollectives              = 3       // fewest collectives of a kind
+	FindingLateRankSigmas                   = 3.5     // robust standard deviations above the median of the ranks
+	FindingLateRankOwnTime                  = 0.05    // of the median: least excess of own time
+	FindingLateRankWorst                    = 0.5     // of the largest delay of a rank
+	FindingLateRankRepeatedSigmas           = 2.5     // standard errors of the median of the last delays: a rank that is late repeatedly
+	FindingLateRankRepeatedSteps            = 8       // fewest steps to call a rank late repeatedly
+	FindingLateRankPipeline                 = 1.1     // largest ratio of the computing times of balanced pipeline stages, which are not blamed
+	FindingLaunchBoundRuns                  = 0.3     // of the timed runs of an operation, in a process
+	FindingLaunchBoundEndDelay              = 0.05    // of a run: the device ended it less than this after the host, in a process
+	FindingLowEfficiencyPeak                = 0.5     // of the roofline: an operator below it
+	FindingLowEfficiencySectionPeak         = 0.1     // of the roofline: a section of a process below it, as it has several kernels and gaps
+	FindingLowEfficiencyReachable           = 0.7     // of the roofline: what good kernels reach
+	FindingLowEfficiencyKernelDuration      = 2e-06   // s: shortest kernel, however little it does, so that less is no gain
+	FindingLowEfficiencyFindings            = 3       // most operators with a finding
+	FindingNotJudgedReason                  = 0.25    // of the time that was not judged: a reason that is named with its remedy
+	FindingRegressionConfidence             = 0.9999  // of the interval of the ratio
+	FindingSlowRequestRequests              = 5       // fewest requests of the service
+	FindingStarvedObserved                  = 10      // s: shortest time of its sections
+	FindingStarvedBusy                      = 0.8     // highest utilization of the device
+	FindingThrottleFactor                   = 1.1     // times as long as otherwise
+	FindingThrottleSigmas                   = 4       // standard errors of the difference
+	FindingThrottleLiveDuration             = 0.05    // s of one operation, live, whatever its share
+	FindingUnevenStepsFactor                = 1.5     // times the median of the steps
+	FindingUnevenStepsSteps                 = 5       // fewest steps
+	FindingUnevenStepsLongSteps             = 0.3     // of the steps: most long ones
+	FindingUnfusedAttentionKernels          = 16      // most kernels from the first product to the second
+	FindingWarmUpReplays                    = 3       // fewest replays of graphs
+	FindingWarmUpLaunches                   = 24      // fewest launches before the first replay
+	FindingWarmUpMore                       = 3       // times as many launches as between two replays
+	FindingWarmUpFirstRatio                 = 5       // times the mean of the later runs, in a process
+	FindingWarmUpFirstExcess                = 0.01    // s: least excess of the first run, in a process
 )
 
 // FindingKinds returns all kinds of findings, sorted by name. The slice is the caller's.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 const (
@@ -22,9 +23,9 @@ const (
 
 	// starvedPart: a section is host-starved if the device finished within this part of its duration after the host did.
 	// If work had been queued ahead, the device would have finished much later than the host's End.
-	starvedPart = 20
+	starvedPart = semconv.FindingLaunchBoundEndDelay
 	// floorFactor: sections shorter than this many empty sections mostly measure the launch, not the work.
-	floorFactor = 10
+	floorFactor = semconv.FindingBelowFloorFloor
 )
 
 // Collector is a [Recorder] that produces Summaries. Its memory is bounded: at most 4096 positions in the nesting, 64

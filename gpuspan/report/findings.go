@@ -98,7 +98,7 @@ func (t Thresholds) withDefaults() Thresholds {
 	t.PeakMinShare = cmp.Or(t.PeakMinShare, semconv.FindingLowEfficiencyThreshold)
 	t.ExposedShare = cmp.Or(t.ExposedShare, semconv.FindingExposedCommunicationThreshold)
 	t.FirstCost = cmp.Or(t.FirstCost, time.Duration(semconv.FindingWarmUpFirstExcess*float64(time.Second)))
-	t.MinRuns = cmp.Or(t.MinRuns, 5)
+	t.MinRuns = cmp.Or(t.MinRuns, semconv.FindingBelowFloorRuns)
 	return t
 }
 
@@ -144,9 +144,9 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 	enough := d.Count >= t.MinRuns
 	part := func(n int64) float64 { return float64(n) / float64(max(d.Count, 1)) }
 	add(finding(LaunchBound, part(o.Starved), t.LaunchShare, d.Total,
-		"%d of %d runs ended on the device within 1/%d of their duration after the host's End, so the device waited for "+
-			"launches; mean %s",
-		o.Starved, d.Count, starvedPart, duration(d.Mean)),
+		"%d of %d runs ended on the device within %.3g %% of their duration after the host's End, so the device waited "+
+			"for launches; mean %s",
+		o.Starved, d.Count, 100*starvedPart, duration(d.Mean)),
 		enough && part(o.Starved) >= t.LaunchShare)
 	add(finding(BelowFloor, part(o.BelowFloor), t.FloorShare, d.Total,
 		"%d of %d runs are shorter than %d × the device's empty section of %s; mean %s",

@@ -143,6 +143,8 @@ func TestFewRunsDoNotAffectShares(t *testing.T) {
 	}
 	require.Empty(t, c.Summary().Findings(report.Thresholds{}))
 	require.NotEmpty(t, c.Summary().Findings(report.Thresholds{MinRuns: 4}))
+	c.Section(n, report.Sample{Timed: true, Start: 1, Duration: 1, Floor: 1, HasDelay: true, Occurrence: 2})
+	require.NotEmpty(t, c.Summary().Findings(report.Thresholds{}), "five runs")
 }
 
 func TestNegativeThresholdsSwitchFindingsOff(t *testing.T) {

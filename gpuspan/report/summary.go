@@ -186,7 +186,7 @@ type Operation struct {
 	PeakShare     float64 `json:"peak_share,omitempty"`     // share of the closest limit, 0 to 1; 0 if unknown
 	PeakOf        string  `json:"peak_of,omitempty"`        // which limit: "memory", "pcie", or the precision
 
-	Starved    int64         `json:"starved,omitempty"`     // timed runs with an end delay below Duration/20
+	Starved    int64         `json:"starved,omitempty"`     // timed runs with an end delay below 5 % of Duration
 	BelowFloor int64         `json:"below_floor,omitempty"` // timed runs shorter than 10 × the device's empty section
 	Floor      time.Duration `json:"-"`                     // empty section of the latest run's device; 0: not known
 

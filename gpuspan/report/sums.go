@@ -54,7 +54,7 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 			n.BelowFloor++
 		}
 	}
-	if s.HasDelay && s.EndDelay < s.Duration/starvedPart {
+	if s.HasDelay && float64(s.EndDelay) < starvedPart*float64(s.Duration) {
 		n.Starved++
 	}
 }

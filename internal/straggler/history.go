@@ -3,15 +3,20 @@
 
 package straggler
 
-import "math"
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 const (
 	// A rank is slow repeatedly if the median of its last delays is above the limits; at least minPast of pastDelays.
-	pastDelays, minPast = 16, 8
+	pastDelays, minPast = 16, semconv.FindingLateRankRepeatedSteps
 	// repeatedSigmas is the limit: fewer standard errors than in a single step, because the median of noise is seldom
 	// above outlierShare.
-	repeatedSigmas = 2.5
-	// The noise of own times is estimated from their last changes, from minChanges on.
+	repeatedSigmas = semconv.FindingLateRankRepeatedSigmas
+	// The noise of own times is estimated from their last changes, from minChanges on. These are sizes of samples, not
+	// limits of the finding: a median of fewer changes is no estimate of the noise.
 	pastChanges, minChanges = 256, 8
 	// medianToMean is the standard error of the median of normally distributed values, in standard errors of their mean.
 	medianToMean = 1.2533141373155003 // √(π/2)

@@ -139,6 +139,39 @@ func TestASingleDelayIsComparedWithTheNoise(t *testing.T) {
 	}
 }
 
+// The noise of two ranks is 1.4826 × √2 × x as above, and the standard error of the median of the last 16 delays is
+// √(π/2) / 4 of it: 2.5 × 1.4826 × √2 × 1.2533 / 4 × x = 32.8 for x = 20. A single step would need 147.
+func TestRepeatedDelaysAreComparedWithTheNoise(t *testing.T) {
+	for delay, slow := range map[float64]bool{32.4: false, 33.2: true} {
+		var h History
+		for i := range 40 {
+			own := 100 + delay + 20
+			if i%2 == 0 {
+				own = 100 + delay - 20
+			}
+			got := h.Compare([][]Rank{ranksOf(100, own)})[0].Results
+			if i >= 20 {
+				assert.Equal(t, slow, got[1].Slow, "%g, step %d", delay, i)
+			}
+		}
+	}
+}
+
+// With x = 2, a single step needs 14.7, and the median of 7 or 8 delays 5.
+func TestARankIsLateRepeatedlyFromEightStepsOn(t *testing.T) {
+	var h History
+	for i := range 20 {
+		own := 109.0 + 2
+		if i%2 == 0 {
+			own = 109 - 2
+		}
+		got := h.Compare([][]Rank{ranksOf(100, own)})[0].Results
+		if _, known := h.noise(); known && i >= 6 {
+			assert.Equal(t, i >= 7, got[1].Slow, "step %d", i+1)
+		}
+	}
+}
+
 func TestWithoutHistoryOnlyTheStepIsCompared(t *testing.T) {
 	var h History
 	assert.True(t, h.Compare([][]Rank{ranksOf(100, 106)})[0].Results[1].Slow)

@@ -14,7 +14,7 @@ import (
 // The thresholds of the definitions. They are not configurable: a number in a dashboard must mean the same everywhere.
 const (
 	// floorFactor: a section shorter than this many empty sections is mostly the cost of timing.
-	floorFactor = 10
+	floorFactor = semconv.FindingBelowFloorFloor
 	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was empty
 	// at its end: the GPU waited for the host.
 	launchShare = 0.1

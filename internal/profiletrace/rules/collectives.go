@@ -18,12 +18,11 @@ import (
 // judged before it is known which others belong to its job.
 const compareRanks = "compare the ranks (their profiles, converted together, say which one is late)"
 
-// largeMessage is the size above which latency hardly affects a collective's rate, slowLink the share of the rate of
-// the host's bus below which a link is faulty: a network of 25 Gbit/s reaches a tenth.
+// A link is faulty if it is slower with large messages than slowLink of the rate of the host's bus.
 const (
-	largeMessage = 1 << 20
-	slowLink     = 0.1
-	smallMessage = 1 << 18 // size below which a collective is mostly latency
+	slowLink     = semconv.FindingExposedCommunicationLink
+	largeMessage = semconv.FindingExposedCommunicationLargeMessage
+	smallMessage = semconv.FindingExposedCommunicationSmallMessage
 )
 
 // collectives claims exposed communication: waiting and moving.

@@ -28,8 +28,9 @@ var moveTexts = [timeline.MoveCount]struct{ done, remedy string }{
 	timeline.MovesFill: {"filled with one value", "set_to_none=True, empty in place of zeros where all is written"},
 }
 
-// notableMove is the part of the time of all moves from which on a kind of them is named as a cause.
-const notableMove = 0.25
+// notableMove is the part of the time of all moves from which on a kind of them is named as a cause. The longest one
+// always is.
+const notableMove = semconv.FindingDataMovementCause
 
 // moves judges kernels that move bytes on the device and compute nothing. If it claims their time, it returns the
 // operators without them, otherwise unchanged.
@@ -66,7 +67,7 @@ func (j *judge) moves(d *facts.Totals, r *facts.Report, needed float64) []facts.
 	slices.SortStableFunc(kinds, func(a, b timeline.Move) int { return cmp.Compare(by[b], by[a]) })
 	var causes []string
 	for _, k := range kinds {
-		if float64(by[k]) < notableMove*float64(alone) {
+		if len(causes) > 0 && float64(by[k]) < notableMove*float64(alone) {
 			break
 		}
 		cause := moveTexts[k].done

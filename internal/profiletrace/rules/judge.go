@@ -28,10 +28,12 @@ const (
 	lowShare  = semconv.FindingLowEfficiencyPeak      // of the roofline
 	reachable = semconv.FindingLowEfficiencyReachable // of the roofline: gains are counted by it
 
-	maxEfficiency   = 3   // findings on operators
-	maxHost         = 3   // findings on ranges of the host
-	manyRetries     = 3   // frees, and allocations, of an allocator that caches memory
-	certainCoverage = 0.8 // of a cause's time: in ranges with a name
+	maxEfficiency = semconv.FindingLowEfficiencyFindings // findings on operators
+	maxHost       = semconv.FindingHostWorkFindings      // findings on ranges of the host
+	manyRetries   = semconv.FindingAllocationRetries     // frees, and allocations, of an allocator that caches memory
+
+	// certainCoverage is the part of the kernel time from which on efficiency is known. It only decides the certainty.
+	certainCoverage = 0.8
 )
 
 // remedyOf returns the usual remedy of a kind.

@@ -50,8 +50,8 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 		"dimensions that are multiples of the tile, another precision or library, tuning"
 }
 
-// leastKernel is how long a kernel lasts at least, however little it does.
-const leastKernel = 2 * time.Microsecond
+// leastKernel is how long a kernel lasts at least, in ns, however little it does.
+const leastKernel = semconv.FindingLowEfficiencyKernelDuration * float64(time.Second)
 
 // efficiency judges operators that are far below the peak, by name; it returns the operators that its findings claim.
 // needed is the part of computing time that no finding claims yet.
@@ -66,7 +66,7 @@ func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 			x.best = o
 		}
 		alone := needed * float64(o.Alone)
-		least := float64(leastKernel) * float64(o.Kernels) / float64(max(1, o.Time)) // no launch is shorter
+		least := leastKernel * float64(o.Kernels) / float64(max(1, o.Time)) // no launch is shorter
 		x.gain += alone * max(0, 1-max(o.PeakShare/reachable, least))
 		x.alone += alone
 		x.time += float64(o.Time)

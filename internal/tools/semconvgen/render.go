@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"go/format"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"unicode"
@@ -238,6 +239,15 @@ func (f findingRow) Producers() []string {
 
 // Name returns the name of a limit in Go.
 func (l findingLimit) Name() string { return goName(l.ID) }
+
+// Number returns the value; only small ones have an exponent.
+func (l findingLimit) Number() string {
+	format := byte('g')
+	if l.Value >= 1 {
+		format = 'f'
+	}
+	return strconv.FormatFloat(l.Value, format, -1, 64)
+}
 
 // findingRow is a kind of finding with its name and brief.
 type findingRow struct {

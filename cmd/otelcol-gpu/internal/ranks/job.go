@@ -102,7 +102,7 @@ func (a *analysis) run() page.Job {
 }
 
 // even is the factor by which the stages of a balanced pipeline may differ in computing time.
-const even = 1.1
+const even = semconv.FindingLateRankPipeline
 
 // stages reports whether the ranks are balanced stages of a pipeline: each sends to and receives from others in pairs
 // only, and computes about as long as they do. Such ranks wait for each other alternately, regardless of the last one.
@@ -350,7 +350,8 @@ func (a *analysis) activity(late *profile, lastAt []straggler.Identity, to *page
 // kernels reports whether the same kernels take longer on a rank than on the others, in the median, or whether it runs
 // more of them. Empty if neither explains much.
 func (a *analysis) kernels(late *profile) string {
-	const alike, slower = 0.1, 1.1 // numbers of kernels within this factor count as equal
+	// Numbers of kernels within alike of each other count as equal. Both numbers only select the text.
+	const alike, slower = 0.1, 1.1
 	var same, longer, more, most float64
 	name := ""
 	for _, k := range slices.Sorted(maps.Keys(late.kernels)) { // in order, as sums of floats depend on it

@@ -211,7 +211,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 			fmt.Fprintf(b, ", %s", when(&l))
 		}
 		b.WriteString(". ")
-		const least = 0.1 // share of the lateness below which a cause does not explain it
+		const least = 0.1 // share of the lateness below which the text omits a cause
 		var parts []string
 		part := func(t time.Duration, what string) {
 			if float64(t) > least*float64(l.Each) {

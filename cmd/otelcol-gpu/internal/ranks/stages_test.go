@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -69,6 +71,23 @@ func inThreeDimensions(extra int64) (*world, time.Duration) {
 		}
 	}
 	return w, time.Duration(slices.Max(now) - w.start)
+}
+
+func TestStagesAreBalancedWithinATenth(t *testing.T) {
+	for longest, balanced := range map[time.Duration]bool{110: true, 111: false} {
+		a := &analysis{job: make([]*profile, 3), out: page.Job{Ranks: []page.Rank{
+			{Computing: 100}, {Computing: longest}, {Computing: 105},
+		}}}
+		var all []straggler.Collective
+		for rank := range int64(2) {
+			for _, at := range []int64{rank, rank + 1} {
+				c := straggler.Collective{Rank: at, Name: "ncclDevKernel_SendRecv"}
+				c.Group = fmt.Sprint("pp", rank)
+				all = append(all, c)
+			}
+		}
+		assert.Equal(t, balanced, a.stages(all), longest)
+	}
 }
 
 func TestALateRankInThreeDimensions(t *testing.T) {
