@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The numbers of blocks are sizes of samples, not limits of the finding: with fewer, the correlation of neighbors is not
-// known well enough for the interval.
+// The numbers of blocks are sizes of samples, not limits of the finding: with fewer, the correlation of neighbors is
+// not known well enough for the interval.
 const (
 	most     = 32 // blocks of a window; a new one replaces the oldest
 	fewest   = most / 2
