@@ -71,7 +71,7 @@ const (
 	FindingExposedCommunicationLargeMessage = 1048576 // bytes: latency hardly affects the rate from here on, so that it shows the link
 	FindingExposedCommunicationSmallMessage = 262144  // bytes: a collective below it is mostly latency
 	FindingFusionKernelDuration             = 1e-05   // s: shortest kernel
-	FindingHostWorkFindings                 = 3       // most ranges of the host with a finding of their own
+	FindingHostWorkFindings                 = 3       // most ranges of the host with a separate finding
 	FindingLateRankCollectives              = 3       // fewest collectives of a kind
 	FindingLateRankSigmas                   = 3.5     // robust standard deviations above the median of the ranks
 	FindingLateRankOwnTime                  = 0.05    // of the median: least excess of own time

@@ -28,7 +28,7 @@ type paced struct {
 	shaped        bool  // kind knows the shapes of the inputs
 }
 
-// Limits of pace. Those without a name in the registry are sizes of samples, which the standard error accounts for,
+// Limits of pace. Limits without a name in the registry are sizes of samples, which the standard error accounts for,
 // bounds of memory, and the resolution of clocks.
 const (
 	maxPaced    = 1 << 14 // kept kernels; beyond this number, every second is dropped and the interval doubles
