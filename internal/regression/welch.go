@@ -28,6 +28,9 @@ func spread(list []block) (mean, squares, products float64) {
 // more slowly than the window is long.
 const unsettled = 0.8
 
+// rounding is a deviation of blocks of equal runs: their sums are rounded, by errors that are correlated.
+const rounding = 1e-9
+
 // inflation returns the factor by which correlated blocks increase the variance of their mean, (1+r)/(1-r) for the
 // correlation r of neighbors (a process of first order). It returns false above unsettled. For r it takes the estimate
 // of both sides together, without its bias of -(1+4r)/n (Kendall 1954), plus its standard error: an estimate that is
@@ -49,7 +52,7 @@ func interval(before, now []block) (diff, half float64, ok bool) {
 	meanBefore, squaresBefore, productsBefore := spread(before)
 	meanNow, squaresNow, productsNow := spread(now)
 	diff = meanNow - meanBefore
-	if squaresBefore+squaresNow == 0 {
+	if squaresBefore+squaresNow <= rounding*rounding*float64(len(before)+len(now)) {
 		return diff, 0, true // simulated or rounded values: exact
 	}
 	factor, ok := inflation(squaresBefore+squaresNow, productsBefore+productsNow, len(before), len(now))

@@ -584,7 +584,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     v->version = dcgmFieldValue_version1;
     v->fieldId = id, v->fieldType = type_of(id), v->status = DCGM_ST_OK, v->ts = t;
     double s = t * 1e-6;
-    int describing = id < 100 || id == 164 || id == 235 || id == 236;
+    int describing = id < 100 || id == 235 || id == 236; // 164 is read from the driver each time (DcgmCacheManager.cpp)
     if (conf.detached || ((conf.lost | conf.gsp) >> board_of(kind, e) & 1 && !describing)) { blank(v, 0); return; }
     if (id == 157 && in(conf.unsupported, conf.n_unsupported, id)) { v->value.dbl = 0; return; }
     if (in(conf.unsupported, conf.n_unsupported, id) || !level_ok(kind, id)) { blank(v, 2); return; }
