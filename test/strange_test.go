@@ -549,9 +549,12 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 		t.Fatalf("delivered: %d of %d normal spans and %d of %d strange ones\n%s", normal, x.accepted, others, identified,
 			collector.Output())
 	}
+	var joules float64
 	assert.Eventually(t, func() bool { // waits for the last flush
-		return math.Abs(scrape(t, p.metrics, "gpu_operation_energy_joules_total", workedGPU)/x.joules()-1) < 1e-9
+		joules = scrape(t, p.metrics, "gpu_operation_energy_joules_total", workedGPU)
+		return math.Abs(joules/x.joules()-1) < 1e-9
 	}, time.Minute, 200*time.Millisecond)
+	assert.InEpsilon(t, x.joules(), joules, 1e-9)
 	assert.EqualValues(t, x.gpu, scrape(t, p.metrics, "gpu_operation_count_total", `job="worker"`))
 	x.reasons["too_large"] = 6 // each was sent plain and compressed
 	for _, id := range []pcommon.SpanID{{0xdd, 2}, {0xdd, 2, 2}, {0xdd, 3}, {0xdd, 3, 2}, {0xdd, 4}} {

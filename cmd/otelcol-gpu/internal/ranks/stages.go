@@ -3,7 +3,11 @@
 
 package ranks
 
-import "github.com/otelgpu/otelgpu/internal/straggler"
+import (
+	"maps"
+
+	"github.com/otelgpu/otelgpu/internal/straggler"
+)
 
 // passed returns which messages pass results between stages of a pipeline that compute about equally long. Ranks of one
 // stage have common collectives, as in tensor or data parallelism; the stage computes as long as the shortest of them,
@@ -44,10 +48,7 @@ func (a *analysis) passed(all []straggler.Collective) func(straggler.Identity) b
 		}
 		return false
 	}
-	least := map[int64]int64{}
-	for rank, computing := range stage {
-		least[rank] = computing
-	}
+	least := maps.Clone(stage)
 	for _, ranks := range groups {
 		if severalStages(ranks) {
 			continue
