@@ -191,6 +191,23 @@ func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
 	assert.EqualError(t, named, "write "+filepath.Join(dir, "out", spansFile)+": no space left")
 }
 
+func TestAFailedRunLeavesNoFolderThatItCreated(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	fail := func(o *Options) {
+		o.Reader = func(context.Context, string, bool, consumer.ConsumeTracesFunc) (Result, error) {
+			return Result{}, errors.New("no profile")
+		}
+	}
+	_, _, err := run(t, out, map[string]string{"a.json": "1"}, fail)
+	require.Error(t, err)
+	require.NoDirExists(t, out)
+
+	require.NoError(t, os.Mkdir(out, 0o755))
+	_, _, err = run(t, out, map[string]string{"a.json": "1"}, fail)
+	require.Error(t, err)
+	require.DirExists(t, out, "it is the user's")
+}
+
 func TestARunThatIsInterruptedStatesWhereAndChangesNothing(t *testing.T) {
 	out := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -33,11 +33,14 @@ const (
 // folder do not mix, and one that fails changes nothing.
 type results struct {
 	out, tmp string
+	created  bool     // out did not exist
 	page     bool     // there is one
 	traces   []string // published names
 }
 
 func newResults(out string) (*results, error) {
+	_, err := os.Stat(out)
+	created := errors.Is(err, fs.ErrNotExist)
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create the output directory: %w", err)
 	}
@@ -45,7 +48,7 @@ func newResults(out string) (*results, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write to the output directory: %w", err)
 	}
-	return &results{out: out, tmp: tmp}, nil
+	return &results{out: out, tmp: tmp, created: created}, nil
 }
 
 func (r *results) temporary(name string) string { return filepath.Join(r.tmp, name) }
@@ -134,8 +137,13 @@ func (r *results) describe(out io.Writer) {
 	}
 }
 
-// remove deletes unpublished results.
-func (r *results) remove() { _ = os.RemoveAll(r.tmp) }
+// remove deletes unpublished results, and their folder if it was created for them and is empty.
+func (r *results) remove() {
+	_ = os.RemoveAll(r.tmp)
+	if r.created {
+		_ = os.Remove(r.out) // fails if there are results
+	}
+}
 
 // contents holds the files read so far by the hash of their uncompressed content: a.json and a.json.gz are one profile,
 // and so are a file and a link to it.
