@@ -344,7 +344,7 @@ func TestHoursAfterAVersionStartedOnlyTheDayBeforeIsABaseline(t *testing.T) {
 	}
 	run("1", 12*time.Hour, 1)
 	run("2", 7*time.Hour, 1)
-	run("2", 12*time.Hour, 1.5)
+	run("2", 20*time.Hour, 1.5) // the widest window has only these
 	found, _ := tr.Take()
 	for _, f := range found {
 		assert.Equal(t, Yesterday, f.Baseline)
