@@ -79,7 +79,7 @@ type Arrival struct {
 
 // Lateness is a run, on the rank's own clock, and how many seconds the others together waited there.
 type Lateness struct {
-	Collective
+	*Collective
 	Held float64
 }
 
@@ -115,51 +115,74 @@ func Number(all []Collective) {
 	}
 }
 
+// run is one rank's run of a collective. Many are kept at one time, so a run refers to the collective instead of
+// containing it.
+type run struct {
+	*Collective
+	own, aligned intervals.Interval // on the rank's clock, on aligned clocks
+}
+
 // gathering are the runs of one collective by start, on aligned clocks.
 type gathering struct {
-	runs   []Collective
-	last   Collective // to arrive
-	absent []int64    // members without runs
+	runs   []run
+	rank   int64   // the last to arrive, and when
+	start  int64   // on aligned clocks
+	absent []int64 // members without runs
+	late   bool    // the last to arrive is one of them
 }
 
 // Arrivals matches collectives of at least two ranks and computes which rank waited for which. The clocks of ranks are
 // aligned by the ends: a collective ends on all ranks at nearly the same time, whichever was late. A collective whose
 // aligned ends differ by more than its shortest run is not one that all ranks wait for, and is omitted; so is one that
-// a rank runs twice. The result is by rank.
-func Arrivals(all []Collective, known Context) []Arrival {
+// a rank runs twice. The result is by rank and refers to all.
+func Arrivals(all []Collective, known Context) []Arrival { return arrivals(match(all, known), known) }
+
+// ArrivalsByLength returns the arrivals as if all runs of one collective ended together, so that the last rank to
+// arrive runs shortest, whatever the clocks of ranks show.
+func ArrivalsByLength(all []Collective, known Context) []Arrival {
+	known.Computing = nil // the runs have artificial times
 	groups := match(all, known)
-	clocks := align(slices.DeleteFunc(slices.Clone(groups), func(runs []Collective) bool { return len(runs) == 1 }))
-	own := map[Identity]map[int64]Collective{} // on the rank's own clock
+	for i, runs := range groups {
+		for k := range runs {
+			r := &runs[k]
+			r.own.End = int64(i) << 40
+			r.own.Start = r.own.End - (r.End - r.Start)
+		}
+	}
+	return arrivals(groups, known)
+}
+
+func arrivals(groups [][]run, known Context) []Arrival {
+	clocks := align(slices.DeleteFunc(slices.Clone(groups), func(runs []run) bool { return len(runs) == 1 }))
 	list := make([]gathering, 0, len(groups))
 	for _, runs := range groups {
-		byRank := make(map[int64]Collective, len(runs))
-		own[runs[0].Identity()] = byRank
 		for i := range runs {
-			byRank[runs[i].Rank] = runs[i]
-			c := clocks[runs[i].Rank]
-			runs[i].Start -= int64(c.aheadAt(runs[i].Start))
-			runs[i].End -= int64(c.aheadAt(runs[i].End))
+			r := &runs[i]
+			c := clocks[r.Rank]
+			r.aligned.Start = r.own.Start - int64(c.aheadAt(r.own.Start))
+			r.aligned.End = r.own.End - int64(c.aheadAt(r.own.End))
 		}
 		if !joint(runs) {
 			continue
 		}
-		slices.SortStableFunc(runs, func(x, y Collective) int { return cmp.Compare(x.Start, y.Start) })
-		g := gathering{runs: runs, last: runs[len(runs)-1]}
+		slices.SortStableFunc(runs, func(x, y run) int { return cmp.Compare(x.aligned.Start, y.aligned.Start) })
+		last := &runs[len(runs)-1]
+		g := gathering{runs: runs, rank: last.Rank, start: last.aligned.Start}
 		var late int64
-		if g.absent, late = known.absent(g.last.Identity()); late > 0 {
-			if g.last.Rank = Several; len(g.absent) == 1 {
-				g.last.Rank = g.absent[0]
+		if g.absent, late = known.absent(last.Identity()); late > 0 {
+			if g.rank = Several; len(g.absent) == 1 {
+				g.rank = g.absent[0]
 			}
-			g.last.Start += late
+			g.start, g.late = g.start+late, true
 		}
 		list = append(list, g)
 	}
 	slices.SortStableFunc(list, func(x, y gathering) int { // before what follows from them
-		return cmp.Compare(x.last.Start, y.last.Start)
+		return cmp.Compare(x.start, y.start)
 	})
 	s := study{byRank: map[int64]*Arrival{}, past: map[int64]*history{}, waits: map[int64]*intervals.Set{}, known: known}
-	for _, g := range list {
-		s.add(g, own[g.last.Identity()])
+	for i := range list {
+		s.add(&list[i])
 	}
 	out := make([]Arrival, 0, len(s.byRank))
 	for _, a := range s.byRank {
@@ -188,43 +211,43 @@ func (s *study) rank(rank int64) (*Arrival, *history) {
 	return s.byRank[rank], s.past[rank]
 }
 
-// add counts a collective; own are its runs on the ranks' own clocks.
-func (s *study) add(g gathering, own map[int64]Collective) {
-	last := g.last
-	a, past := s.rank(last.Rank)
-	before, hasBefore := past.before(last.Start + precision)
-	_, present := own[last.Rank]
-	second := g.runs[max(0, len(g.runs)-2)]
-	if !present {
-		a.Absent, second = true, g.runs[len(g.runs)-1]
+// add counts a collective.
+func (s *study) add(g *gathering) {
+	last := &g.runs[len(g.runs)-1] // that a rank with runs arrived at
+	a, past := s.rank(g.rank)
+	before, hasBefore := past.before(g.start + precision)
+	second := &g.runs[max(0, len(g.runs)-2)]
+	if g.late {
+		a.Absent, second = true, last
 		for _, m := range g.absent { // the last of them was delayed by what ended last
 			_, theirs := s.rank(m)
-			if b, ok := theirs.before(last.Start + precision); ok && (!hasBefore || b.end > before.end) {
+			if b, ok := theirs.before(g.start + precision); ok && (!hasBefore || b.end > before.end) {
 				before, hasBefore = b, true
 			}
 		}
 	}
-	culprit := last.Rank // of what the last rank did not inherit
+	culprit := g.rank // of what the last rank did not inherit
 	if s.known.Stages != nil && s.known.Stages(last.Identity()) {
 		culprit = bubble
 	}
 	var held, waits, inherited, waiting float64
-	for _, y := range g.runs {
+	for i := range g.runs {
+		y := &g.runs[i]
 		arrival, theirs := s.rank(y.Rank)
 		if len(g.runs) > 1 {
 			arrival.Collectives++
 		}
-		if y.Rank == last.Rank {
+		if y.Rank == g.rank {
 			continue
 		}
-		wait := last.Start - y.Start
-		waited, idle := s.wait(own[y.Rank], wait)
+		wait := g.start - y.aligned.Start
+		waited, idle := s.wait(y, wait)
 		arrival.Waited += seconds(waited)
 		held += seconds(waited)
 		waits += float64(wait)
 		waiting++
 		lost := seconds(idle)
-		if other, ok := theirs.before(y.Start + precision); ok && hasBefore && wait > 0 {
+		if other, ok := theirs.before(y.aligned.Start + precision); ok && hasBefore && wait > 0 {
 			part, causes := before.since(other, wait)
 			inherited += part
 			for _, c := range causes {
@@ -237,21 +260,21 @@ func (s *study) add(g gathering, own map[int64]Collective) {
 	if len(g.runs) > 1 {
 		a.Last++
 	}
-	a.Delay += seconds(last.Start - second.Start)
+	a.Delay += seconds(g.start - second.aligned.Start)
 	a.HeldUp += held
-	if present && 2*inherited <= waits {
-		a.LastAt = append(a.LastAt, Lateness{own[last.Rank], held})
+	if !g.late && 2*inherited <= waits {
+		a.LastAt = append(a.LastAt, Lateness{last.Collective, held})
 	}
 	delays := before.delays
 	if mine := waits - inherited; mine > 0 {
 		delays = delays.plus(delay{culprit, mine / waiting})
 	}
 	for _, x := range g.runs {
-		s.past[x.Rank].add(meeting{x.End, delays})
+		s.past[x.Rank].add(meeting{x.aligned.End, delays})
 	}
 	for _, m := range g.absent {
 		_, theirs := s.rank(m)
-		theirs.add(meeting{last.End, delays})
+		theirs.add(meeting{last.aligned.End, delays})
 	}
 }
 
@@ -264,13 +287,13 @@ func (s *study) charge(rank int64, lost float64) {
 
 // wait adds the wait in a run, and returns how many ns of it are not part of another wait, and how many of these the
 // rank did not compute. The collective would have ended earlier without the wait, so the wait is the end of the run.
-func (s *study) wait(run Collective, length int64) (waited, idle int64) {
-	v := intervals.Interval{Start: run.End - min(length, run.End-run.Start), End: run.End}
-	waits := s.waits[run.Rank]
+func (s *study) wait(r *run, length int64) (waited, idle int64) {
+	v := intervals.Interval{Start: r.own.End - min(length, r.own.End-r.own.Start), End: r.own.End}
+	waits := s.waits[r.Rank]
 	for _, gap := range waits.Gaps(v) {
 		waited += gap.End - gap.Start
 		if idle += gap.End - gap.Start; s.known.Computing != nil {
-			idle -= s.known.Computing(run.Rank, gap)
+			idle -= s.known.Computing(r.Rank, gap)
 		}
 	}
 	waits.Add(v, 0)
@@ -366,47 +389,55 @@ func (h *history) before(t int64) (meeting, bool) {
 	return (*h)[i-1], true
 }
 
-// match groups copies of the runs by collective. A single run remains if other members of the collective are absent.
-func match(all []Collective, known Context) [][]Collective {
-	byKey := map[Identity][]Collective{}
-	var order []Identity
-	for _, c := range all {
-		k := c.Identity()
-		if byKey[k] == nil {
-			order = append(order, k)
+// match groups the runs by collective. A single run remains if other members of the collective are absent.
+func match(all []Collective, known Context) [][]run {
+	number := map[Identity]int{}
+	var sizes []int // by number
+	for i := range all {
+		k := all[i].Identity()
+		n, ok := number[k]
+		if !ok {
+			n = len(sizes)
+			number[k] = n
+			sizes = append(sizes, 0)
 		}
-		byKey[k] = append(byKey[k], c)
+		sizes[n]++
 	}
-	out := make([][]Collective, 0, len(order))
-	for _, k := range order {
-		runs := byKey[k]
-		ranks := map[int64]struct{}{}
+	free := make([]run, len(all)) // one block: lists that grow would take twice as much
+	groups := make([][]run, len(sizes))
+	for n, size := range sizes {
+		groups[n], free = free[:0:size], free[size:]
+	}
+	for i := range all {
+		n := number[all[i].Identity()]
+		groups[n] = append(groups[n], run{Collective: &all[i], own: intervals.Interval{Start: all[i].Start, End: all[i].End}})
+	}
+	ranks := map[int64]struct{}{}
+	return slices.DeleteFunc(groups, func(runs []run) bool {
+		clear(ranks)
 		for _, r := range runs {
 			ranks[r.Rank] = struct{}{}
 		}
-		absent, _ := known.absent(k)
-		if len(runs)+len(absent) > 1 && len(ranks) == len(runs) {
-			out = append(out, runs)
-		}
-	}
-	return out
+		absent, _ := known.absent(runs[0].Identity())
+		return len(runs)+len(absent) < 2 || len(ranks) < len(runs)
+	})
 }
 
 // align computes how far each rank's clock is ahead: the median over its collectives of its end minus the median end of
 // the ranks whose clocks are known, or a line through these if the clock drifts. It starts with one rank and continues
 // with the ranks that it meets, because a rank may meet only some of the others. Ranks that never meet, not even
 // through others, are aligned apart.
-func align(groups [][]Collective) map[int64]clock {
+func align(groups [][]run) map[int64]clock {
 	ahead := map[int64]clock{} // of the first rank, whose clock is the reference
 	for len(groups) > 0 {
 		found := map[int64][]reading{}
 		rest := groups[:0:0]
 		for _, runs := range groups {
 			var ends []float64
-			first := runs[0].End
+			first := runs[0].own.End
 			for _, r := range runs {
 				if c, ok := ahead[r.Rank]; ok {
-					ends = append(ends, float64(r.End-first)-c.aheadAt(r.End))
+					ends = append(ends, float64(r.own.End-first)-c.aheadAt(r.own.End))
 				}
 			}
 			if len(ends) < len(runs) {
@@ -418,7 +449,7 @@ func align(groups [][]Collective) map[int64]clock {
 			m := median(ends)
 			for _, r := range runs {
 				if _, ok := ahead[r.Rank]; !ok {
-					found[r.Rank] = append(found[r.Rank], reading{r.End, float64(r.End-first) - m})
+					found[r.Rank] = append(found[r.Rank], reading{r.own.End, float64(r.own.End-first) - m})
 				}
 			}
 		}
@@ -442,12 +473,12 @@ func align(groups [][]Collective) map[int64]clock {
 }
 
 // joint reports whether the runs ended together.
-func joint(runs []Collective) bool {
-	shortest := runs[0].End - runs[0].Start
-	first, last := runs[0].End, runs[0].End
+func joint(runs []run) bool {
+	shortest := runs[0].aligned.End - runs[0].aligned.Start
+	first, last := runs[0].aligned.End, runs[0].aligned.End
 	for _, r := range runs {
-		shortest = min(shortest, r.End-r.Start)
-		first, last = min(first, r.End), max(last, r.End)
+		shortest = min(shortest, r.aligned.End-r.aligned.Start)
+		first, last = min(first, r.aligned.End), max(last, r.aligned.End)
 	}
 	return shortest > 0 && last-first <= shortest
 }

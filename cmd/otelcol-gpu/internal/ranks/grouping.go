@@ -85,6 +85,9 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 		}
 	}
 	jobs = slices.DeleteFunc(jobs, func(job []*profile) bool { return len(job) < 2 })
+	for _, x := range list {
+		x.shared = nil
+	}
 	for _, job := range jobs {
 		slices.SortFunc(job, func(a, b *profile) int { return cmp.Compare(a.rank, b.rank) })
 	}

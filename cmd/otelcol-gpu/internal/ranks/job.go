@@ -51,10 +51,9 @@ func (a *analysis) run() page.Job {
 	out := &a.out
 	out.ID, out.World = a.job[0].job, a.job[0].world
 	doubt := slices.ContainsFunc(a.job, func(x *profile) bool { return x.doubt })
-	var all []straggler.Collective
+	all := joinCollectives(a.job)
 	var window intervals.Interval
 	for _, x := range a.job {
-		all = append(all, x.collectives...)
 		a.lines[x] = x.timeline()
 		if x.window.End-x.window.Start > window.End-window.Start {
 			window = x.window
@@ -101,6 +100,21 @@ func (a *analysis) run() page.Job {
 	return *out
 }
 
+// joinCollectives returns the collectives of all profiles in one list, of which each profile's become a part.
+func joinCollectives(job []*profile) []straggler.Collective {
+	n := 0
+	for _, x := range job {
+		n += len(x.collectives)
+	}
+	all := make([]straggler.Collective, 0, n)
+	for _, x := range job {
+		from := len(all)
+		all = append(all, x.collectives...)
+		x.collectives = all[from:len(all):len(all)]
+	}
+	return all
+}
+
 // even is the factor by which the stages of a balanced pipeline may differ in computing time.
 const even = semconv.FindingLateRankPipeline
 
@@ -135,22 +149,11 @@ func (a *analysis) bubbles() float64 {
 }
 
 // arrivals returns when ranks arrived: by aligned clocks if most collectives then end together, otherwise by the
-// lengths of runs, as if all runs of one collective ended together, so that the last rank to arrive runs shortest.
+// lengths of runs.
 func (a *analysis) arrivals(all []straggler.Collective, absent absentRanks) (list []straggler.Arrival, aligned bool) {
 	known := straggler.Context{Absent: absent, Computing: a.computing, Stages: a.passed(all)}
 	list = straggler.Arrivals(all, known)
-	same := slices.Clone(all)
-	number := map[straggler.Identity]int64{}
-	for i := range same {
-		k, length := same[i].Identity(), same[i].End-same[i].Start
-		if _, ok := number[k]; !ok {
-			number[k] = int64(len(number)) << 40
-		}
-		same[i].End = number[k]
-		same[i].Start = number[k] - length
-	}
-	known.Computing = nil // these runs have artificial times
-	byLength := straggler.Arrivals(same, known)
+	byLength := straggler.ArrivalsByLength(all, known)
 	if 2*collectives(list) < collectives(byLength) {
 		return byLength, false
 	}
@@ -249,7 +252,7 @@ func (a *analysis) leastWaited(others time.Duration) {
 func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
 	for i, k := range keys {
 		group := cmp.Or(x.labels[k.Group], k.Group)
-		since := time.Duration(a.lines[x].at[k].Start - x.window.Start)
+		since := time.Duration(a.lines[x].at(k).Start - x.window.Start)
 		if i == 0 {
 			l.First, l.Last = since, since
 		}
@@ -307,24 +310,24 @@ func (a *analysis) activity(late *profile, lastAt []straggler.Identity, to *page
 		}
 	}
 	type share [3]int64 // computing, moving, idle
-	at := func(x *profile, k straggler.Identity) (share, intervals.Interval) {
+	at := func(x *profile, c *straggler.Collective) (share, intervals.Interval) {
 		t, begin := a.lines[x], x.window.Start
 		if a.ahead != nil {
 			begin = from + a.ahead[x.rank]
 		}
-		v := t.before(t.at[k], begin)
+		v := t.before(c, begin)
 		// Concurrent work counts in full: a rank that waits does more of it the longer it waits.
-		whole := intervals.Interval{Start: v.Start, End: t.at[k].End}
+		whole := intervals.Interval{Start: v.Start, End: c.End}
 		computing := t.computing.Within(whole)
 		return share{computing, t.working.Within(whole) - computing, v.End - v.Start - t.working.Within(v)}, v
 	}
 	var gaps intervals.Set
 	for _, k := range lastAt {
-		mine, v := at(late, k)
+		mine, v := at(late, a.lines[late].at(k))
 		var others []share
 		for _, x := range a.job {
-			if _, ok := a.lines[x].at[k]; ok && x != late {
-				s, _ := at(x, k)
+			if c := a.lines[x].at(k); c != nil && x != late {
+				s, _ := at(x, c)
 				others = append(others, s)
 			}
 		}

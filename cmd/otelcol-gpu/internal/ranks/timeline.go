@@ -6,6 +6,8 @@ package ranks
 import (
 	"cmp"
 	"slices"
+	"sort"
+	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
@@ -19,18 +21,23 @@ type timeline struct {
 
 	communicating intervals.Set
 	ends          []int64 // of collectives, in order
-	at            map[straggler.Identity]straggler.Collective
+	collectives   []straggler.Collective
+	byIdentity    []int32 // positions of collectives
 }
 
 func (x *profile) timeline() *timeline {
-	t := &timeline{at: make(map[straggler.Identity]straggler.Collective, len(x.collectives))}
-	collectives := make([]intervals.Interval, 0, len(x.collectives))
-	for _, c := range x.collectives {
-		t.at[c.Identity()] = c
-		t.ends = append(t.ends, c.End)
-		collectives = append(collectives, intervals.Interval{Start: c.Start, End: c.End})
+	n := len(x.collectives)
+	t := &timeline{collectives: x.collectives, ends: make([]int64, n), byIdentity: make([]int32, n)}
+	collectives := make([]intervals.Interval, n)
+	for i := range x.collectives {
+		c := &x.collectives[i]
+		t.byIdentity[i], t.ends[i] = int32(i), c.End
+		collectives[i] = intervals.Interval{Start: c.Start, End: c.End}
 	}
 	slices.Sort(t.ends)
+	slices.SortStableFunc(t.byIdentity, func(i, k int32) int {
+		return compare(x.collectives[i].Identity(), x.collectives[k].Identity())
+	})
 	t.communicating = union(collectives)
 	t.computing, t.working = x.compute, x.compute
 	if len(x.moves) > 0 {
@@ -38,6 +45,24 @@ func (x *profile) timeline() *timeline {
 	}
 	x.compute, x.moves = nil, nil
 	return t
+}
+
+// at returns the run of a collective, the last one if several have its identity, and nil if there is none.
+func (t *timeline) at(k straggler.Identity) *straggler.Collective {
+	i := sort.Search(len(t.byIdentity), func(i int) bool {
+		return compare(t.collectives[t.byIdentity[i]].Identity(), k) > 0
+	})
+	if i == 0 {
+		return nil
+	}
+	if c := &t.collectives[t.byIdentity[i-1]]; c.Identity() == k {
+		return c
+	}
+	return nil
+}
+
+func compare(a, b straggler.Identity) int {
+	return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), strings.Compare(a.Group, b.Group), strings.Compare(a.Name, b.Name))
 }
 
 // joined joins two sets.
@@ -73,7 +98,7 @@ func union(list []intervals.Interval) (set intervals.Set) {
 
 // before returns the time in which a rank could have come to a collective: since the one before, or, before its first
 // one, since all ranks were recorded. from is the latter, on the rank's clock.
-func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval {
+func (t *timeline) before(c *straggler.Collective, from int64) intervals.Interval {
 	if i, _ := slices.BinarySearch(t.ends, c.Start+1); i > 0 {
 		from = max(from, t.ends[i-1])
 	}
