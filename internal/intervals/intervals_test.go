@@ -101,3 +101,28 @@ func TestEmptyIntervalsExtendAUnion(t *testing.T) {
 	assert.Equal(t, int64(3), u.Add(8, 8))
 	assert.Equal(t, Ordered{Start: 5, End: 8, Any: true}, u)
 }
+
+func TestCompactKeepsTheSet(t *testing.T) {
+	const long = int64(1<<32 - 1) // the longest that is kept as one
+	var s Set
+	at := int64(1_700_000_000_000_000_000)
+	for _, gap := range []int64{1, long - 1, long, long + 1, 3 * long} {
+		for _, length := range []int64{1, long - 1, long, long + 1, 3 * long} {
+			s.Add(Interval{at + gap, at + gap + length}, 0)
+			at += gap + length
+		}
+	}
+	require.Len(t, s, 25)
+	c := s.Compact()
+	assert.Equal(t, s, c.Set())
+	c = Set(nil).Compact()
+	assert.Empty(t, c.Set())
+	for seed := range uint64(50) {
+		s = nil
+		for _, v := range random(rand.New(rand.NewPCG(seed, 2))) {
+			s.Add(v, 0)
+		}
+		c = s.Compact()
+		assert.True(t, slices.Equal(s, c.Set()))
+	}
+}

@@ -49,9 +49,10 @@ type profile struct {
 	collectives []straggler.Collective
 	labels      map[string]string // of process groups, for people
 	messages    map[sentAs]facts.Message
-	model       string         // of its only device
-	compute     intervals.Set  // kernels that are not collectives
-	moves       intervals.Set  // copies and memsets
+	model       string        // of its only device
+	compute     intervals.Set // kernels that are not collectives
+	moves       intervals.Set // copies and memsets
+	trimmed     struct{ compute, moves intervals.Compact }
 	kernels     map[string]ran // of compute, by name
 	ranges      []hostRange
 	rangesOf    map[int64]int    // all ranges, by thread
@@ -61,6 +62,7 @@ type profile struct {
 	stepTime    float64         // s, of all steps
 	exposed     float64         // s, of exposed communication, of all steps
 	paired      map[string]bool // groups in which pairs of ranks send and receive
+	pairs       map[pair]string // their names
 
 	// of the first of a job
 	shared map[string][]straggler.Collective // of one profile for each group of the job
@@ -69,6 +71,12 @@ type profile struct {
 
 // ran is how often and how long, in ns, kernels of a name ran.
 type ran struct{ count, time int64 }
+
+// pair is a group of two ranks that send and receive: this one and a peer in a group.
+type pair struct {
+	group string
+	peer  int64
+}
 
 // hostRange is a range on a thread of the host.
 type hostRange struct {
@@ -118,7 +126,11 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 		p.rankless++
 	}
 	for _, x := range p.list {
-		if x.file != file || len(devices) != 1 {
+		if x.file != file {
+			continue
+		}
+		x.trim()
+		if len(devices) != 1 {
 			continue
 		}
 		x.model = devices[0].Model
@@ -132,6 +144,15 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 			}
 		}
 	}
+}
+
+// trim keeps a complete profile in little memory until all files are read.
+func (x *profile) trim() {
+	if len(x.compute)+len(x.moves) > 0 {
+		x.trimmed.compute, x.trimmed.moves = x.compute.Compact(), x.moves.Compact()
+		x.compute, x.moves = nil, nil
+	}
+	x.collectives, x.ranges, x.pairs = slices.Clone(x.collectives), slices.Clone(x.ranges), nil
 }
 
 func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
@@ -229,8 +250,7 @@ func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval
 		x.labels[c.Group] = label.Str()
 	}
 	if peer, ok := m.Get(string(semconv.GPUCollectivePeerRankKey)); ok {
-		c.Group = fmt.Sprintf("%s %d-%d", c.Group, min(x.rank, peer.Int()), max(x.rank, peer.Int()))
-		x.paired[c.Group] = true
+		c.Group = x.pair(pair{c.Group, peer.Int()})
 		return c
 	}
 	name, _ := m.Get(string(semconv.GPUCollectiveNameKey))
@@ -244,4 +264,18 @@ func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval
 		c.Sequence, c.Stated = number.Int(), true
 	}
 	return c
+}
+
+// pair returns the name of a pair, one string for all of its messages.
+func (x *profile) pair(k pair) string {
+	name, ok := x.pairs[k]
+	if !ok {
+		if x.pairs == nil {
+			x.pairs = map[pair]string{}
+		}
+		name = fmt.Sprintf("%s %d-%d", k.group, min(x.rank, k.peer), max(x.rank, k.peer))
+		x.pairs[k] = name
+		x.paired[name] = true
+	}
+	return name
 }

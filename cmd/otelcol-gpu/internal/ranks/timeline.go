@@ -39,6 +39,10 @@ func (x *profile) timeline() *timeline {
 		return compare(x.collectives[i].Identity(), x.collectives[k].Identity())
 	})
 	t.communicating = union(collectives)
+	if x.compute == nil && x.moves == nil {
+		x.compute, x.moves = x.trimmed.compute.Set(), x.trimmed.moves.Set()
+		x.trimmed.compute, x.trimmed.moves = intervals.Compact{}, intervals.Compact{}
+	}
 	t.computing, t.working = x.compute, x.compute
 	if len(x.moves) > 0 {
 		t.working = joined(x.compute, x.moves)
