@@ -64,8 +64,10 @@ func TestTheCollectiveBeforeIsTheOneThatEndedLast(t *testing.T) {
 // Rank 2 meets only rank 1, whose clock is 100 ns ahead of rank 0's.
 func TestClocksAreAlignedByWayOfOthers(t *testing.T) {
 	got := align(match([]Collective{
-		{Rank: 0, End: 1000}, {Rank: 1, End: 1100},
-		{Rank: 1, Sequence: 1, End: 2100}, {Rank: 2, Sequence: 1, End: 2300},
+		{Rank: 0, End: 1000},
+		{Rank: 1, End: 1100},
+		{Rank: 1, Sequence: 1, End: 2100},
+		{Rank: 2, Sequence: 1, End: 2300},
 	}, Context{}))
 	for rank, want := range map[int64]float64{0: -100, 1: 0, 2: 200} {
 		assert.InDelta(t, want, got[rank].ahead, 1e-9)
