@@ -22,12 +22,9 @@ type endedSeries struct {
 	removed bool
 }
 
-// endedSeries returns the devices whose labels changed since the last emission and the devices that are gone,
-// and records the labels of this emission.
-func (r *gpuReceiver) endedSeries(
-	devices []*deviceState, identities []pcommon.Map, pods *podresources.Devices,
-) []endedSeries {
-	var ended []endedSeries
+// label sets the labels of this emission. It returns the series of the devices whose labels changed since the last
+// emission, and of the devices that are gone.
+func (r *gpuReceiver) label(devices []*deviceState, pods *podresources.Devices) (ended []endedSeries) {
 	for _, d := range r.removed {
 		if again := r.devices[d.desc.ID]; again != nil {
 			again.labels, again.labeled = d.labels, d.labeled
@@ -36,8 +33,9 @@ func (r *gpuReceiver) endedSeries(
 		}
 	}
 	r.removed = nil
-	for i, d := range devices {
-		now := labels{identity: identities[i]}
+	for _, d := range devices {
+		now := labels{identity: pcommon.NewMap()}
+		identify(now.identity, &d.desc)
 		now.pod, now.hasPod = pods.Owner(&d.desc)
 		if d.labeled && (!d.present || !d.labels.equal(now)) {
 			ended = append(ended, endedSeries{device: d.renewed(), before: d.labels, after: now})

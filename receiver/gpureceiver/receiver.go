@@ -14,7 +14,6 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
@@ -230,20 +229,13 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	for _, id := range slices.Sorted(maps.Keys(r.devices)) {
 		devices = append(devices, r.devices[id])
 	}
-	identities := make([]pcommon.Map, len(devices))
-	for i, d := range devices {
-		identities[i] = pcommon.NewMap()
-		identify(identities[i], &d.desc)
-	}
 	writer := pointWriter{now: now}
-	pods := r.pods.Load()
-	ended := r.endedSeries(devices, identities, pods)
+	ended := r.label(devices, r.pods.Load())
 	for _, def := range r.metrics {
 		m := pmetric.NewMetric()
 		writer.points = def.prepare(m)
-		for i, d := range devices {
-			writer.labels = labels{identity: identities[i]}
-			writer.pod, writer.hasPod = pods.Owner(&d.desc)
+		for _, d := range devices {
+			writer.labels = d.labels
 			def.write(&writer, d)
 		}
 		if writer.points.Len() > 0 {

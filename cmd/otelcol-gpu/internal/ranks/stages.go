@@ -5,6 +5,7 @@ package ranks
 
 import (
 	"maps"
+	"math"
 
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
@@ -36,13 +37,15 @@ func (a *analysis) passed(all []straggler.Collective) func(straggler.Identity) b
 	for _, group := range paired {
 		for x := range groups[group] {
 			for y := range groups[group] {
-				pairs[[2]int64{x, y}] = x != y
+				if x != y {
+					pairs[[2]int64{x, y}] = true
+				}
 			}
 		}
 	}
 	severalStages := func(ranks map[int64]bool) bool {
-		for p, ok := range pairs {
-			if ok && ranks[p[0]] && ranks[p[1]] {
+		for p := range pairs {
+			if ranks[p[0]] && ranks[p[1]] {
 				return true
 			}
 		}
@@ -61,12 +64,9 @@ func (a *analysis) passed(all []straggler.Collective) func(straggler.Identity) b
 	}
 	balanced := map[string]bool{}
 	for _, group := range paired {
-		shortest, longest := int64(-1), int64(0)
+		shortest, longest := int64(math.MaxInt64), int64(0)
 		for x := range groups[group] {
-			if shortest < 0 || least[x] < shortest {
-				shortest = least[x]
-			}
-			longest = max(longest, least[x])
+			shortest, longest = min(shortest, least[x]), max(longest, least[x])
 		}
 		balanced[group] = float64(longest) <= even*float64(shortest)
 	}
