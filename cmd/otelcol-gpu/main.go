@@ -118,6 +118,7 @@ func settings(text string) otelcol.CollectorSettings {
 				envprovider.NewFactory(), fileprovider.NewFactory(), httpprovider.NewFactory(),
 				httpsprovider.NewFactory(), yamlprovider.NewFactory(),
 			},
+			ConverterFactories: []confmap.ConverterFactory{newTelemetryKeys()},
 		}},
 	}
 }
@@ -129,10 +130,9 @@ func command() (*cobra.Command, *welcome, error) {
 	}
 	set := settings(allInOne)
 	w := &welcome{out: os.Stderr, devices: map[string]string{}, said: map[string]bool{}}
-	set.ConfigProviderSettings.ResolverSettings.ConverterFactories = []confmap.ConverterFactory{
-		memorylimitconverter.NewFactory(),
-		confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return w }),
-	}
+	converters := &set.ConfigProviderSettings.ResolverSettings.ConverterFactories
+	*converters = append(*converters, memorylimitconverter.NewFactory(),
+		confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return w }))
 	set.LoggingOptions = w.options()
 	set.DisableGracefulShutdown = true // run ends the context instead
 	root := otelcol.NewCommand(set)

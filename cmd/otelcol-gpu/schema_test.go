@@ -8,9 +8,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +22,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/featuregate"
+	"go.opentelemetry.io/collector/otelcol"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/config"
@@ -68,7 +73,9 @@ func TestSchemaIsCurrent(t *testing.T) {
 			sections[section][typ] = nil
 		}
 	}
-	want, err := configschema.Document(schemaURL, sections)
+	telemetry, err := configschema.Of(all.Telemetry.CreateDefaultConfig())
+	require.NoError(t, err)
+	want, err := configschema.Document(schemaURL, sections, telemetry)
 	require.NoError(t, err)
 	if os.Getenv("OTELGPU_UPDATE_SCHEMA") != "" {
 		require.NoError(t, os.WriteFile(filepath.Join("..", "..", "config", "otelcol-gpu.schema.json"), want, 0o644))
@@ -100,7 +107,8 @@ func configurations(t *testing.T) map[string]map[string]any {
 		require.NoError(t, err)
 		texts[name] = text
 	}
-	for _, file := range []string{"deploy/own-collector/config.yaml", "deploy/helm/otelgpu/files/config/direct.yaml"} {
+	for _, file := range []string{"deploy/own-collector/config.yaml", "deploy/helm/otelgpu/files/config/direct.yaml",
+		"deploy/helm/otelgpu/files/config/capture.yaml"} {
 		b, err := os.ReadFile(filepath.Join("..", "..", file))
 		require.NoError(t, err)
 		texts[file] = string(b)
@@ -131,46 +139,154 @@ func TestSchemaAcceptsTheReadyPipelines(t *testing.T) {
 	}
 }
 
-// TestSchemaRejectsEveryMisspelledKey misspells each key of each ready pipeline, one at a time.
-func TestSchemaRejectsEveryMisspelledKey(t *testing.T) {
+// fragments returns the YAML blocks of all documents that consist of sections of a configuration, decoded.
+func fragments(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	sections := append(configschema.Sections(), "service")
+	out := map[string]map[string]any{}
+	for file, text := range documents(t) {
+		for i, m := range block.FindAllSubmatch(text, -1) {
+			var tree map[string]any
+			if yaml.Unmarshal(m[1], &tree) != nil || len(tree) == 0 {
+				continue // an excerpt with dots, a list
+			}
+			other := func(key string) bool { return !slices.Contains(sections, key) }
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(tree)), other) {
+				out[fmt.Sprintf("%s, block %d", file, i+1)] = decoded(t, string(m[1]))
+			}
+		}
+	}
+	return out
+}
+
+// accepts reports whether the Collector accepts a configuration, alone or added to a pipeline.
+func accepts(t *testing.T, tree map[string]any) bool {
+	t.Helper()
+	text, err := json.Marshal(tree)
+	require.NoError(t, err)
+	set := settings(string(text))
+	if service, _ := tree["service"].(map[string]any); service["pipelines"] == nil {
+		const pipeline = `{receivers: {otlp: {protocols: {grpc: }}}, exporters: {debug: },
+			service: {pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}`
+		uris := &set.ConfigProviderSettings.ResolverSettings.URIs
+		*uris = append([]string{"yaml:" + pipeline}, *uris...)
+	}
+	c, err := otelcol.NewCollector(set)
+	require.NoError(t, err)
+	return c.DryRun(t.Context()) == nil
+}
+
+// otherKeys has keys that no configuration of the repository has: of the Collector's own telemetry, with headers in both
+// forms, and of exporters.
+const otherKeys = `
+receivers: {otlp: {protocols: {http: {cors: {allowed_origins: ["*"]}, response_headers: {a: b}}}}}
+exporters:
+  otlp_http: {endpoint: "https://localhost", headers: {api-key: x}, retry_on_failure: {max_interval: 1s}}
+  otlp_http/list: {endpoint: "https://localhost", headers: [{name: api-key, value: x}], tls: {insecure_skip_verify: true}}
+service:
+  telemetry:
+    resource: {service.name: x, service.instance.id: , schema_url: x}
+    logs:
+      level: info
+      sampling: {enabled: true, tick: 10s, initial: 10, thereafter: 100}
+      initial_fields: {a: b}
+      processors:
+        - batch:
+            schedule_delay: 1
+            exporter: {otlp: {protocol: http/protobuf, endpoint: x, headers: [{name: a, value: b}]}}
+        - simple: {exporter: {console: {}}}
+    metrics:
+      level: detailed
+      readers:
+        - periodic: {interval: 1, exporter: {otlp: {protocol: grpc, endpoint: x, temporality_preference: delta}}}
+        - pull: {exporter: {prometheus: {host: localhost, port: 8888, with_resource_constant_labels: {included: [a]}}}}
+      views:
+        - selector: {instrument_name: a, meter_name: b}
+          stream: {name: c, aggregation: {explicit_bucket_histogram: {boundaries: [1]}}, attribute_keys: {excluded: [a]}}
+    traces:
+      propagators: [b3]
+      limits: {attribute_count_limit: 1}
+      sampler:
+        parent_based: {root: {parent_based: {root: {trace_id_ratio_based: {ratio: 0.5}}}}, local_parent_sampled: {always_on: {}}}
+      processors:
+        - batch: {exporter: {otlp: {protocol: grpc, endpoint: x, timeout: 5}}}
+        - simple: {exporter: {otlp: {protocol: grpc, endpoint: x, insecure: true}}}
+  pipelines: {traces: {receivers: [otlp], exporters: [otlp_http, otlp_http/list]}}
+`
+
+// earlierHeaders is the form of the SDK's configuration before version 0.3.
+const earlierHeaders = `
+service: {telemetry: {traces: {processors: [{batch: {exporter: {otlp: {protocol: grpc, endpoint: x, headers: {a: b}}}}}]}}}
+`
+
+func TestSchemaAcceptsHeadersAsAMap(t *testing.T) {
+	tree := decoded(t, earlierHeaders)
+	require.True(t, accepts(t, tree))
+	require.NoError(t, compiledSchema(t).Validate(tree))
+}
+
+// TestSchemaRejectsWhatTheCollectorRejects misspells each key of each configuration of the repository and of its
+// documents, one at a time.
+func TestSchemaRejectsWhatTheCollectorRejects(t *testing.T) {
+	gates := featuregate.GlobalRegistry()
+	require.NoError(t, gates.Set("service.profilesSupport", true))
+	defer func() { require.NoError(t, gates.Set("service.profilesSupport", false)) }()
 	s := compiledSchema(t)
-	checked := 0
-	for name, tree := range configurations(t) {
-		var walk func(at map[string]any, where string)
-		walk = func(at map[string]any, where string) {
-			for key, value := range at {
-				here := path.Join(where, key)
-				if free(here) {
+	trees := configurations(t)
+	for name, tree := range fragments(t) {
+		assert.NoError(t, s.Validate(tree), name)
+		trees[name] = tree
+	}
+	trees["other keys"] = decoded(t, otherKeys)
+	checked := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(trees)) {
+		tree := trees[name]
+		core := accepts(t, tree) // others are for the full build, or an excerpt
+		require.True(t, core || name != "other keys")
+		var walk func(at any, where string)
+		walk = func(at any, where string) {
+			if list, ok := at.([]any); ok {
+				for _, item := range list {
+					walk(item, where+"/[]")
+				}
+			}
+			object, _ := at.(map[string]any)
+			for _, key := range slices.Sorted(maps.Keys(object)) {
+				value := object[key]
+				here := where + "/" + key
+				if ofTheFullBuild(here) {
 					continue
 				}
-				delete(at, key)
-				wrong := "x" + key
-				at[wrong] = value
-				assert.Error(t, s.Validate(tree), "%s: %s", name, here)
-				checked++
-				delete(at, wrong)
-				at[key] = value
-				if inner, ok := value.(map[string]any); ok {
-					walk(inner, here)
+				if !checked[here] {
+					delete(object, key)
+					object["x"+key] = value
+					rejected := s.Validate(tree) != nil
+					if core {
+						assert.Equal(t, !accepts(t, tree), rejected, "%s: %s", name, here)
+					} else {
+						assert.True(t, rejected, "%s: %s", name, here)
+					}
+					checked[here] = core
+					delete(object, "x"+key)
+					object[key] = value
 				}
+				walk(value, here)
 			}
 		}
 		walk(tree, "")
 	}
-	require.Greater(t, checked, 500)
+	require.Greater(t, len(checked), 350)
 }
 
-// free reports whether the schema does not describe the keys at a path: below components that only the full build has,
-// and in the declarative configuration of the SDK.
-func free(at string) bool {
+// ofTheFullBuild reports whether a key belongs to a component of the full build, which the schema does not describe.
+func ofTheFullBuild(at string) bool {
 	parts := strings.Split(at, "/")
-	if len(parts) > 3 && parts[0] == "service" && parts[1] == "telemetry" {
-		return true
-	}
-	if len(parts) < 3 {
+	if len(parts) < 4 {
 		return false
 	}
-	return slices.Contains(fullBuildTypes[parts[0]], parts[1])
+	typ, _, _ := strings.Cut(parts[2], "/")
+	return slices.Contains(fullBuildTypes[parts[1]], typ)
 }
 
 func TestSchemaRejectsValuesOfAnotherKind(t *testing.T) {

@@ -14,10 +14,12 @@ func Sections() []string {
 	return []string{"receivers", "processors", "exporters", "connectors", "extensions"}
 }
 
-// Document returns the JSON schema (draft 7) of whole configurations: components by section and type. A type without a
-// description (nil) takes any configuration.
-func Document(id string, components map[string]map[string]*Node) ([]byte, error) {
-	properties := map[string]any{"service": service()}
+// Document returns the JSON schema (draft 7) of whole configurations: components by section and type, and the
+// Collector's own telemetry. A type without a description (nil) takes any configuration.
+func Document(id string, components map[string]map[string]*Node, telemetry *Node) ([]byte, error) {
+	definitions := map[string]any{}
+	telemetry.define(definitions)
+	properties := map[string]any{"service": service(telemetry)}
 	for _, section := range Sections() {
 		patterns := map[string]any{}
 		for typ, n := range components[section] {
@@ -34,7 +36,7 @@ func Document(id string, components map[string]map[string]*Node) ([]byte, error)
 	b, err := json.MarshalIndent(map[string]any{
 		"$schema": "http://json-schema.org/draft-07/schema#", "$id": id,
 		"title": "Configuration of otelcol-gpu", "type": "object",
-		"properties": properties, "additionalProperties": false,
+		"properties": properties, "additionalProperties": false, "definitions": definitions,
 	}, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the schema: %w", err)
@@ -42,9 +44,8 @@ func Document(id string, components map[string]map[string]*Node) ([]byte, error)
 	return append(b, '\n'), nil
 }
 
-// service returns the schema of the section service. Telemetry is the declarative configuration of the OpenTelemetry
-// SDKs, which has its own schema.
-func service() map[string]any {
+// service returns the schema of the section service.
+func service(telemetry *Node) map[string]any {
 	ids := map[string]any{"type": []any{"array", "null"}, "items": map[string]any{"type": "string"}}
 	pipeline := map[string]any{
 		"type": "object", "additionalProperties": false,
@@ -58,12 +59,17 @@ func service() map[string]any {
 				"type": "object", "additionalProperties": false,
 				"patternProperties": map[string]any{"^(traces|metrics|logs|profiles)(/.+)?$": pipeline},
 			},
-			"telemetry": map[string]any{
-				"type": []any{"object", "null"}, "additionalProperties": false,
-				"properties": map[string]any{
-					"logs": map[string]any{}, "metrics": map[string]any{}, "traces": map[string]any{}, "resource": map[string]any{},
-				},
-			},
+			"telemetry": collectorTelemetry(telemetry),
 		},
 	}
+}
+
+// collectorTelemetry returns the schema of the Collector's own telemetry. Attributes of the resource may be listed, or be
+// keys of the resource itself.
+func collectorTelemetry(n *Node) map[string]any {
+	schema := n.JSON()
+	resource := n.Keys()["resource"].JSON()
+	resource["additionalProperties"] = map[string]any{"type": []any{"string", "null"}}
+	schema["properties"].(map[string]any)["resource"] = resource
+	return schema
 }

@@ -57,6 +57,7 @@ type Node struct {
 	Default     any // nil if there is none, or if it is empty
 	Fields      []Field
 	Open        bool // an object that takes further keys
+	Recursive   bool // an object of a type that contains it
 	Elem        *Node
 }
 
@@ -185,8 +186,8 @@ func (w *walker) optional(t reflect.Type, value reflect.Value) (*Node, error) {
 }
 
 func (w *walker) fields(n *Node, value reflect.Value) error {
-	if slices.Contains(w.inside, n.Type) { // a recursive type
-		n.Open = true
+	if slices.Contains(w.inside, n.Type) {
+		n.Recursive = true
 		return nil
 	}
 	w.inside = append(w.inside, n.Type)
@@ -206,10 +207,11 @@ func (w *walker) fields(n *Node, value reflect.Value) error {
 		}
 		switch {
 		case strings.Contains(options, "remain"):
-			n.Open = true
+			// The Collector panics on further keys of structs of the SDK's configuration, in which the field is an any.
+			n.Open = f.Type.Kind() == reflect.Map
 			continue
 		case name == "" && !strings.Contains(options, "squash"):
-			name = strings.ToLower(f.Name)
+			name = f.Name // the Collector reads keys case-sensitively
 		}
 		inner, err := w.walk(f.Type, v)
 		if err != nil {

@@ -138,12 +138,56 @@ func TestJSONSchemaRejectsFurtherKeysUnlessTheStructTakesThem(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+type header struct {
+	Name  string `mapstructure:"name"`
+	Value string `mapstructure:"value"`
+}
+
+type sampler struct {
+	Root    *sampler `mapstructure:"root"`
+	Headers []header `mapstructure:"headers"`
+	Further any      `mapstructure:",remain"`
+}
+
+type telemetry struct {
+	Sampler  sampler `mapstructure:"sampler"`
+	Resource struct {
+		Legacy map[string]any `mapstructure:",remain"`
+	} `mapstructure:"resource"`
+}
+
+func TestTelemetryIsDescribedToAnyDepth(t *testing.T) {
+	own, err := configschema.Of(&telemetry{})
+	require.NoError(t, err)
+	b, err := configschema.Document("https://example.com/s.json", nil, own)
+	require.NoError(t, err)
+	text, closed := `{"type": ["string", "number", "boolean", "null"]}`, `"type": ["object", "null"], "additionalProperties": false`
+	sampler := `{` + closed + `, "properties": {"root": {"$ref": "#/definitions/sampler"}, "headers": {"anyOf": [
+		{"type": ["array", "null"], "items": {` + closed + `, "properties": {"name": ` + text + `, "value": ` + text + `}}},
+		{"type": "object", "additionalProperties": ` + text + `}]}}}`
+	var doc struct {
+		Definitions json.RawMessage
+		Properties  struct {
+			Service struct {
+				Properties struct{ Telemetry json.RawMessage }
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(b, &doc))
+	assert.JSONEq(t, `{"sampler": `+sampler+`}`, string(doc.Definitions))
+	assert.JSONEq(t, `{`+closed+`, "properties": {"sampler": `+sampler+`,
+		"resource": {"type": ["object", "null"], "properties": {}, "additionalProperties": {"type": ["string", "null"]}}}}`,
+		string(doc.Properties.Service.Properties.Telemetry))
+}
+
 func TestDocumentNamesComponentsByType(t *testing.T) {
 	n, err := configschema.Of(&part{})
 	require.NoError(t, err)
+	own, err := configschema.Of(&telemetry{})
+	require.NoError(t, err)
 	b, err := configschema.Document("https://example.com/s.json", map[string]map[string]*configschema.Node{
 		"receivers": {"a_b": n, "other": nil},
-	})
+	}, own)
 	require.NoError(t, err)
 	var doc struct {
 		Properties map[string]struct {

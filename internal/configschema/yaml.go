@@ -119,6 +119,9 @@ var variable = map[string]any{"type": "string", "pattern": `\$\{`}
 func (n *Node) JSON() map[string]any {
 	out := map[string]any{}
 	switch {
+	case n.Recursive:
+		out["$ref"] = "#/definitions/" + n.Type.Name()
+		return out // other keys beside a reference are ignored
 	case n.Kind == Any:
 	case n.Enum != nil:
 		out["anyOf"] = []any{map[string]any{"enum": n.Enum}, variable}
@@ -137,6 +140,9 @@ func (n *Node) JSON() map[string]any {
 		}
 	case n.Kind == Map:
 		out["type"], out["additionalProperties"] = []any{"object", "null"}, n.Elem.JSON()
+	case n.pairs():
+		values := map[string]any{"type": "object", "additionalProperties": n.Elem.Keys()["value"].JSON()}
+		out["anyOf"] = []any{map[string]any{"type": []any{"array", "null"}, "items": n.Elem.JSON()}, values}
 	case n.Kind == Array:
 		out["type"], out["items"] = []any{"array", "null"}, n.Elem.JSON()
 		if n.Elem.Kind == String { // a text is split at commas
@@ -154,6 +160,12 @@ func (n *Node) JSON() map[string]any {
 	return out
 }
 
+// pairs reports whether the value is a list of names and values, such as the headers of an exporter. The Collector also
+// reads a map.
+func (n *Node) pairs() bool {
+	return n.Kind == Array && slices.Equal(slices.Sorted(maps.Keys(n.Elem.Keys())), []string{"name", "value"})
+}
+
 const durationPattern = `^[-+]?(0|([0-9]*(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+)$`
 
 func (n *Node) properties(into map[string]any) {
@@ -168,4 +180,22 @@ func (n *Node) properties(into map[string]any) {
 
 func (n *Node) open() bool {
 	return n.Open || slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Name == "" && f.Value.open() })
+}
+
+// define collects the schemas of the types that Recursive values refer to, by name.
+func (n *Node) define(into map[string]any) { n.types(nil, into) }
+
+func (n *Node) types(outside []*Node, into map[string]any) {
+	if n.Recursive {
+		i := slices.IndexFunc(outside, func(o *Node) bool { return o.Type == n.Type })
+		into[n.Type.Name()] = outside[i].JSON()
+		return
+	}
+	outside = append(outside, n)
+	for _, f := range n.Fields {
+		f.Value.types(outside, into)
+	}
+	if n.Elem != nil {
+		n.Elem.types(outside, into)
+	}
 }
