@@ -16,30 +16,66 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// The service is started by the package, as packages of both kinds do, if systemd runs: not in a container's build.
-const (
-	postInstall = `#!/bin/sh
+// scripts of the packages, by file name. Installation enables the service, and starts it if systemd runs: not while an image
+// is built. An upgrade restarts a service that runs, and leaves a service as it is that the administrator has disabled,
+// stopped or masked.
+var scripts = map[string]map[string]string{
+	// Debian's helpers know what the administrator has disabled, also before a removal, and obey policy-rc.d.
+	"deb": {
+		"postinstall": `#!/bin/sh
 set -e
+if deb-systemd-helper --quiet was-enabled otelcol-gpu.service; then
+	deb-systemd-helper enable otelcol-gpu.service >/dev/null || true
+else
+	deb-systemd-helper update-state otelcol-gpu.service >/dev/null || true
+fi
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
-	systemctl enable otelcol-gpu.service
-	systemctl restart otelcol-gpu.service || echo "otelcol-gpu did not start: see journalctl -u otelcol-gpu" >&2
+	systemctl daemon-reload || true
+	deb-systemd-invoke restart otelcol-gpu.service || echo "otelcol-gpu did not start: see journalctl -u otelcol-gpu" >&2
 fi
-`
-	// deb passes remove, rpm the number of versions that are left.
-	preRemove = `#!/bin/sh
+`,
+		"preremove": `#!/bin/sh
 set -e
-if [ -d /run/systemd/system ] && { [ "$1" = remove ] || [ "$1" = 0 ]; }; then
-	systemctl disable --now otelcol-gpu.service
+if [ -d /run/systemd/system ] && [ "$1" = remove ]; then
+	deb-systemd-invoke stop otelcol-gpu.service || true
 fi
-`
-	postRemove = `#!/bin/sh
+`,
+		"postremove": `#!/bin/sh
 set -e
+if [ "$1" = purge ]; then
+	deb-systemd-helper purge otelcol-gpu.service >/dev/null || true
+fi
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
+	systemctl daemon-reload || true
 fi
-`
-)
+`,
+	},
+	// rpm passes the number of versions that are left.
+	"rpm": {
+		"postinstall": `#!/bin/sh
+command -v systemctl >/dev/null || exit 0
+act=try-restart
+if [ "$1" = 1 ]; then
+	act=start
+	systemctl enable otelcol-gpu.service || true
+fi
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+	systemctl "$act" otelcol-gpu.service || echo "otelcol-gpu did not start: see journalctl -u otelcol-gpu" >&2
+fi
+`,
+		"preremove": `#!/bin/sh
+if [ "$1" = 0 ] && command -v systemctl >/dev/null; then
+	systemctl disable --now otelcol-gpu.service || true
+fi
+`,
+		"postremove": `#!/bin/sh
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi
+`,
+	},
+}
 
 // packages writes the deb and the rpm of a Linux program.
 func (r *release) packages(p program) error {
@@ -82,10 +118,10 @@ func (r *release) packages(p program) error {
 	add(filepath.Join(r.root, "deploy", "systemd", "environment"), "/etc/otelgpu/environment", "config|noreplace", 0o644)
 	add(filepath.Join(r.root, "LICENSE"), doc+"copyright", "", 0o644)
 	add(write("licenses", p.licenses), doc+"THIRD_PARTY_LICENSES", "", 0o644)
-	for name, text := range map[string]string{
-		"postinstall": postInstall, "preremove": preRemove, "postremove": postRemove,
-	} {
-		write(name, []byte(text))
+	for format, texts := range scripts {
+		for name, text := range texts {
+			write(format+"-"+name, []byte(text))
+		}
 	}
 	if err != nil {
 		return err
@@ -105,8 +141,9 @@ func (r *release) packages(p program) error {
 			Overridables: nfpm.Overridables{
 				Contents: contents,
 				Scripts: nfpm.Scripts{
-					PostInstall: filepath.Join(work, "postinstall"), PreRemove: filepath.Join(work, "preremove"),
-					PostRemove: filepath.Join(work, "postremove"),
+					PostInstall: filepath.Join(work, format+"-postinstall"),
+					PreRemove:   filepath.Join(work, format+"-preremove"),
+					PostRemove:  filepath.Join(work, format+"-postremove"),
 				},
 				Umask: 0o022,
 				RPM:   nfpm.RPM{BuildHost: "localhost"},
@@ -114,7 +151,7 @@ func (r *release) packages(p program) error {
 		})
 		switch format {
 		case "deb": // glibc's loader: the program opens the driver's libraries
-			info.Depends = []string{"libc6"}
+			info.Depends = []string{"libc6", "init-system-helpers"}
 		case "rpm":
 			info.Depends = []string{"glibc"}
 		}

@@ -284,14 +284,23 @@ func packageOf(t *testing.T, out, kind, tool string) string {
 
 func debIsInstalled(t *testing.T, out string) {
 	file := packageOf(t, out, "deb", "dpkg")
-	installed(t, file, `
+	const enabled = "/etc/systemd/system/multi-user.target.wants/otelcol-gpu.service"
+	got := installed(t, file, `
 dpkg -i /package
 dpkg -V otelcol-gpu
+test -L `+enabled+`
 `, `
+dpkg -i /package
+test -L `+enabled+` && rm `+enabled+`
+dpkg -i /package
+test ! -L `+enabled+` && echo "it is still disabled"
 dpkg -r otelcol-gpu
 cat /etc/otelgpu/environment
 dpkg -P otelcol-gpu
 `)
+	require.Contains(t, got, "it is still disabled")
+	install := []string{"daemon-reload", "--quiet --system restart otelcol-gpu.service"}
+	require.Equal(t, slices.Concat(install, install, install, []string{"stop otelcol-gpu.service", "daemon-reload"}), called(got))
 }
 
 // A machine of another kind has no shell in rpm's database, so what the package requires is compared instead.
@@ -301,19 +310,37 @@ func rpmIsInstalled(t *testing.T, out string) {
 	for line := range strings.Lines(shell(t, ".", "rpm", "-qp", "--requires", file)) {
 		require.Regexp(t, `^(glibc|/bin/sh|rpmlib\(.*)`, line)
 	}
-	installed(t, file, `
+	got := installed(t, file, `
 rpm --install --nodeps /package
 rpm --verify --nodeps otelcol-gpu
 `, `
+rpm --upgrade --replacepkgs --nodeps /package
 rpm --erase otelcol-gpu
 cat /etc/otelgpu/environment.rpmsave
 rm /etc/otelgpu/environment.rpmsave
 `)
+	require.Equal(t, []string{
+		"enable otelcol-gpu.service", "daemon-reload", "start otelcol-gpu.service",
+		"daemon-reload", "try-restart otelcol-gpu.service", "daemon-reload",
+		"disable --now otelcol-gpu.service", "daemon-reload",
+	}, called(got))
+}
+
+// called returns what systemctl was called for, other than questions.
+func called(output string) []string {
+	var out []string
+	for _, m := range regexp.MustCompile(`(?m)^systemctl (.*)`).FindAllStringSubmatch(output, -1) {
+		if !strings.Contains(m[1], "is-active") {
+			out = append(out, m[1])
+		}
+	}
+	return slices.Compact(out)
 }
 
 // installed installs a package into an overlay of this machine's own file system, which is discarded, starts the
-// Collector, changes its settings and removes it. A systemctl that prints its arguments takes the place of systemd's.
-func installed(t *testing.T, file, install, remove string) {
+// Collector, changes its settings, removes it, and returns the output. A systemctl that prints its arguments takes the place
+// of systemd's.
+func installed(t *testing.T, file, install, remove string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root installs packages")
@@ -344,14 +371,11 @@ echo "OTELGPU_CONFIG=llm" >/etc/otelgpu/environment
 `+remove+`
 test ! -e /usr/bin/otelcol-gpu -a ! -e /etc/otelgpu/environment && echo "nothing is left"
 '`)
-	require.Equal(t, []string{
-		"systemctl daemon-reload", "systemctl enable otelcol-gpu.service", "systemctl restart otelcol-gpu.service",
-		"systemctl disable --now otelcol-gpu.service", "systemctl daemon-reload",
-	}, slices.Compact(regexp.MustCompile(`(?m)^systemctl .*`).FindAllString(said, -1)))
 	for _, want := range []string{"it is ready", "OTELGPU_CONFIG=llm\n", "nothing is left"} {
 		require.Contains(t, said, want)
 	}
 	require.NoFileExists(t, "/package")
+	return said
 }
 
 func overlay(dir string) string {
