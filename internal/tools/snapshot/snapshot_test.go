@@ -282,9 +282,10 @@ func packageOf(t *testing.T, out, kind, tool string) string {
 	return found[0]
 }
 
+const enabled = "/etc/systemd/system/multi-user.target.wants/otelcol-gpu.service"
+
 func debIsInstalled(t *testing.T, out string) {
 	file := packageOf(t, out, "deb", "dpkg")
-	const enabled = "/etc/systemd/system/multi-user.target.wants/otelcol-gpu.service"
 	got := installed(t, file, `
 dpkg -i /package
 dpkg -V otelcol-gpu
@@ -299,8 +300,8 @@ cat /etc/otelgpu/environment
 dpkg -P otelcol-gpu
 `)
 	require.Contains(t, got, "it is still disabled")
-	install := []string{"daemon-reload", "--quiet --system restart otelcol-gpu.service"}
-	require.Equal(t, slices.Concat(install, install, install, []string{"stop otelcol-gpu.service", "daemon-reload"}), called(got))
+	const restart = "--quiet --system restart otelcol-gpu.service"
+	require.Equal(t, []string{restart, restart, restart, "stop otelcol-gpu.service"}, called(got))
 }
 
 // A machine of another kind has no shell in rpm's database, so what the package requires is compared instead.
@@ -313,6 +314,7 @@ func rpmIsInstalled(t *testing.T, out string) {
 	got := installed(t, file, `
 rpm --install --nodeps /package
 rpm --verify --nodeps otelcol-gpu
+test -L `+enabled+`
 `, `
 rpm --upgrade --replacepkgs --nodeps /package
 rpm --erase otelcol-gpu
@@ -320,26 +322,24 @@ cat /etc/otelgpu/environment.rpmsave
 rm /etc/otelgpu/environment.rpmsave
 `)
 	require.Equal(t, []string{
-		"enable otelcol-gpu.service", "daemon-reload", "start otelcol-gpu.service",
-		"daemon-reload", "try-restart otelcol-gpu.service", "daemon-reload",
-		"disable --now otelcol-gpu.service", "daemon-reload",
+		"start otelcol-gpu.service", "try-restart otelcol-gpu.service", "disable --now otelcol-gpu.service",
 	}, called(got))
 }
 
-// called returns what systemctl was called for, other than questions.
+// called returns the arguments of the calls of systemctl that start or stop.
 func called(output string) []string {
 	var out []string
 	for _, m := range regexp.MustCompile(`(?m)^systemctl (.*)`).FindAllStringSubmatch(output, -1) {
-		if !strings.Contains(m[1], "is-active") {
+		if strings.Contains(m[1], "start ") || strings.Contains(m[1], "stop ") || strings.Contains(m[1], "disable ") {
 			out = append(out, m[1])
 		}
 	}
-	return slices.Compact(out)
+	return out
 }
 
 // installed installs a package into an overlay of this machine's own file system, which is discarded, starts the
-// Collector, changes its settings, removes it, and returns the output. A systemctl that prints its arguments takes the place
-// of systemd's.
+// Collector, changes its settings, removes it, and returns the output. A script that only sets the link of an enabled
+// service and prints its arguments takes the place of systemctl.
 func installed(t *testing.T, file, install, remove string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -354,8 +354,18 @@ func installed(t *testing.T, file, install, remove string) string {
 cp `+file+` root/package
 mount --rbind /proc root/proc
 mkdir -p root/run/systemd/system
-rm -f root/usr/bin/systemctl
-printf '#!/bin/sh\necho "systemctl $*"\n' >root/usr/bin/systemctl
+rm -f root/usr/bin/systemctl root/usr/sbin/policy-rc.d
+cat >root/usr/bin/systemctl <<"END"
+#!/bin/sh
+link=`+enabled+`
+case "$*" in
+*is-enabled*) test -L "$link" && echo enabled; exit;;
+*is-active*) exit;;
+enable*|*preset*) mkdir -p "${link%/*}"; ln -s /usr/lib/systemd/system/otelcol-gpu.service "$link";;
+disable*) rm -f "$link";;
+esac
+echo "systemctl $*"
+END
 chmod +x root/usr/bin/systemctl
 chroot root bash -eu -c '`+install+`
 ls -l /usr/lib/systemd/system/otelcol-gpu.service /usr/lib/otelgpu/libotelgpu_capture.so
