@@ -107,8 +107,10 @@ func configurations(t *testing.T) map[string]map[string]any {
 		require.NoError(t, err)
 		texts[name] = text
 	}
-	for _, file := range []string{"deploy/own-collector/config.yaml", "deploy/helm/otelgpu/files/config/direct.yaml",
-		"deploy/helm/otelgpu/files/config/capture.yaml"} {
+	for _, file := range []string{
+		"deploy/own-collector/config.yaml", "deploy/helm/otelgpu/files/config/direct.yaml",
+		"deploy/helm/otelgpu/files/config/capture.yaml",
+	} {
 		b, err := os.ReadFile(filepath.Join("..", "..", file))
 		require.NoError(t, err)
 		texts[file] = string(b)
