@@ -64,8 +64,8 @@ func service(telemetry *Node) map[string]any {
 	}
 }
 
-// collectorTelemetry returns the schema of the Collector's own telemetry. Attributes of the resource are a list or keys of
-// the resource itself.
+// collectorTelemetry returns the schema of the Collector's own telemetry. Attributes of the resource are a list or keys
+// of the resource itself.
 func collectorTelemetry(n *Node) map[string]any {
 	schema := n.JSON()
 	resource := n.Keys()["resource"].JSON()
