@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 
 import pytest
@@ -121,3 +122,129 @@ def test_a_missing_sdk_is_reported_once():
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert out.returncode == 0
     assert out.stderr.count("no OpenTelemetry SDK is configured") == 1
+
+
+# Registered before otelgpu is imported, so that it runs after all exit handlers of otelgpu.
+ALIVE = """
+import atexit, threading
+atexit.register(lambda: print("alive:", [t.name for t in threading.enumerate() if t.name.startswith("otelgpu")], flush=True))
+"""
+
+
+def run_alone(program, env=None):
+    """Runs a program that prints its remaining threads after the exit handlers, and returns what it printed."""
+    out = subprocess.run([sys.executable, "-c", ALIVE + PREAMBLE + textwrap.dedent(program)], capture_output=True, text=True,
+                         timeout=60, env=dict(os.environ, **(env or {})))
+    assert out.returncode == 0, out.stderr
+    assert "alive: []" in out.stdout, out.stdout + out.stderr
+    return out
+
+
+@pytest.mark.parametrize("work", ["flush", "pending", "never"])
+def test_the_reading_thread_ends_before_the_interpreter(work):
+    out = run_alone("""
+        _runtime.EXIT_DEADLINE = 0.2 if %r == "never" else 30
+        with otelgpu.section("a"):
+            torch.cuda.current_stream().run({"flush": 0, "pending": 0.05, "never": 3600}[%r])
+        if %r == "flush":
+            otelgpu.flush(30)
+        thread = _runtime.runtime().thread
+        atexit.register(lambda: print("stats:", otelgpu.stats()))
+    """ % (work, work, work))
+    assert ("span a" in out.stdout) == (work != "never")
+    assert ("1 sections were still on the device" in out.stderr) == (work == "never")
+
+
+def test_the_reading_thread_ends_although_it_waits_for_a_device_that_hangs():
+    """Every event of the device stays unfinished, those of anchors included."""
+    run_alone("""
+        _runtime.EXIT_DEADLINE = 0.2
+        with otelgpu.section("a"):
+            pass
+        torch.cuda.Event.query = lambda self: False
+        torch.cuda.Event.synchronize = lambda self: time.sleep(3600)
+        with otelgpu.section("b"):
+            pass
+        time.sleep(0.1)
+    """)
+
+
+def test_the_reading_thread_ends_after_a_call_that_has_released_the_gil():
+    run_alone("""
+        import ctypes
+        sleep, entered, query = ctypes.CDLL(None).usleep, threading.Event(), torch.cuda.Event.query
+        def slow(self):
+            entered.set()
+            sleep(300_000)
+            return query(self)
+        torch.cuda.Event.query = slow
+        with otelgpu.section("a"):
+            pass
+        entered.wait()
+        _runtime.EXIT_DEADLINE = 0
+    """)
+
+
+def test_a_thread_inside_a_call_of_torch_does_not_abort_the_process(tmp_path):
+    """torch releases the GIL in C++ functions that must not throw. Python up to 3.13 ends a daemon thread that takes the
+    GIL after the interpreter has ended by unwinding its stack, which aborts the process in such a function."""
+    gxx, include = shutil.which("g++"), sysconfig.get_path("include")
+    if gxx is None or not os.path.exists(os.path.join(include, "Python.h")):
+        pytest.skip("g++ or Python's headers are not installed")
+    source = tmp_path / "call.cc"
+    source.write_text("""
+        #include <Python.h>
+        #include <unistd.h>
+        struct Release { PyThreadState *s = PyEval_SaveThread(); ~Release() { PyEval_RestoreThread(s); } };
+        extern "C" void call() { Release r; usleep(300000); }
+        extern "C" void linger() { usleep(600000); }
+    """)
+    lib = str(tmp_path / "libcall.so")
+    subprocess.run([gxx, "-shared", "-fPIC", "-I", include, "-o", lib, str(source)], check=True)
+    run_alone("""
+        import ctypes
+        lib, entered = ctypes.PyDLL(%r), threading.Event()
+        ctypes.pythonapi.Py_AtExit(lib.linger)  # so that the call returns while the interpreter ends
+        def slow(self):
+            entered.set()
+            lib.call()
+            return False
+        torch.cuda.Event.query = slow
+        with otelgpu.section("a"):
+            pass
+        entered.wait()
+        _runtime.EXIT_DEADLINE = 0
+    """ % lib)
+
+
+def test_threads_of_the_program_outlive_its_main_thread():
+    out = run_alone("""
+        def work():
+            threading.main_thread().join()
+            time.sleep(0.1)
+            for i in range(3):
+                with otelgpu.section("late"):
+                    torch.cuda.current_stream().run(0.001)
+        threading.Thread(target=work).start()
+        with otelgpu.section("early"):
+            pass
+    """)
+    assert out.stdout.split().count("late") == 3 and out.stdout.split().count("early") == 1
+
+
+def test_a_worker_process_delivers_what_is_pending_at_its_end():
+    out = run_alone("""
+        import multiprocessing
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        def work():
+            provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=lambda s: s.name + chr(10))))
+            with otelgpu.section("worker"):
+                torch.cuda.current_stream().run(0.05)
+        p = multiprocessing.get_context("fork").Process(target=work)
+        with otelgpu.section("main"):
+            pass
+        p.start()
+        p.join()
+        print("worker", p.exitcode, flush=True)
+    """)
+    assert out.stdout.startswith("worker\nworker 0\n")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts device time to the host's clock.
 
-An anchor is an event on an idle stream, recorded and awaited between two reads of the host's clock. It happened
+An anchor is an event on an idle stream, recorded and polled between two reads of the host's clock. It happened
 between them, so half of their distance bounds the error of the midpoint. Events of the program are interpolated
 linearly between the two surrounding anchors; the larger of the two bounds applies. To it are added the resolution of
 events and the curvature that two clocks can have relative to each other between anchors.
@@ -26,6 +26,8 @@ UNKNOWN_RATE = 2e-4
 """Maximum rate error of a device's clock before the second anchor: more than any quartz has."""
 
 TRIES = 4
+PATIENCE = 200_000      # ns that an attempt polls its event without a pause
+GIVE_UP = 100_000_000   # ns after which an attempt is abandoned: the next poll makes another one
 
 
 class Anchor(NamedTuple):
@@ -47,16 +49,25 @@ class DeviceClock:
         return self._anchors[-1].host if self._anchors else 0.0
 
     def take(self) -> None:
-        """Takes an anchor, the narrowest of a few attempts."""
+        """Takes an anchor, the narrowest of a few attempts; none if the device does not answer."""
         best: Optional[Anchor] = None
         for _ in range(TRIES):
             before = time.monotonic_ns()
             event = self._backend.anchor_event(self._device)
-            event.synchronize()
-            after = time.monotonic_ns()
-            anchor = Anchor(event, (before + after) / 2, (after - before) / 2)
-            if best is None or anchor.half < best.half:
-                best = anchor
+            # event.synchronize() would never return if the device hangs, and it releases the GIL, so that the wait for the
+            # GIL would count.
+            while not event.query():
+                if time.monotonic_ns() - before > PATIENCE:
+                    if time.monotonic_ns() - before > GIVE_UP:
+                        break
+                    time.sleep(0.001)
+            else:
+                after = time.monotonic_ns()
+                anchor = Anchor(event, (before + after) / 2, (after - before) / 2)
+                if best is None or anchor.half < best.half:
+                    best = anchor
+                continue
+            break
         if best is not None:
             self._anchors.append(best)
 

@@ -41,6 +41,7 @@ HANG_DEADLINE = 120.0  # s after which unfinished work is reported with host tim
 ANCHOR_SOON = 0.1      # s between anchors while finished work awaits conversion
 STEP_DEADLINE = 60.0   # s that an ended step waits for its sections
 EXIT_DEADLINE = 5.0    # s that program exit waits for pending work
+END_DEADLINE = 5.0     # s that program exit waits for the end of the reading thread
 
 
 def enabled_by_environment() -> bool:
@@ -245,7 +246,7 @@ class Runtime:
             try:
                 while self.inbox or self.held or self.steps:
                     left = deadline - time.monotonic()
-                    if left <= 0 or self.thread is None or not self.thread.is_alive():
+                    if left <= 0 or self.stopping or self.thread is None or not self.thread.is_alive():
                         return False
                     self.wake.wait(min(left, 0.05))
                 return True
@@ -254,6 +255,29 @@ class Runtime:
                 if not self.flushing:
                     self.hurry.clear()
 
+    def stop(self, timeout: float) -> None:
+        """Waits for pending work, and ends the reading thread for good. Python would end the thread where it takes the
+        GIL next; inside a call of torch this aborts the process."""
+        if self.stopping:
+            return
+        if self.inbox or self.held or self.steps:
+            self.flush(timeout)
+        with self.wake:
+            self.stopping = True
+            self.hurry.set()
+            self.wake.notify_all()
+            thread = self.thread
+        if thread is not None and thread.is_alive():
+            thread.join(END_DEADLINE)
+        with self.lock:
+            waiting = [*self.inbox, *(r for q in self.pending.values() for r in q), *(r for _, r in self.finished)]
+            lost = sum(r.size for r in waiting)
+            if not lost and not self.steps:
+                return
+            self.counts["dropped.exit"] += lost + len(self.steps)
+        log.warning("otelgpu: %d sections were still on the device %g s after the end of the program and are lost",
+                    lost, timeout)
+
     # -- the reading thread -------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -261,11 +285,11 @@ class Runtime:
         while True:
             with self.wake:
                 self.idle = True
-                while not self.inbox and not self.held and not self.steps:
-                    if self.stopping:
-                        return
+                while not (self.stopping or self.inbox or self.held or self.steps):
                     self.wake.wait()
                 self.idle = False
+                if self.stopping:
+                    return
             if self.hurry.wait(POLL):
                 time.sleep(0.0005)  # a flush waits: poll often, but let the program run
             try:
@@ -542,17 +566,14 @@ def _after_fork() -> None:
 
 
 def _exit() -> None:
-    rt = _runtime
-    if not (rt.inbox or rt.held or rt.steps):
-        return
-    if not rt.flush(EXIT_DEADLINE):
-        with rt.lock:
-            rt.stopping = True
-            waiting = [*rt.inbox, *(r for q in rt.pending.values() for r in q), *(r for _, r in rt.finished)]
-            lost = sum(r.size for r in waiting)
-            rt.counts["dropped.exit"] += lost + len(rt.steps)
-        log.warning("otelgpu: %d sections were still on the device %g s after the end of the program and are lost",
-                    lost, EXIT_DEADLINE)
+    """Runs at the end of the main thread, also of a process that multiprocessing forked. Other threads of the program
+    may go on, with new sections; then the process ends later, with _end."""
+    if all(t.daemon or t is threading.current_thread() for t in threading.enumerate()):
+        _end()
+
+
+def _end() -> None:
+    _runtime.stop(EXIT_DEADLINE)
 
 
 def flush(timeout: float = 5.0) -> bool:
@@ -568,19 +589,12 @@ def stats() -> Dict[str, int]:
         return dict(_runtime.counts)
 
 
-def _register_exit(f: Callable[[], None]) -> None:
-    # The SDK's provider shuts down in an atexit handler that may run before ours. threading runs its own exit handlers
-    # earlier, before it joins the threads; concurrent.futures relies on them, too.
-    register = getattr(threading, "_register_atexit", None)
-    try:
-        if register is not None:
-            register(f)
-            return
-    except RuntimeError:
-        pass
-    atexit.register(f)
-
-
-_register_exit(_exit)
+# The SDK's provider shuts down in a handler of atexit that may run before ours. threading runs its handlers earlier, before
+# it joins the threads; concurrent.futures relies on them, too.
+atexit.register(_end)
+try:
+    threading._register_atexit(_exit)  # type: ignore[attr-defined]
+except (AttributeError, RuntimeError):
+    pass
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
