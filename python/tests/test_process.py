@@ -156,7 +156,7 @@ def test_the_reading_thread_ends_before_the_interpreter(work):
 
 
 def test_the_reading_thread_ends_although_it_waits_for_a_device_that_hangs():
-    """Every event of the device stays unfinished, those of anchors included."""
+    """No event of the device ever finishes, which includes events of anchors."""
     run_alone("""
         _runtime.EXIT_DEADLINE = 0.2
         with otelgpu.section("a"):
