@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"golang.org/x/exp/apidiff"
+	"golang.org/x/mod/semver"
 	"golang.org/x/tools/go/packages"
 )
 
@@ -31,11 +32,9 @@ func libraries() []string {
 // error unless CHANGELOG.md changed, too.
 func compareAPI(w io.Writer, root, base string, modules []string) error {
 	if base == "" {
-		out, err := exec.Command("git", "-C", root, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*").Output()
-		if err != nil {
-			return errors.New("there is no release to compare with (set BASE to a commit)")
+		if base = lastRelease(root); base == "" {
+			return errors.New("there is no release to compare with (fetch the tags, or set BASE to a commit)")
 		}
-		base = strings.TrimSpace(string(out))
 	}
 	dir, err := os.MkdirTemp("", "otelgpu-api-")
 	if err != nil {
@@ -83,6 +82,25 @@ func compareAPI(w io.Writer, root, base string, modules []string) error {
 	fmt.Fprintf(w, "%d incompatible changes since %s: check that CHANGELOG.md describes each of them\n",
 		incompatible, base)
 	return nil
+}
+
+// lastRelease returns the tag of the highest release before HEAD, "" if there is none. The commit of a release is on a
+// branch of its own, so that its parent is before HEAD and it may not be.
+func lastRelease(root string) string {
+	out, err := exec.Command("git", "-C", root, "tag", "--list", "v[0-9]*").Output()
+	if err != nil {
+		return ""
+	}
+	tags := strings.Fields(string(out))
+	semver.Sort(tags)
+	for _, tag := range slices.Backward(tags) {
+		for _, commit := range []string{tag, tag + "^"} {
+			if exec.Command("git", "-C", root, "merge-base", "--is-ancestor", commit, "HEAD").Run() == nil {
+				return tag
+			}
+		}
+	}
+	return ""
 }
 
 // reworded matches the change of a description of package semconv, on whose text no program depends.

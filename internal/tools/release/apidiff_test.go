@@ -51,3 +51,33 @@ func TestIncompatibleChangesNeedALineInTheChangelog(t *testing.T) {
 	require.NoError(t, compare("HEAD"))
 	require.ErrorContains(t, compare("nowhere"), `cannot check out "nowhere"`)
 }
+
+// The commits of releases are on branches, which are not merged.
+func TestTheLastReleaseIsTheHighestOneBeforeTheCommit(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		command(t, dir, nil, "git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
+	}
+	commit := func(message string) { git("commit", "-q", "--allow-empty", "-m", message) }
+	git("init", "-q", "-b", "main")
+	commit("one")
+	require.Empty(t, lastRelease(dir))
+	for _, version := range []string{"v0.1", "v0.9", "v0.10"} {
+		commit("a change before " + version)
+		git("checkout", "-q", "-b", "release/"+version)
+		commit("release " + version)
+		git("tag", version+".0")
+		git("tag", "gpuspan/"+version+".0")
+		git("checkout", "-q", "main")
+	}
+	require.Equal(t, "v0.10.0", lastRelease(dir))
+	git("checkout", "-q", "release/v0.9")
+	commit("a fix")
+	require.Equal(t, "v0.9.0", lastRelease(dir))
+	git("tag", "v0.9.1")
+	commit("another fix")
+	require.Equal(t, "v0.9.1", lastRelease(dir))
+	git("checkout", "-q", "main")
+	require.Equal(t, "v0.10.0", lastRelease(dir))
+}

@@ -58,10 +58,13 @@ type edit struct {
 
 // prepare writes version into every file that states it, in the working tree.
 func prepare(root, version, date string) error {
+	bare := strings.TrimPrefix(version, "v")
+	if err := unreleased(root, bare); err != nil {
+		return err
+	}
 	if err := setModules(root, version); err != nil {
 		return err
 	}
-	bare := strings.TrimPrefix(version, "v")
 	library, err := filesWith(filepath.Join(root, "gpuspan"), ".go", "\nconst Version = \"")
 	if err != nil {
 		return err
@@ -87,7 +90,7 @@ func prepare(root, version, date string) error {
 			[]string{"deploy/helm/otelgpu/Chart.yaml"},
 			regexp.MustCompile(`(?m)^((?:version|appVersion): )\S+$`), "${1}" + bare,
 		},
-		{[]string{"CHANGELOG.md"}, regexp.MustCompile(`(?m)^## \[[^]]*\].*$`), "## [" + bare + "] - " + date},
+		{[]string{"CHANGELOG.md"}, newestSection, "## [" + bare + "] - " + date},
 	}
 	for _, e := range edits {
 		if len(e.files) == 0 {
@@ -98,6 +101,27 @@ func prepare(root, version, date string) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+var newestSection = regexp.MustCompile(`(?m)^## \[([^]]*)\](.*)$`)
+
+// unreleased returns an error if the newest section of the changelog is of another version that was released: it has a
+// date or a tag. Release candidates share the section of their version.
+func unreleased(root, version string) error {
+	b, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	m := newestSection.FindStringSubmatch(string(b))
+	if m == nil || m[1] == version || strings.HasPrefix(m[1], version+"-") {
+		return nil
+	}
+	dated := regexp.MustCompile(`^ - \d{4}-\d\d-\d\d`).MatchString(m[2])
+	if dated || exec.Command("git", "-C", root, "rev-parse", "-q", "--verify", "refs/tags/v"+m[1]).Run() == nil {
+		return fmt.Errorf("the newest section of CHANGELOG.md is of %s, which is released (add `## [Unreleased]` above it, "+
+			"with the changes since)", m[1])
 	}
 	return nil
 }

@@ -73,6 +73,26 @@ func TestPrepareSetsTheVersionEverywhere(t *testing.T) {
 	require.Equal(t, changed, command(t, dir, nil, "git", "diff", "--stat"), "a second run changes nothing")
 }
 
+func TestASectionOfTheChangelogIsReleasedOnce(t *testing.T) {
+	dir := t.TempDir()
+	command(t, dir, nil, "git", "init", "-q")
+	git := []string{"-c", "user.name=test", "-c", "user.email=test@example.com"}
+	command(t, dir, nil, "git", append(git, "commit", "-q", "--allow-empty", "-m", "one")...)
+	command(t, dir, nil, "git", "tag", "v0.3.0")
+	for heading, released := range map[string]bool{
+		"[Unreleased]": false, "[0.3.0] - unreleased": true, "[0.3.1] - 2030-01-02": true, "[0.3.1] - unreleased": false,
+		"[0.4.0] - 2030-01-02": false, "[0.4.0-rc.1] - 2030-01-02": false, "[0.4.01] - 2030-01-02": true,
+	} {
+		text := "# Changelog\n\n## " + heading + "\n\n- x\n\n## [0.1.0] - 2029-01-02\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "CHANGELOG.md"), []byte(text), 0o600))
+		err := unreleased(dir, "0.4.0")
+		require.Equal(t, released, err != nil, "%s: %v", heading, err)
+		if released {
+			require.ErrorContains(t, err, "which is released (add `## [Unreleased]` above it")
+		}
+	}
+}
+
 func TestVersionsAreSemantic(t *testing.T) {
 	for _, version := range []string{"", "0.1.0", "v1", "v1.2", "latest"} {
 		require.ErrorContains(t, run([]string{"tags", "-version", version}), "not a semantic version", version)
