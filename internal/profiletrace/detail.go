@@ -93,7 +93,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 			b = append(b, v...)
 		}
 	}
-	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // these three first: see newWork
+	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // these three first: see statedWork
 	float(tagTraffic, d.Traffic, d.Traffic != 0)
 	float(tagElements, d.Elements, d.Elements != 0)
 	number(tagSignature, int64(d.Signature), d.Signature != 0)

@@ -60,7 +60,7 @@ func (s *spans) host(n *node) {
 	if d.PayloadText == "" {
 		putText(m, semconv.CUDANvtxPayloadKey, d.Payload)
 	}
-	if d.FLOPs > 0 {
+	if d.FLOPs > 0 && !n.replaced {
 		m.PutDouble(string(semconv.GPUFLOPCountKey), d.FLOPs)
 		putText(m, semconv.GPUFLOPPrecisionKey, d.Precision)
 	}

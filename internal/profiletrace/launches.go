@@ -24,7 +24,7 @@ type launch struct {
 type surroundings struct {
 	node   *node         // nearest with a span
 	step   *step         // nil: none
-	work   *work         // of the outermost operator whose work is known
+	work   *work         // of an operator around it; see workOf
 	unit   timeline.Unit // unit of what is launched
 	opaque bool          // within a compiled region
 	mover  uint32        // outermost operator in which bytes are moved only, within caller

@@ -33,6 +33,7 @@ type node struct {
 	sum        *summary // see below
 	projected  []projection
 	written    bool
+	replaced   bool     // the work in detail is not the operator's; see sweep.workOf
 	ref        *nodeRef // nil: not needed yet
 }
 

@@ -185,9 +185,7 @@ func (s *sweep) host(r *record) {
 	if s.analyses {
 		fl = s.flag(r)
 		f.opaque = (f.opaque || fl.opaque) && !fl.operator
-		if r.kind == KindOperator && f.work == nil {
-			f.work = s.newWork(r)
-		}
+		f.work = s.workOf(r, &f, st)
 		f.name(r, &fl)
 		if f.phase == 0 && fl.plain {
 			f.phase = r.name

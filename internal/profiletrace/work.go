@@ -20,16 +20,21 @@ type work struct {
 	elements  float64 // of a type that the operator's record does not state
 	op, shape uint32  // names
 	counted   bool
-	launches  int // of kernels, so far: the sweep keeps the host ahead of the device
+	replaced  bool // by that of an inner operator
+	launches  int  // of kernels, so far: the sweep keeps the host ahead of the device
 }
 
-// newWork returns the work that an operator's record states; nil for most.
-func (s *sweep) newWork(r *record) *work {
-	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic && r.detail[0] != tagElements {
-		return nil
+// statedWork decodes the work that an operator's record states; false for most.
+func statedWork(r *record) (d Detail, ok bool) {
+	if r.kind != KindOperator || len(r.detail) == 0 ||
+		r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic && r.detail[0] != tagElements {
+		return d, false
 	}
-	var d Detail
 	d.decode(r.detail)
+	return d, true
+}
+
+func (s *sweep) newWork(r *record, d *Detail) *work {
 	if len(s.works) == 0 {
 		s.works = make([]work, 64) // one allocation for many
 	}
@@ -40,6 +45,41 @@ func (s *sweep) newWork(r *record) *work {
 		shape: d.Signature,
 	}
 	return w
+}
+
+// workOf returns the work that launches of the operator r do, within what f surrounds it with: that of the outermost
+// operator whose work is known. Mixed precision makes two exceptions, because an operator casts its inputs there and
+// calls itself, or another one, with the results: casts are work of their own, and an inner operator that does most of
+// the outer one's FLOPs in another precision replaces it.
+func (s *sweep) workOf(r *record, f *frame, open []frame) *work {
+	w := f.work
+	if w != nil && !w.replaced && (w.counted || w.FLOPs == 0) {
+		return w
+	}
+	d, ok := statedWork(r)
+	switch {
+	case !ok:
+		return w
+	case w == nil, w.replaced, movers[s.p.Names.Name(f.mover)] == timeline.MovesType:
+	case d.Precision != w.Precision && 2*d.FLOPs > w.FLOPs:
+		w.replace(open)
+	default:
+		return w
+	}
+	return s.newWork(r, &d)
+}
+
+// replace voids the work, also on the span of its operator, one of the open ranges.
+func (w *work) replace(open []frame) {
+	for i := range open {
+		if n := open[i].node; open[i].work == w {
+			if n.kind == KindOperator && n.name == w.op && n.end == open[i].end {
+				n.replaced = true
+			}
+			break
+		}
+	}
+	w.Work, w.elements, w.counted, w.replaced = timeline.Work{}, 0, true, true
 }
 
 // begin counts the work at its first kernel, whose name gives the type of elements if the operator does not.
