@@ -153,14 +153,17 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 		o.BelowFloor, d.Count, floorFactor, duration(o.Floor), duration(d.Mean)),
 		enough && part(o.BelowFloor) >= t.FloorShare)
 
-	if rest := o.Rest.Duration; o.First.Duration.Count > 0 && rest.Count > 0 && rest.Mean > 0 {
-		first := o.First.Duration.Mean
-		ratio, excess := float64(first)/float64(rest.Mean), first-rest.Mean
-		f := finding(WarmUp, ratio, t.FirstRatio, excess,
-			"the first run took %s, the other %d took %s each: %s times (loading, compiling, tuning)",
-			duration(first), rest.Count, duration(rest.Mean), digits(ratio))
+	if ratio, expected := o.firstRatio(); ratio > 0 {
+		first, rest := o.First.Duration.Mean, o.Rest.Duration
+		same := ""
+		if expected != rest.Mean {
+			same = fmt.Sprintf(", %s for as much work", duration(expected))
+		}
+		f := finding(WarmUp, ratio, t.FirstRatio, first-expected,
+			"the first run took %s, the other %d took %s each%s: %s times (loading, compiling, tuning)",
+			duration(first), rest.Count, duration(rest.Mean), same, digits(ratio))
 		f.Unit = "times"
-		add(f, t.FirstCost > 0 && ratio >= t.FirstRatio && excess >= t.FirstCost)
+		add(f, t.FirstCost > 0 && ratio >= t.FirstRatio && first-expected >= t.FirstCost)
 	}
 	if o.MemoryPeak > 0 {
 		share := float64(o.MemorySpike) / float64(o.MemoryPeak)
@@ -181,6 +184,37 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 		percent(o.PeakShare), o.PeakOf, percent(limit)),
 		enough && o.PeakShare > 0 && o.PeakShare < limit && gain*o.ShareOfTotal >= t.PeakMinShare &&
 			part(o.BelowFloor) < t.FloorShare)
+}
+
+// firstRatio returns how many times as long as expected the first run took: as the other runs, or longer if it does
+// more of the work that both declare. It is 0 if that is not known, as if only one of them declares any.
+func (o *Operation) firstRatio() (ratio float64, expected time.Duration) {
+	first, rest := &o.First, &o.Rest
+	if first.Duration.Count == 0 || rest.Duration.Count == 0 || rest.Duration.Mean <= 0 {
+		return 0, 0
+	}
+	more := 1.0
+	f, r := first.amounts(), rest.amounts()
+	for i := range f {
+		if (f[i] > 0) != (r[i] > 0) {
+			return 0, 0
+		}
+		if f[i] > 0 {
+			more = max(more, f[i]/r[i])
+		}
+	}
+	expected = time.Duration(math.Round(more * float64(rest.Duration.Mean)))
+	return float64(first.Duration.Mean) / float64(expected), expected
+}
+
+// amounts returns the declared work of a run on average, in units that do not compare with each other.
+func (f *Figures) amounts() [4]float64 {
+	n := float64(max(f.Count, 1))
+	var flops float64
+	for _, v := range f.FLOPs {
+		flops += v
+	}
+	return [4]float64{float64(f.Memory.Total()) / n, float64(f.PCIe.Total()) / n, float64(f.Items) / n, flops / n}
 }
 
 func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {

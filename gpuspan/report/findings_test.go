@@ -41,6 +41,15 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 			c.Section(n, report.Sample{Timed: true, Start: 1, Duration: rest, Occurrence: 2})
 		}
 	}
+	sized := func(first, rest report.Sample) func(c *report.Collector) {
+		return func(c *report.Collector) {
+			n := c.Node(0, report.Info{Name: "x"})
+			for i, s := range []report.Sample{first, rest} {
+				s.Timed, s.Start, s.Occurrence = true, 1, int64(i+1)
+				c.Section(n, s)
+			}
+		}
+	}
 	step := func(s report.StepSample) func(c *report.Collector) {
 		s.Duration = 100 * ms
 		return func(c *report.Collector) { c.Step("train", s) }
@@ -86,6 +95,27 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		},
 		{report.WarmUp, first(50*ms, 10*ms), first(49*ms, 10*ms), 5},
 		{report.WarmUp, first(12*ms, 2*ms), first(11*ms, 2*ms), 6},
+		{ // 268 MB and then 16.8 MB at about 1 GB/s: 16 times as much work
+			report.WarmUp,
+			sized(report.Sample{Duration: 1125 * ms, PCIe: report.IO{Read: 268 << 20}},
+				report.Sample{Duration: 14 * ms, PCIe: report.IO{Read: 16.75 * (1 << 20)}}),
+			sized(report.Sample{Duration: 264700 * time.Microsecond, PCIe: report.IO{Read: 268 << 20}},
+				report.Sample{Duration: 14 * ms, PCIe: report.IO{Read: 16.75 * (1 << 20)}}), 1125. / 14 / 16,
+		},
+		{ // of several kinds of work, the one that grew most
+			report.WarmUp,
+			sized(report.Sample{Duration: 200 * ms, Items: 4, FLOPs: 3e9}, report.Sample{Duration: 10 * ms, Items: 1, FLOPs: 1e9}),
+			sized(report.Sample{Duration: 199 * ms, Items: 4, FLOPs: 3e9}, report.Sample{Duration: 10 * ms, Items: 1, FLOPs: 1e9}),
+			5,
+		},
+		{ // less work does not take less time than expected: it may be overhead
+			report.WarmUp, sized(report.Sample{Duration: 50 * ms, Items: 1}, report.Sample{Duration: 10 * ms, Items: 2}),
+			sized(report.Sample{Duration: 49 * ms, Items: 1}, report.Sample{Duration: 10 * ms, Items: 2}), 5,
+		},
+		{ // work that only one declares does not compare
+			report.WarmUp, sized(report.Sample{Duration: 50 * ms, Items: 1}, report.Sample{Duration: 10 * ms, Items: 1}),
+			sized(report.Sample{Duration: 500 * ms, Items: 1}, report.Sample{Duration: 10 * ms}), 5,
+		},
 		{
 			report.MemorySpike, sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 25}),
 			sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 24}), .25,

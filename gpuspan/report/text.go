@@ -226,9 +226,10 @@ func (s Summary) writeFirst(b *strings.Builder) {
 		return o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0
 	}, func(o *Operation) []string {
 		f, r := o.First.Rates(), o.Rest.Rates()
+		ratio, _ := o.firstRatio()
 		return []string{
 			duration(o.First.Duration.Mean), duration(o.Rest.Duration.Mean), duration(o.Rest.Duration.StdDev),
-			scaled(float64(o.First.Duration.Mean), float64(o.Rest.Duration.Mean)),
+			scaled(ratio, 1),
 			scaled(f.Memory+f.PCIe, 1e9), scaled(r.Memory+r.PCIe, 1e9), scaled(f.FLOPs, 1e12), scaled(r.FLOPs, 1e12),
 			quantity(f.Items), quantity(r.Items),
 		}
