@@ -20,7 +20,7 @@ type work struct {
 	elements  float64 // of a type that the operator's record does not state
 	op, shape uint32  // names
 	counted   bool
-	replaced  bool // by that of an inner operator
+	replaced  bool // by the work of an inner operator
 	launches  int  // of kernels, so far: the sweep keeps the host ahead of the device
 }
 
@@ -47,10 +47,10 @@ func (s *sweep) newWork(r *record, d *Detail) *work {
 	return w
 }
 
-// workOf returns the work that launches of the operator r do, within what f surrounds it with: that of the outermost
-// operator whose work is known. Mixed precision makes two exceptions, because an operator casts its inputs there and
-// calls itself, or another one, with the results: casts are work of their own, and an inner operator that does most of
-// the outer one's FLOPs in another precision replaces it.
+// workOf returns the work that launches of the operator r do: the work of the outermost operator, of those around r,
+// whose work is known. Mixed precision makes two exceptions, because an operator casts its inputs there and calls
+// itself, or another one, with the results: casts are work of their own, and an inner operator that does most of the
+// outer one's FLOPs in another precision replaces it.
 func (s *sweep) workOf(r *record, f *frame, open []frame) *work {
 	w := f.work
 	if w != nil && !w.replaced && (w.counted || w.FLOPs == 0) {
