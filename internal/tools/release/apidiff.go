@@ -103,8 +103,9 @@ func lastRelease(root string) string {
 	return ""
 }
 
-// reworded matches the change of a description of package semconv, on whose text no program depends.
-var reworded = regexp.MustCompile(`^\w+Description: value changed from`)
+// reworded matches the change of a description of package semconv, on whose text no program depends, and of the
+// library's version.
+var reworded = regexp.MustCompile(`^(\w+Description|(\S+\.)?Version): value changed from`)
 
 // loadAPI type-checks the packages of the module in a directory that other modules may import.
 func loadAPI(dir string) (*apidiff.Module, error) {

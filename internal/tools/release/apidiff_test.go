@@ -24,7 +24,7 @@ func TestIncompatibleChangesNeedALineInTheChangelog(t *testing.T) {
 		command(t, dir, nil, "git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
 	}
 	write("lib/go.mod", "module example.com/lib\n\ngo 1.26.0\n")
-	write("lib/lib.go", "package lib\n\nconst ADescription = \"a\"\n\nfunc Kept() {}\n\nfunc Gone() {}\n")
+	write("lib/lib.go", "package lib\n\nconst ADescription, Version = \"a\", \"1\"\n\nfunc Kept() {}\n\nfunc Gone() {}\n")
 	write("lib/internal/x/x.go", "package x\n\nfunc Free() {}\n")
 	write("CHANGELOG.md", "# Changelog\n")
 	git("init", "-q")
@@ -38,12 +38,12 @@ func TestIncompatibleChangesNeedALineInTheChangelog(t *testing.T) {
 	}
 	require.ErrorContains(t, compare(""), "no release to compare with")
 	git("tag", "v0.1.0")
-	write("lib/lib.go", "package lib\n\nconst ADescription = \"b\"\n\nfunc Kept() {}\n\nfunc Gone() {}\n\nfunc New() {}\n")
+	write("lib/lib.go", "package lib\n\nconst ADescription, Version = \"b\", \"2\"\n\nfunc Kept() {}\n\nfunc Gone() {}\n\nfunc New() {}\n")
 	write("lib/internal/x/x.go", "package x\n")
 	require.NoError(t, compare(""), "new functions, internal packages and other words of a description")
 	require.Contains(t, out.String(), "compatible with v0.1.0")
 
-	write("lib/lib.go", "package lib\n\nconst ADescription = \"b\"\n\nfunc Kept(int) {}\n")
+	write("lib/lib.go", "package lib\n\nconst ADescription, Version = \"b\", \"2\"\n\nfunc Kept(int) {}\n")
 	require.ErrorContains(t, compare("HEAD"), "2 incompatible changes since HEAD, and CHANGELOG.md is unchanged")
 	require.Contains(t, out.String(), "Gone: removed")
 	require.Contains(t, out.String(), "Kept: changed from func() to func(int)")
