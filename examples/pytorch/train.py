@@ -44,7 +44,7 @@ def main() -> None:
             with step.phase("optimizer"):
                 optimizer.step()
                 optimizer.zero_grad()
-            step.items, step.model_flops = len(x), 6.0 * parameters * len(x)
+            step.items, step.model_flops, step.precision = len(x), 6.0 * parameters * len(x), "fp32"
             if windows is not None:
                 windows.step()
     if windows is not None:

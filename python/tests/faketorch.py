@@ -7,6 +7,7 @@ device time; an event gets the device's time, to half a microsecond, when its st
 float32 milliseconds and rejects events that are not recorded, not finished or without timing. As in CUDA, event
 queries from a thread that has not relaxed its capture mode end a graph capture."""
 
+import collections
 import struct
 import threading
 import time
@@ -22,6 +23,7 @@ class Device:
         self.relaxed = set()
         self.fail = None
         self.events_made = 0
+        self.stamps = collections.defaultdict(list)  # by recording thread, in ns of the device
 
     def now(self):
         """Returns the device time in ns."""
@@ -83,6 +85,7 @@ def make(device, index=0, uuid="3c8e9d6f-1111-2222-3333-444455556666", initializ
                 return
             with gpu.lock:
                 self.stamp = max(stream.tail, gpu.now())
+                gpu.stamps[threading.get_ident()].append(self.stamp)
 
         def query(self):
             gpu.unsafe_call()

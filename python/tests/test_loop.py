@@ -144,3 +144,12 @@ def test_a_step_does_not_end_before_it_starts_if_the_clock_is_set_back(exporter,
     assert otelgpu.flush(10)
     steps = exporter.get_finished_spans()
     assert len(steps) == 2 and all(s.end_time == s.start_time for s in steps)
+
+
+def test_a_step_states_the_precision_of_its_model_flops(exporter, gpu, caplog):
+    for step in otelgpu.loop("train", total_steps=4):
+        step.model_flops, step.precision = 1e12, {1: "bf16", 2: "BF16"}.get(step.index)
+    got = [s.attributes.get("gpu.flop.precision") for s in done(exporter) if s.name == "train"]
+    assert got == ["bf16", "BF16", None, None]
+    said = [r.getMessage() for r in caplog.records]
+    assert len(said) == 2 and "'BF16' is not one of bf16, fp16, fp32," in said[0] and "set step.precision" in said[1]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+import types
 
 import pytest
 from opentelemetry import trace
@@ -31,7 +32,7 @@ def test_a_section_has_the_devices_times_within_its_bound(exporter, gpu):
     offset = _runtime.wall_offset()
     for i, x in enumerate(sections):
         s = got["work %d" % i]
-        start, end = x._node.start_event.stamp, x._node.end_event.stamp  # device times before rounding
+        start, end = gpu.stamps[threading.get_ident()][2 * i:2 * i + 2]  # device times before rounding
         bound = s.attributes["gpu.timing.error"] * 1e9
         assert s.attributes["gpu.timing.source"] == "cuda_event"
         assert abs(s.attributes["gpu.duration"] * 1e9 - (end - start)) <= 600
@@ -378,3 +379,58 @@ def test_a_section_used_twice_keeps_the_values_of_each_use(exporter, gpu):
     assert otelgpu.flush(5)
     spans = [s for s in exporter.get_finished_spans() if s.name == "use"]
     assert sorted((s.attributes["gpu.operation.items"], s.attributes["run"]) for s in spans) == [(1, 1), (2, 2)]
+
+
+def test_default_streams_of_two_devices_are_two_streams(exporter, gpu):
+    """Their handle is the same, 0."""
+    other = gpu.torch.cuda.Stream()
+    other.device.index, other.cuda_stream = 1, 0
+    gpu.torch.cuda.current_stream().cuda_stream = 0
+    for step in otelgpu.loop("train", total_steps=1):
+        with otelgpu.section("first"):
+            pass
+        with otelgpu.section("second", stream=other):
+            pass
+    got = spans(exporter)
+    assert [got[x].attributes["hw.name"] for x in ("first", "second")] == ["gpu0", "gpu1"]
+    assert got["first"].attributes["gpu.stream.id"] == got["train"].attributes["gpu.stream.id"]
+    assert got["first"].attributes["gpu.stream.id"] != got["second"].attributes["gpu.stream.id"]
+
+
+def test_events_are_used_again_after_they_were_read(exporter, gpu):
+    stream = gpu.torch.cuda.current_stream()
+    for i in range(5):
+        with otelgpu.section("s%d" % i):
+            stream.run(0.001 * (i + 1))
+        assert otelgpu.flush(10)
+        if i == 0:
+            made, anchors = gpu.events_made, len(gpu.stamps[otelgpu._runtime.runtime().thread.ident])
+    more = len(gpu.stamps[otelgpu._runtime.runtime().thread.ident]) - anchors
+    assert gpu.events_made - made == more, "only anchors have new events"
+    got, stamps = spans(exporter), gpu.stamps[threading.get_ident()]
+    for i in range(5):
+        assert abs(got["s%d" % i].attributes["gpu.duration"] * 1e9 - (stamps[2 * i + 1] - stamps[2 * i])) <= 600
+
+
+def test_the_functions_behind_torch_cuda_are_used_if_there_are_any(exporter, gpu):
+    cuda, calls = gpu.torch.cuda, []
+
+    class Event(cuda.Event):
+        pass
+
+    def current(device):
+        calls.append(device)
+        return cuda.current_stream().cuda_stream, 0, 1
+
+    gpu.torch._C = types.SimpleNamespace(
+        _CudaEventBase=Event, _cuda_getDevice=lambda: 0, _cuda_getCurrentStream=current,
+        _cuda_isCurrentStreamCapturing=cuda.is_current_stream_capturing)
+    other = cuda.Stream()
+    for stream in (cuda.current_stream(), other, other):
+        gpu.torch.current.stream = stream
+        with otelgpu.section("a"):
+            stream.run(0.001)
+    assert otelgpu.flush(10)
+    got = exporter.get_finished_spans()
+    assert [s.attributes["gpu.stream.id"] for s in got] == [1, 2, 2] and calls == [0, 0, 0]
+    assert all(s.attributes["gpu.duration"] >= 0.001 - 1e-6 for s in got)

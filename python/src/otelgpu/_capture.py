@@ -26,7 +26,8 @@ def _find() -> Any:
         _looked = True
         return None
     try:
-        lib = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        # Calls keep the GIL: they are short, and to take it again can last milliseconds.
+        lib = ctypes.PyDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         lib.otelgpu_push.argtypes, lib.otelgpu_push.restype = [ctypes.c_char_p], None
         lib.otelgpu_pop.argtypes, lib.otelgpu_pop.restype = [], None
         lib.otelgpu_push_batch.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t]

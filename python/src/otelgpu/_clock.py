@@ -34,6 +34,7 @@ class Anchor(NamedTuple):
     event: Any
     host: float  # ns of the monotonic clock, the middle of the bracket
     half: float  # ns, half of the bracket
+    length: float = 0.0  # ns of the device since the anchor before
 
 
 class DeviceClock:
@@ -69,23 +70,24 @@ class DeviceClock:
                 continue
             break
         if best is not None:
+            if self._anchors:
+                best = best._replace(length=self._anchors[-1].event.elapsed_time(best.event) * 1e6)
             self._anchors.append(best)
 
     def place(self, event: Any) -> Tuple[float, float]:
         """Returns the event's time in ns of the monotonic clock, and its bound. Requires an anchor that was taken
         after the event was seen to be finished."""
         anchors = self._anchors
-        left, right = anchors[0], anchors[-1]
-        at = left.event.elapsed_time(event) * 1e6
         # Search from the end: events are nearly always recent.
         for i in range(len(anchors) - 2, -1, -1):
-            ahead = anchors[i].event.elapsed_time(event) * 1e6
-            if ahead >= 0:
-                left, right, at = anchors[i], anchors[i + 1], ahead
+            at = anchors[i].event.elapsed_time(event) * 1e6
+            if at >= 0:
+                left, right = anchors[i], anchors[i + 1]
                 break
         else:
-            right = anchors[1] if len(anchors) > 1 else left
-        length = left.event.elapsed_time(right.event) * 1e6
+            left, right = anchors[0], anchors[1] if len(anchors) > 1 else anchors[0]
+            at = left.event.elapsed_time(event) * 1e6
+        length = right.length if right is not left else 0.0
         host = right.host - left.host
         rate = host / length if length > 0 else 1.0
         # Extrapolate if the event is older than all anchors.

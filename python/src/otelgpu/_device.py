@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import os
 import re
 import sys
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from . import _names as n
+
+MAX_STREAMS = 256  # whose objects are kept
+MAX_FREE = 1024    # finished events of a device that are kept for reuse
 
 RESOLUTION_NS = 1000
 """Resolution of a CUDA event: about 0.5 µs according to the driver's documentation, doubled."""
@@ -26,23 +30,49 @@ class TorchBackend:
         self.source = "hip_event" if self.hip else "cuda_event"
         self._identity: Dict[int, Dict[str, Any]] = {}
         self._sides: Dict[int, Any] = {}
+        self._streams: Dict[Any, Tuple[Any, Tuple[int, Any]]] = {}
+        self._free: Dict[int, Deque[Any]] = {}
+        # The C functions and the class behind torch.cuda, if torch has them: half of the price of each call is Python.
+        c = getattr(torch, "_C", None)
+        self._event: Callable[..., Any] = getattr(c, "_CudaEventBase", None) or torch.cuda.Event
+        self._device_now: Optional[Callable[[], int]] = getattr(c, "_cuda_getDevice", None)
+        self._stream_now: Optional[Callable[[int], Any]] = getattr(c, "_cuda_getCurrentStream", None)
+        self.capturing: Callable[[], bool] = (
+            getattr(c, "_cuda_isCurrentStreamCapturing", None) or torch.cuda.is_current_stream_capturing)
 
-    def stream(self, given: Any = None) -> Any:
-        """Returns the stream to record on: the given one, or the current stream of the current device."""
-        return given if given is not None else self.torch.cuda.current_stream()
+    def stream(self, given: Any = None) -> Tuple[Any, Tuple[int, Any]]:
+        """Returns the stream to record on, the given one or the current stream of the current device, and what
+        identifies it: device and handle, because torch may create a new stream object in each call."""
+        if given is not None or self._stream_now is None or self._device_now is None:
+            return self._identified(given if given is not None else self.torch.cuda.current_stream())
+        now = self._stream_now(self._device_now())
+        known = self._streams.get(now)
+        if known is None:
+            if len(self._streams) >= MAX_STREAMS:
+                self._streams = {}
+            known = self._streams[now] = self._identified(self.torch.cuda.current_stream())
+        return known
 
     @staticmethod
-    def key(stream: Any) -> Tuple[int, Any]:
-        """Identifies a stream by device and handle, because each call may create a new stream object."""
-        return stream.device.index or 0, stream.cuda_stream
+    def _identified(stream: Any) -> Tuple[Any, Tuple[int, Any]]:
+        return stream, (stream.device.index or 0, stream.cuda_stream)
 
-    def capturing(self) -> bool:
-        return bool(self.torch.cuda.is_current_stream_capturing())
-
-    def record(self, stream: Any) -> Any:
-        event = self.torch.cuda.Event(enable_timing=True)
+    def record(self, stream: Any, device: Optional[int] = None) -> Any:
+        """Records an event. With the stream's device, one that recycle() returned may be used."""
+        free = self._free.get(device) if device is not None else None
+        try:
+            event = free.pop() if free else self._event(enable_timing=True)
+        except IndexError:  # another thread took the last one
+            event = self._event(enable_timing=True)
         event.record(stream)
         return event
+
+    def recycle(self, device: int, *events: Any) -> None:
+        """Takes finished events that nobody reads any more. Only streams of their device may record them again."""
+        free = self._free.get(device)
+        if free is None:
+            free = self._free[device] = collections.deque(maxlen=MAX_FREE)
+        free.extend(events)
 
     def anchor_event(self, device: int) -> Any:
         """Records and returns an event on a separate idle stream. The caller synchronizes with it."""

@@ -14,7 +14,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from . import _capture
 from . import _names as n
-from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, runtime
+from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, log, runtime
 from ._section import Section, current_step
 
 MAX_PHASES = 64      # of one step
@@ -83,8 +83,8 @@ class Meeting:
 
 
 class Step:
-    """One iteration of a loop. items, item_type, epoch and model_flops (the model's theoretical FLOPs, for MFU; with
-    devices, the number of GPUs) may be set until it ends."""
+    """One iteration of a loop. items, item_type, epoch and model_flops (the model's theoretical FLOPs, for MFU, which needs
+    their precision, such as bf16 under autocast; with devices, the number of GPUs) may be set until it ends."""
 
     def __init__(self, rt: Optional[Runtime], name: str, index: int, item_type: Optional[str]) -> None:
         self.index = index
@@ -92,6 +92,7 @@ class Step:
         self.item_type = item_type
         self.epoch: Optional[int] = None
         self.model_flops: Optional[float] = None
+        self.precision: Optional[str] = None
         self.devices: Optional[int] = None
         self.previous: Optional["Step"] = None
         self.elapsed: Optional[float] = None
@@ -157,7 +158,7 @@ class Step:
         time."""
         rt = self._runtime
         if rt is not None and self._start_event is not None and rt.backend is not None:
-            return rt.backend.record(rt.backend.stream())
+            return rt.backend.record(rt.backend.stream()[0])
         return time.monotonic_ns()
 
     def _wait_intervals(self, total: float) -> List[Tuple[float, float]]:
@@ -255,6 +256,7 @@ class Step:
                                  (n.STEP_DEVICE_COUNT, self.devices, int)):
             if value is not None:
                 out[key] = kind(value)
+        self._state_precision(rt, out)
         if self._stream_id is not None:
             out[n.STREAM_ID] = self._stream_id
         span = self._span
@@ -265,6 +267,17 @@ class Step:
         self._emit_meetings(rt, clock if timed else None, timed, offset)
         rt.counts["spans"] += 1
         span.end(end_time=max(int(end) + offset, self._wall_start))  # the wall clock may have been set back
+
+    def _state_precision(self, rt: Runtime, out: Dict[str, Any]) -> None:
+        if self.precision is not None:
+            out[n.FLOP_PRECISION] = precision = str(self.precision)
+            words = n.WORDS[n.FLOP_PRECISION]
+            if precision not in words:
+                rt.trouble(n.FLOP_PRECISION, f"{precision!r} is not one of {', '.join(words)}")
+        elif self.model_flops is not None and "precision" not in rt.said:
+            rt.said.add("precision")
+            log.warning("otelgpu: step.model_flops is set without step.precision, so gpu.step.mfu is derived only if sections of the "
+                        "step state a precision, or gpu_derive has a default (set step.precision, such as bf16 under autocast)")
 
     def _emit_meetings(self, rt: Runtime, clock: Any, timed: bool, offset: int) -> None:
         """Creates a span of the step's last collective in each process group."""
@@ -442,15 +455,15 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
         step = Step(rt, name, index, item_type)
         backend = rt.device_backend()
         if backend is not None and not backend.capturing():
-            on = backend.stream(stream)
-            step.device, _ = key = backend.key(on)
+            on, key = backend.stream(stream)
+            step.device = key[0]
             step._stream_id = rt.stream_number(key)
         step._host_start = time.monotonic_ns()
         if step.device is not None and backend is not None:
             if boundary is not None and boundary[0] == step._stream_id:
                 step._start_event = boundary[1]
             else:
-                step._start_event = backend.record(backend.stream(stream))
+                step._start_event = backend.record(on)
         step._wall_start = time.time_ns()
         step._span = rt.tracer(step.device).start_span(_text(name), start_time=step._wall_start)
         return step
@@ -507,8 +520,8 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
         backend = rt.backend
         boundary = None
         if step._start_event is not None and backend is not None and not backend.capturing():
-            on = backend.stream(stream)
-            number = rt.stream_number(backend.key(on))
+            on, key = backend.stream(stream)
+            number = rt.stream_number(key)
             if number == step._stream_id:
                 step._end_event = backend.record(on)
                 boundary = (number, step._end_event)

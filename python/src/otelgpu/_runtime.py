@@ -41,6 +41,8 @@ HANG_DEADLINE = 120.0  # s after which unfinished work is reported with host tim
 ANCHOR_SOON = 0.1      # s between anchors while finished work awaits conversion
 STEP_DEADLINE = 60.0   # s that an ended step waits for its sections
 EXIT_DEADLINE = 5.0    # s that program exit waits for pending work
+SLICE = 500_000        # ns that the reading thread creates spans without a pause
+PAUSE = 0.0002         # s
 END_DEADLINE = 5.0     # s that program exit waits for the end of the reading thread
 
 
@@ -154,6 +156,7 @@ class Runtime:
         self.provider: Any = None
         self.not_captured = False  # the driver has started without the capture library, which it never loads later
         self.open_step: Any = None  # of the newest running loop
+        self.yielded = 0  # when the reading thread last paused, in ns of the monotonic clock
 
     # -- called by the program -----------------------------------------------------------------------------------------
 
@@ -298,6 +301,7 @@ class Runtime:
                     self.backend.relax_capture_mode()
             except Exception as e:
                 self.trouble("cannot exchange the capture mode of the reading thread", repr(e))
+            self.yielded = time.monotonic_ns()
             try:
                 self.poll()
             except Exception as e:
@@ -343,11 +347,13 @@ class Runtime:
 
     def _ready(self, root: Node, now: float) -> bool:
         try:
-            done = True
-            for node in root.walk():
-                if node.end_event is not None and not node.end_event.query():
-                    done = False
-                    break
+            # Of the nodes on the root's stream the root ends last.
+            done = root.end_event is None or root.end_event.query()
+            if done and root.children:
+                for node in root.walk():
+                    if node.end_event is not None and node.stream != root.stream and not node.end_event.query():
+                        done = False
+                        break
         except Exception as e:
             self.trouble("the device failed", repr(e))
             for node in root.walk():
@@ -370,7 +376,9 @@ class Runtime:
         for seen, root in self.finished:
             timed = False
             for node in root.walk():
-                timed = timed or (node.status == "ok" and node.timed)
+                if node.status == "ok" and node.timed:
+                    timed = True
+                    break
             clock = self.clocks.get(root.device) if root.device is not None else None
             hopeless = time.monotonic_ns() - seen > HANG_DEADLINE * 1e9
             if timed and (clock is None or clock.newest < seen) and not hopeless:
@@ -382,9 +390,18 @@ class Runtime:
                 self.counts["dropped.error"] += root.size
                 self.trouble("making a span", repr(e))
             self.held -= 1
+            self._yield()
         self.finished = rest
         with self.wake:
             self.wake.notify_all()
+
+    def _yield(self) -> None:
+        """Releases the GIL after a while: a thread of the program that wants it would wait up to sys.getswitchinterval()
+        (5 ms) after each call of torch. With a long queue, or while a flush waits, throughput counts more."""
+        now = time.monotonic_ns()
+        if now - self.yielded > SLICE and not self.flushing and self.held + len(self.inbox) < MAX_PENDING // 4:
+            time.sleep(PAUSE)
+            self.yielded = time.monotonic_ns()
 
     def _settle(self, root: Node, clock: Optional[DeviceClock], offset: int) -> None:
         for node in root.walk():
@@ -400,6 +417,9 @@ class Runtime:
                     self.trouble("reading events", repr(e))
             if node.step is not None:
                 node.step.closed(node)
+            if node.elapsed is not None and node.device is not None and self.backend is not None:
+                self.backend.recycle(node.device, node.start_event, node.end_event)
+                node.start_event = node.end_event = None
         self._emit(root, root.context, offset)
 
     def _emit(self, node: Node, context: Any, offset: int) -> None:
@@ -453,6 +473,8 @@ class Runtime:
         for i, value in enumerate(values):
             if value is not None:
                 key, kind = DECLARED_ITEMS[i]
+                if type(value) is kind:
+                    continue
                 try:
                     out[i] = kind(value)
                 except Exception as e:

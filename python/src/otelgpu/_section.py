@@ -64,6 +64,7 @@ class Section:
     _outer: Optional["Section"] = None
     _token: Any = None
     _span: Any = None
+    _stream: Any = None
     _pushed = False
 
     def __init__(self, name: str, *, type: str = "section", category: Optional[str] = None,
@@ -191,13 +192,12 @@ class Section:
                 if backend.capturing():
                     node.status = "captured"
                 else:
-                    stream = backend.stream(self._given_stream)
-                    node.device, key = backend.key(stream)
-                    node.stream = key
+                    stream, key = backend.stream(self._given_stream)
+                    node.stream, node.device = key, key[0]
                     node.stream_id = rt.streams.get(key) or rt.stream_number(key)
-                    self._given_stream = stream
+                    self._stream = stream
                     node.host_start = time.monotonic_ns()
-                    node.start_event = backend.record(stream)
+                    node.start_event = backend.record(stream, key[0])
                     return
             except Exception as e:
                 node.status = "device_error"
@@ -229,7 +229,7 @@ class Section:
                 # During a capture, an event would become a node of the graph.
                 backend = rt.backend
                 if backend is not None and not backend.capturing():
-                    node.end_event = backend.record(self._given_stream)
+                    node.end_event = backend.record(self._stream, node.device)
                 else:
                     node.status = "captured"
             except Exception as e:
@@ -250,7 +250,7 @@ class Section:
             node.links, node.requests, node.linked_items = self._links, self._requests, self._linked_items
             self._links, self._requests, self._linked_items = [], 0, 0
         outer = self._outer
-        self._outer = self._span = None
+        self._outer = self._span = self._stream = None
         if outer is not None and outer._runtime is rt and outer._node is not None:
             with rt.lock:
                 top_node, above = outer._node, outer._outer
