@@ -68,7 +68,7 @@ class TorchBackend:
         return event
 
     def recycle(self, device: int, *events: Any) -> None:
-        """Takes finished events that nobody reads any more. Only streams of their device may record them again."""
+        """Takes finished events that are no longer read. Only streams of their device may record them again."""
         free = self._free.get(device)
         if free is None:
             free = self._free[device] = collections.deque(maxlen=MAX_FREE)
