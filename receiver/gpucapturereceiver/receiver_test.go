@@ -107,6 +107,56 @@ func TestKernelsAreChildrenOfTheSpanThatLaunchedThem(t *testing.T) {
 	assert.Equal(t, "b", r["a"])
 }
 
+// A section that began before the window has its kernels, too.
+func TestSpansThatWerePushedBeforeTheWindow(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir())
+	request := "00-00000000000000000000000000000007-0000000000000007-01"
+	p.Do("push " + parent)
+	spans, res, _ := captureWhile(t, p, func() {
+		p.Do("launch 1000 running")
+		p.Do("pop")
+		p.Do("launch 1000 after")
+	})
+	require.Empty(t, res.Dropped)
+	assert.EqualValues(t, 1, res.Attached)
+	assert.Equal(t, "00f067aa0ba902b7", spans["running"].ParentSpanID().String())
+	assert.Equal(t, spans["gpu capture"].TraceID(), spans["after"].TraceID())
+
+	q := capturetest.Start(t, t.TempDir())
+	q.Do("batch " + parent + " " + request) // the requests' texts are gone when the window opens
+	spans, _, _ = captureWhile(t, q, func() { q.Do("launch 1000 running") })
+	s := spans["running"]
+	assert.Equal(t, "00f067aa0ba902b7", s.ParentSpanID().String())
+	assert.EqualValues(t, 1, s.DroppedLinksCount(), "one request is not among the links")
+}
+
+// The calls that launched the kernels explain why the device was idle, and are recorded once although the runtime calls
+// the driver.
+func TestTheWindowKnowsTheCallsThatLaunched(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir())
+	spans, res, _ := captureWhile(t, p, func() {
+		for range 5 {
+			p.Do("launch 100000 k")
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	require.Empty(t, res.Dropped)
+	device := spans["GPU 0"].Attributes().AsRaw()
+	require.Contains(t, device, "gpu.window.idle.duration")
+	assert.NotContains(t, device, "gpu.window.cause.duration.unknown")
+	assert.NotContains(t, spans, "cuLaunchKernel")
+}
+
+func TestKernelsThatStillRun(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir())
+	_, res, _ := captureWhile(t, p, func() {
+		p.Do("launch 50000000 short") // ends while the window waits for it
+		p.Do("launch 60000000000 endless")
+	})
+	assert.Equal(t, map[string]int64{"unfinished": 1}, res.Dropped)
+	assert.EqualValues(t, 1, res.Records)
+}
+
 func TestKernelsOfABatchLinkToItsRequests(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	request := func(i int) string { return fmt.Sprintf("00-%032x-%016x-01", i+1, i+1) }
@@ -328,7 +378,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"`every` must be 0 (no windows) or at least `window`, 2m0s, found 1s\n"+
 		"`budget` must be from 1 to 5000000 records per second, found 0\n"+
 		"`max_processes` must be at least 1, found 0\n"+
-		"`kinds` has \"runtime\", which is not one of [kernel copy memset graph]")
+		"`kinds` has \"runtime\", which is not one of [kernel copy memset]")
 }
 
 // hostile writes a ring with random contents after a header that may be valid, and reads as much of it as possible.

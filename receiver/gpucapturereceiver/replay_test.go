@@ -149,8 +149,6 @@ func writeReplay(t testing.TB, path string, list []activity) {
 			e[90], e[91], e[92] = copyKinds(a.name)
 		case "memset":
 			kind, name = 2, ""
-		case "graph":
-			kind, name = 51, ""
 		case "peer":
 			kind, name = 22, ""
 			e[90], e[91], e[92] = 10, 3, 3
@@ -332,16 +330,14 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 	assert.Greater(t, compared, 5)
 }
 
-func TestGraphsAndCopiesBetweenDevices(t *testing.T) {
+func TestCopiesBetweenDevices(t *testing.T) {
 	got, res := capture(t, []activity{
-		{kind: "graph", start: 1000, duration: 700, device: 1, stream: 7, correlation: 5, bytes: 42},
 		{kind: "peer", start: 2000, duration: 300, stream: 9, correlation: 6, bytes: 1 << 30},
 	})
 	assert.Equal(t, "recorded", res.Outcome)
 	assert.Equal(t, []activity{
-		{kind: "graph", start: 0, duration: 700, device: 1, stream: 7, correlation: 5},
 		{
-			kind: "copy", name: "Memcpy PtoP (Device -> Device)", start: 1000, duration: 300, stream: 9, correlation: 6,
+			kind: "copy", name: "Memcpy PtoP (Device -> Device)", start: 0, duration: 300, stream: 9, correlation: 6,
 			bytes: 1 << 30,
 		},
 	}, sorted(got))

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ import (
 // pollInterval is how often a window's ring is read: the ring holds more than ten times what CUPTI delivers in it.
 const pollInterval = 2 * time.Millisecond
 
+// othersPerActivity is the number of calls and contexts that a window holds at most for each activity of the budget.
+const othersPerActivity = 4
+
 // answerTimeout is how long after its end a window may take: CUPTI waits for running kernels at most that long.
 const answerTimeout = 10 * time.Second
 
@@ -37,7 +41,8 @@ type window struct {
 	ring    *ring.Ring
 	request uint32
 
-	raw        []byte // the records, concatenated
+	raw        []byte // the activities, concatenated
+	calls      []byte // the calls of CUDA, concatenated
 	parents    map[uint32]uint64
 	pushed     map[uint64]*pushed // by number
 	begin, end clocks
@@ -106,7 +111,7 @@ func (w *window) read(ctx context.Context) (ring.State, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	most := int(w.cfg.budget()) + 2
-	left := 2*most + 2 // a context for each record at most, and where the window begins and ends
+	left := (1+othersPerActivity)*most + 2 // with where the window begins and ends
 	for {
 		state, err := w.ring.State()
 		if err != nil {
@@ -155,6 +160,10 @@ func (w *window) take(r ring.Record, most int) {
 		w.parents[r.Correlation()] = number
 		if _, ok := w.pushed[number]; !ok {
 			w.pushed[number] = w.find(number) // now: positions of contexts are reused
+		}
+	case ring.Call:
+		if len(w.calls) < othersPerActivity*most*ring.RecordSize {
+			w.calls = append(w.calls, r...)
 		}
 	default:
 		if len(w.raw) < most*ring.RecordSize {
@@ -208,7 +217,7 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	p := profiletrace.New(w.cfg.Spans, profiletrace.Source{Scope: metadata.ScopeName, Root: "gpu capture"})
 	defer p.Close()
 	w.describe(&p.Meta)
-	n := &names{w.ring, p.Names, map[uint32]uint32{}}
+	n := &names{w.ring, p.Names, map[uint32]uint32{}, map[uint32]uint32{}}
 	for at := 0; at < len(w.raw); at += ring.RecordSize {
 		r := ring.Record(w.raw[at : at+ring.RecordSize])
 		e, ok := w.event(r, n)
@@ -217,7 +226,11 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 			clear(p.Skipped) // counted below
 		}
 		if !ok {
-			res.Dropped["unreadable"]++
+			reason := "unreadable"
+			if r.End() == 0 {
+				reason = "unfinished" // the device was still running it when CUPTI's records were collected
+			}
+			res.Dropped[reason]++
 			continue
 		}
 		res.Records++
@@ -225,6 +238,13 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 			res.Attached++
 		} else if number, ok := w.parents[r.Correlation()]; ok && w.pushed[number] == nil {
 			res.Dropped["context"]++
+		}
+	}
+	for at := 0; at < len(w.calls); at += ring.RecordSize {
+		r := ring.Record(w.calls[at : at+ring.RecordSize])
+		e := w.call(r, n)
+		if r.End() < r.Start() || p.Add(&e) != nil {
+			res.Dropped["unreadable"]++
 		}
 	}
 	if w.end.set {
@@ -294,6 +314,7 @@ type names struct {
 	ring  *ring.Ring
 	to    *profiletrace.Names
 	known map[uint32]uint32
+	calls map[uint32]uint32 // of calls of CUDA
 }
 
 func (n *names) of(number uint32) uint32 {
@@ -305,6 +326,28 @@ func (n *names) of(number uint32) uint32 {
 		}
 		id = n.to.ID(strings.ToValidUTF8(text, "?"))
 		n.known[number] = id
+	}
+	return id
+}
+
+// call converts a call of CUDA.
+func (w *window) call(r ring.Record, n *names) profiletrace.Event {
+	return profiletrace.Event{
+		Kind: profiletrace.KindRuntime, Name: n.call(r.Name()), Start: int64(r.Start()) - w.begin.cupti,
+		Duration: int64(r.End()) - int64(r.Start()), Process: int64(w.ring.Info.PID), Thread: int64(r.Thread()),
+		Correlation: int64(r.Correlation()),
+	}
+}
+
+var versionOfCall = regexp.MustCompile(`_v\d+(?:_ptsz|_ptds)?$`)
+
+// call returns the profile's number of the name of a call, without the version of its ABI.
+func (n *names) call(number uint32) uint32 {
+	id, ok := n.calls[number]
+	if !ok {
+		text, _ := n.ring.Name(number)
+		id = n.to.ID(versionOfCall.ReplaceAllString(cmp.Or(strings.ToValidUTF8(text, "?"), "call of unknown name"), ""))
+		n.calls[number] = id
 	}
 	return id
 }
@@ -335,9 +378,6 @@ func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
 		e.Detail.HasGrid, e.Detail.HasResources = true, true
 		e.Detail.Registers, e.Detail.SharedMemory = int64(r.Registers()), int64(min(r.SharedMemory(), math.MaxInt64))
 		e.Detail.GraphNode = int64(r.B() & math.MaxInt64)
-	case ring.Graph:
-		e.Kind, e.Name = profiletrace.KindKernel, n.to.ID("CUDA graph")
-		e.Detail.WholeGraph, e.Detail.Graph = true, int64(r.A()&math.MaxUint32)
 	case ring.Copy:
 		name := profiletrace.CopyName(r.CopyKinds())
 		e.Kind, e.Name = profiletrace.KindCopy, n.to.ID(name)

@@ -22,6 +22,7 @@
 #include "shim.h"
 
 enum { BUFFERS = 16, BUFFER_SIZE = 1 << 20 };
+#define PATIENCE UINT64_C(2000000000) // ns
 
 struct header *_Atomic the_ring;
 struct cupti the_cupti;
@@ -30,11 +31,9 @@ _Atomic uint32_t open_window;
 static bool loaded;                 // libcupti is open
 static uint8_t *buffers;            // BUFFERS of BUFFER_SIZE, while a window is open
 static uint64_t taken;              // bit mask of the buffers that CUPTI owns
-static uint64_t left;               // records that the window may still write
+static struct budget left;          // records that the window may still write
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the four above; never locked by the program's threads
 static _Atomic bool over_budget;
-
-static void nothing(void) {}
 
 // find_devices queries the loaded driver for the devices without creating a context.
 static void find_devices(struct header *h) {
@@ -97,7 +96,7 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
 	ptrdiff_t offset = buffers && buffer ? buffer - buffers : -1;
 	if (offset >= 0 && offset < (ptrdiff_t)BUFFERS * BUFFER_SIZE) {
 		take_buffer(h, &the_cupti, buffer, valid, &left);
-		if (left == 0) atomic_store(&over_budget, true);
+		if (left.activities == 0) atomic_store(&over_budget, true);
 		size_t dropped = 0;
 		if (the_cupti.activity_dropped(context, stream, &dropped) == CUPTI_OK && dropped)
 			atomic_fetch_add_explicit(&h->dropped_cupti, dropped, memory_order_relaxed);
@@ -136,7 +135,7 @@ static void mark(struct header *h, enum record_kind kind, uint32_t request) {
 
 static const struct { uint32_t bit; int kind; } kinds[] = {
 	{KIND_BIT_KERNEL, CUPTI_CONCURRENT_KERNEL}, {KIND_BIT_COPY, CUPTI_MEMCPY}, {KIND_BIT_COPY, CUPTI_MEMCPY_PEER},
-	{KIND_BIT_MEMSET, CUPTI_MEMSET}, {KIND_BIT_GRAPH, CUPTI_GRAPH_TRACE}, {KIND_BIT_CONTEXT, CUPTI_EXTERNAL_CORRELATION},
+	{KIND_BIT_MEMSET, CUPTI_MEMSET},
 };
 
 // sleep_on sleeps while the word has the value, or until the deadline (CLOCK_MONOTONIC, ns; 0: none).
@@ -149,6 +148,25 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline) 
 		wait = &t;
 	}
 	syscall(SYS_futex, word, FUTEX_WAIT, value, wait, NULL, 0);
+}
+
+static void drain(struct header *h) {
+	pthread_mutex_lock(&lock);
+	calls_drain(h, &left);
+	pthread_mutex_unlock(&lock);
+}
+
+// await_device waits until the device has finished what was launched in the window, at most PATIENCE: CUPTI returns a
+// buffer early only if each of its records has its end.
+static void await_device(void) {
+	for (uint64_t end = clock_ns(CLOCK_MONOTONIC) + PATIENCE; clock_ns(CLOCK_MONOTONIC) < end;) {
+		the_cupti.activity_flush_all(0);
+		pthread_mutex_lock(&lock);
+		bool all_back = taken == 0;
+		pthread_mutex_unlock(&lock);
+		if (all_back) return;
+		nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+	}
 }
 
 // run_window records for the length that the Collector requested. Another CUPTI user in the process takes precedence.
@@ -178,7 +196,7 @@ static void run_window(struct header *h, uint32_t request) {
 		refuse(h, REASON_NO_CUPTI, 0, message);
 		return;
 	}
-	int result = the_cupti.subscribe(&subscriber, nothing, NULL);
+	int result = the_cupti.subscribe(&subscriber, on_call, NULL);
 	if (result != CUPTI_OK) {
 		refuse(h, result == CUPTI_MULTIPLE_SUBSCRIBERS ? REASON_BUSY : REASON_CUPTI_ERROR, result,
 			result == CUPTI_MULTIPLE_SUBSCRIBERS ? "another profiler is active in this process" : "cannot subscribe to CUPTI");
@@ -193,7 +211,8 @@ static void run_window(struct header *h, uint32_t request) {
 	pthread_mutex_lock(&lock);
 	buffers = memory;
 	taken = 0;
-	left = atomic_load(&h->budget);
+	left.activities = atomic_load(&h->budget);
+	left.others = left.activities > UINT64_MAX / 4 ? UINT64_MAX : 4 * left.activities;
 	pthread_mutex_unlock(&lock);
 	atomic_store(&over_budget, false);
 	atomic_store_explicit(&recording, true, memory_order_release);
@@ -206,7 +225,10 @@ static void run_window(struct header *h, uint32_t request) {
 	if (result != CUPTI_OK || !any) {
 		refuse(h, REASON_CUPTI_ERROR, result, "CUPTI refuses to record");
 	} else {
+		bool calls = wanted & (KIND_BIT_CONTEXT | KIND_BIT_CALL);
 		atomic_store(&h->reason, REASON_NONE);
+		drain(NULL); // what came after the last window
+		if (calls) calls_enable(&the_cupti, subscriber, true);
 		mark(h, RECORD_WINDOW_BEGIN, request);
 		atomic_fetch_add(&h->windows, 1);
 		// Before the state: a program that sees an open window may launch immediately, and that launch needs its context.
@@ -220,13 +242,17 @@ static void run_window(struct header *h, uint32_t request) {
 			uint64_t next = now + 10000000u;
 			sleep_on(&h->cancel, atomic_load(&h->cancel), next < end ? next : end);
 			the_cupti.activity_flush_all(0);
+			drain(h);
 		}
 		atomic_store_explicit(&open_window, 0, memory_order_release);
+		if (calls) calls_enable(&the_cupti, subscriber, false);
 	}
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (wanted & kinds[i].bit) the_cupti.activity_disable(kinds[i].kind);
-	the_cupti.activity_flush_all(1);
 	if (any) mark(h, RECORD_WINDOW_END, request);
+	await_device();
+	the_cupti.activity_flush_all(1);
+	drain(h);
 	pthread_mutex_lock(&lock);
 	bool all_back = taken == 0;
 	buffers = NULL;

@@ -12,7 +12,13 @@
 
 enum { DEPTH = 64 }; // nested pushes of one thread that are distinguished; deeper ones are only counted
 
-struct pushed { uint8_t trace_id[16], span_id[8]; uint8_t flags; bool given; }; // given: pushed to CUPTI
+struct pushed {
+	uint8_t trace_id[16], span_id[8], flags;
+	bool span;          // of a valid traceparent
+	uint32_t requests;  // of a batch
+	uint32_t window;    // in which it was written to the ring; 0: in none
+	uint64_t number;    // in the ring
+};
 
 static _Thread_local struct pushed stack[DEPTH];
 static _Thread_local uint32_t depth;
@@ -58,8 +64,8 @@ static void put(struct header *h, uint64_t n, const struct pushed *p, uint32_t l
 	atomic_store_explicit(&c->sequence, n + 1, memory_order_release);
 }
 
-// tell gives CUPTI a number for the following launches, and writes its meaning to the ring.
-static void tell(struct header *h, struct pushed *p, const char *const *requests, size_t count) {
+// tell writes the meaning of a context to the ring, under a new number.
+static void tell(struct header *h, struct pushed *p, uint32_t window, const char *const *requests, size_t count) {
 	struct pushed one;
 	uint32_t links = 0, lost = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -67,44 +73,48 @@ static void tell(struct header *h, struct pushed *p, const char *const *requests
 		if (links < LINK_LIMIT) links++;
 		else lost++;
 	}
+	if (!requests) lost = p->requests; // pushed before the window: their texts are gone
 	uint64_t n = atomic_fetch_add_explicit(&h->contexts_head, 1 + links, memory_order_relaxed);
 	uint32_t next = 0;
 	for (size_t i = 0; i < count && next < links; i++)
 		if (parse(requests[i], &one)) put(h, n + ++next, &one, 0, 0);
 	put(h, n, p, links, lost);
-	p->given = the_cupti.push_external(CUPTI_CUSTOM0, n + 1) == CUPTI_OK;
+	p->number = n + 1;
+	p->window = window;
+}
+
+uint64_t context_number(struct header *h, uint32_t window) {
+	if (depth == 0) return 0;
+	struct pushed *p = &stack[(depth < DEPTH ? depth : DEPTH) - 1];
+	if (!p->span && !p->requests) return 0;
+	if (p->window != window) tell(h, p, window, NULL, 0);
+	return p->number;
 }
 
 void otelgpu_push_batch(const char *traceparent, const char *const *requests, size_t count) {
 	struct header *h = atomic_load_explicit(&the_ring, memory_order_acquire);
+	uint32_t window = atomic_load_explicit(&open_window, memory_order_acquire);
 	if (depth >= DEPTH) {
 		depth++;
 		return;
 	}
 	struct pushed *p = &stack[depth++];
-	bool span = parse(traceparent, p);
-	// No CUPTI call without a window. "No span" within a span is recorded, too, because it hides the outer one.
-	if (h && (span || count || depth > 1) && atomic_load_explicit(&open_window, memory_order_acquire))
-		tell(h, p, requests, count);
+	p->span = parse(traceparent, p);
+	p->requests = 0;
+	struct pushed one;
+	for (size_t i = 0; i < count; i++) p->requests += parse(requests[i], &one);
+	// The texts of requests are the caller's, so they are written now; a span alone at its first launch in a window.
+	if (h && window && p->requests) tell(h, p, window, requests, count);
 }
 
 void otelgpu_push(const char *traceparent) { otelgpu_push_batch(traceparent, NULL, 0); }
 
 int push_same(void) {
-	if (depth < DEPTH) {
-		stack[depth] = depth > 0 ? stack[depth - 1] : (struct pushed){.given = false};
-		stack[depth].given = false; // CUPTI has no number for it
-	}
+	if (depth < DEPTH) stack[depth] = depth > 0 ? stack[depth - 1] : (struct pushed){.span = false};
 	depth++;
 	return 0;
 }
 
 void otelgpu_pop(void) {
-	if (depth == 0) return; // an unmatched pop of the program
-	if (--depth >= DEPTH) return;
-	struct pushed *p = &stack[depth];
-	uint64_t last;
-	// Also after the window: the pushed number must not be on the stack in the next one.
-	if (p->given) the_cupti.pop_external(CUPTI_CUSTOM0, &last);
-	p->given = false;
+	if (depth > 0) depth--; // 0: an unmatched pop of the program
 }

@@ -42,8 +42,8 @@ int cupti_load(struct cupti *out, char *message, size_t size) {
 		{"cuptiActivityGetNextRecord", &out->activity_next, 1},
 		{"cuptiActivityFlushAll", &out->activity_flush_all, 1},
 		{"cuptiActivityGetNumDroppedRecords", &out->activity_dropped, 1},
-		{"cuptiActivityPushExternalCorrelationId", &out->push_external, 1},
-		{"cuptiActivityPopExternalCorrelationId", &out->pop_external, 1},
+		{"cuptiEnableCallback", &out->enable_callback, 1},
+		{"cuptiGetCallbackName", &out->callback_name, 1},
 		{"cuptiActivityRegisterTimestampCallback", &out->register_clock, 0},
 		{"cuptiGetResultString", &out->result_string, 0},
 	};

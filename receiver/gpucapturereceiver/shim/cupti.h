@@ -14,7 +14,6 @@ enum {
 	CUPTI_OK = 0,
 	CUPTI_MAX_LIMIT_REACHED = 12,
 	CUPTI_MULTIPLE_SUBSCRIBERS = 39,
-	CUPTI_CUSTOM0 = 3, // external correlation kind reserved for tools
 };
 
 enum {
@@ -22,8 +21,6 @@ enum {
 	CUPTI_MEMSET = 2,
 	CUPTI_CONCURRENT_KERNEL = 10,
 	CUPTI_MEMCPY_PEER = 22,
-	CUPTI_EXTERNAL_CORRELATION = 39,
-	CUPTI_GRAPH_TRACE = 51,
 };
 
 // Offsets of fields in records.
@@ -36,12 +33,25 @@ enum {
 	COPY_CONTEXT = 36, COPY_STREAM = 40, COPY_CORRELATION = 44, COPY_GRAPH_NODE = 64, PEER_CORRELATION = 60,
 
 	SET_BYTES = 8, SET_START = 16, SET_END = 24, SET_DEVICE = 32, SET_CONTEXT = 36, SET_STREAM = 40, SET_CORRELATION = 44,
-
-	GRAPH_CORRELATION = 4, GRAPH_START = 8, GRAPH_END = 16, GRAPH_DEVICE = 24, GRAPH_ID = 28, GRAPH_CONTEXT = 32,
-	GRAPH_STREAM = 36,
-
-	EXTERNAL_KIND = 4, EXTERNAL_ID = 8, EXTERNAL_CORRELATION = 16,
 };
+
+// Domains of callbacks.
+enum { CUPTI_DRIVER = 1, CUPTI_RUNTIME = 2 };
+
+// CUpti_CallbackData, which a callback is given on entry to a call of CUDA and on exit from it.
+struct cupti_call {
+	int site; // 0: entry, 1: exit
+	const char *function;
+	const void *parameters;
+	void *result;
+	const char *symbol;
+	void *context;
+	uint32_t context_id;
+	uint64_t *data; // shared by the two callbacks of one call
+	uint32_t correlation;
+};
+
+typedef void (*cupti_callback_fn)(void *data, int domain, uint32_t id, const void *call);
 
 typedef void (*cupti_request_fn)(uint8_t **buffer, size_t *size, size_t *max_records);
 typedef void (*cupti_complete_fn)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
@@ -51,7 +61,7 @@ typedef uint64_t (*cupti_clock_fn)(void);
 struct cupti {
 	int (*get_version)(uint32_t *);
 	int (*get_timestamp)(uint64_t *);
-	int (*subscribe)(void **, void (*)(void), void *);
+	int (*subscribe)(void **, cupti_callback_fn, void *);
 	int (*unsubscribe)(void *);
 	int (*activity_enable)(int);
 	int (*activity_disable)(int);
@@ -59,8 +69,8 @@ struct cupti {
 	int (*activity_next)(uint8_t *, size_t, void **);
 	int (*activity_flush_all)(uint32_t);
 	int (*activity_dropped)(void *, uint32_t, size_t *);
-	int (*push_external)(int, uint64_t);
-	int (*pop_external)(int, uint64_t *);
+	int (*enable_callback)(uint32_t, void *, int, uint32_t);
+	int (*callback_name)(int, uint32_t, const char **);
 	int (*register_clock)(cupti_clock_fn);               // may be absent
 	int (*result_string)(int, const char **);            // may be absent
 };

@@ -44,37 +44,22 @@ static bool read_record(struct header *h, const uint8_t *p, struct record *r) {
 			.start = u64(p, SET_START), .end = u64(p, SET_END), .a = u64(p, SET_BYTES),
 		};
 		return true;
-	case CUPTI_GRAPH_TRACE:
-		*r = (struct record){
-			.kind = RECORD_GRAPH, .device = u32(p, GRAPH_DEVICE), .context = u32(p, GRAPH_CONTEXT),
-			.stream = u32(p, GRAPH_STREAM), .correlation = u32(p, GRAPH_CORRELATION), .name = NAME_UNKNOWN,
-			.start = u64(p, GRAPH_START), .end = u64(p, GRAPH_END), .a = u32(p, GRAPH_ID),
-		};
-		return true;
-	case CUPTI_EXTERNAL_CORRELATION:
-		// Ignore numbers of other tools, such as PyTorch.
-		if (u32(p, EXTERNAL_KIND) != CUPTI_CUSTOM0) return false;
-		*r = (struct record){
-			.kind = RECORD_CONTEXT, .correlation = u32(p, EXTERNAL_CORRELATION), .name = NAME_UNKNOWN,
-			.a = u64(p, EXTERNAL_ID),
-		};
-		return true;
 	}
 	atomic_fetch_add_explicit(&h->unknown, 1, memory_order_relaxed);
 	return false;
 }
 
-void take_buffer(struct header *h, const struct cupti *c, uint8_t *buffer, size_t valid, uint64_t *left) {
+void take_buffer(struct header *h, const struct cupti *c, uint8_t *buffer, size_t valid, struct budget *left) {
 	void *at = NULL;
 	struct record r;
 	while (valid > 0 && c->activity_next(buffer, valid, &at) == CUPTI_OK && at) {
-		if (*left == 0) {
+		if (left->activities == 0) {
 			atomic_fetch_add_explicit(&h->dropped_budget, 1, memory_order_relaxed);
 			continue;
 		}
 		if (read_record(h, at, &r)) {
 			ring_put(h, &r);
-			--*left;
+			left->activities--;
 		}
 	}
 }

@@ -44,10 +44,11 @@ enum record_kind {
 	RECORD_KERNEL = 1,
 	RECORD_COPY = 2,
 	RECORD_MEMSET = 3,
-	RECORD_GRAPH = 4,        // all work of one launch of a graph
+	RECORD_GRAPH = 4,        // not written
 	RECORD_CONTEXT = 5,      // correlation belongs to context number a
 	RECORD_WINDOW_BEGIN = 6, // start: CLOCK_MONOTONIC, end: CLOCK_REALTIME, a: CUPTI's clock, b: the request
 	RECORD_WINDOW_END = 7,   // the same
+	RECORD_CALL = 8,         // a call of CUDA on the host that gave the device work or waited for it; context: the thread
 };
 
 // One record; fields that do not apply to the kind are 0. Times are ns of the clock that WINDOW_BEGIN relates to
@@ -63,7 +64,7 @@ struct record {
 	uint32_t correlation;
 	uint32_t name;
 	uint64_t start, end;
-	uint64_t a;          // bytes of a copy or memset; the graph's id of a graph; context number
+	uint64_t a;          // bytes of a copy or memset; context number
 	uint64_t b;          // graph node of a kernel or copy in a graph
 	uint32_t grid[3], block[3];
 	uint32_t static_shared, dynamic_shared;
@@ -98,8 +99,9 @@ enum reason {
 #define KIND_BIT_KERNEL 1u
 #define KIND_BIT_COPY 2u
 #define KIND_BIT_MEMSET 4u
-#define KIND_BIT_GRAPH 8u
+#define KIND_BIT_GRAPH 8u // ignored: CUPTI crashes processes that have instantiated a graph before
 #define KIND_BIT_CONTEXT 16u
+#define KIND_BIT_CALL 32u
 
 struct device {
 	char id[64];   // GPU-<uuid> or MIG-<uuid>; empty: unknown

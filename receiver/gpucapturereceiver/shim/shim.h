@@ -40,6 +40,20 @@ EXPORT void otelgpu_push_batch(const char *traceparent, const char *const *reque
 EXPORT void otelgpu_pop(void);
 int push_same(void);
 
+// context_number returns the number of the context that the calling thread pushed last, and writes its meaning to the
+// ring if the window does not have it yet; 0: no span and no requests.
+uint64_t context_number(struct header *h, uint32_t window);
+
+// Records that a window may still write; calls and contexts are bounded by others.
+struct budget { uint64_t activities, others; };
+
 // take_buffer reads the records of a buffer filled by CUPTI.
-void take_buffer(struct header *h, const struct cupti *c, uint8_t *buffer, size_t valid, uint64_t *left);
+void take_buffer(struct header *h, const struct cupti *c, uint8_t *buffer, size_t valid, struct budget *left);
+
+// on_call is the callback of calls_enable's calls.
+void on_call(void *unused, int domain, uint32_t id, const void *data);
+// calls_enable begins or ends the callbacks of calls that give the device work or wait for it.
+void calls_enable(const struct cupti *c, void *subscriber, bool on);
+// calls_drain writes to the ring what on_call has recorded; called by one thread at a time. Without a ring it discards.
+void calls_drain(struct header *h, struct budget *left);
 #endif

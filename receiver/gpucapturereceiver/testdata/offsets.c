@@ -4,6 +4,7 @@
 // Compares shim/cupti.h with NVIDIA's header; KERNEL_T and so on are the newest structures of the header.
 #include <cuda.h>
 #include <cupti_activity.h>
+#include <cupti_callbacks.h>
 #include <stddef.h>
 
 #include "cupti.h"
@@ -48,23 +49,18 @@ AT(SET_T, deviceId, SET_DEVICE);
 AT(SET_T, contextId, SET_CONTEXT);
 AT(SET_T, streamId, SET_STREAM);
 AT(SET_T, correlationId, SET_CORRELATION);
-AT(GRAPH_T, correlationId, GRAPH_CORRELATION);
-AT(GRAPH_T, start, GRAPH_START);
-AT(GRAPH_T, end, GRAPH_END);
-AT(GRAPH_T, deviceId, GRAPH_DEVICE);
-AT(GRAPH_T, graphId, GRAPH_ID);
-AT(GRAPH_T, contextId, GRAPH_CONTEXT);
-AT(GRAPH_T, streamId, GRAPH_STREAM);
-AT(CUpti_ActivityExternalCorrelation, externalKind, EXTERNAL_KIND);
-AT(CUpti_ActivityExternalCorrelation, externalId, EXTERNAL_ID);
-AT(CUpti_ActivityExternalCorrelation, correlationId, EXTERNAL_CORRELATION);
+
+AT(CUpti_CallbackData, callbackSite, offsetof(struct cupti_call, site));
+AT(CUpti_CallbackData, correlationData, offsetof(struct cupti_call, data));
+AT(CUpti_CallbackData, correlationId, offsetof(struct cupti_call, correlation));
+IS(CUPTI_API_ENTER, 0);
+IS(CUPTI_API_EXIT, 1);
 
 IS(CUPTI_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY);
 IS(CUPTI_MEMSET, CUPTI_ACTIVITY_KIND_MEMSET);
 IS(CUPTI_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 IS(CUPTI_MEMCPY_PEER, CUPTI_ACTIVITY_KIND_MEMCPY2);
-IS(CUPTI_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
-IS(CUPTI_GRAPH_TRACE, CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
-IS(CUPTI_CUSTOM0, CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0);
+IS(CUPTI_DRIVER, CUPTI_CB_DOMAIN_DRIVER_API);
+IS(CUPTI_RUNTIME, CUPTI_CB_DOMAIN_RUNTIME_API);
 IS(CUPTI_MULTIPLE_SUBSCRIBERS, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
 IS(CUPTI_MAX_LIMIT_REACHED, CUPTI_ERROR_MAX_LIMIT_REACHED);

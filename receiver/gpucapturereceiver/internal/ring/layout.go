@@ -96,10 +96,10 @@ const (
 	Kernel      Kind = 1
 	Copy        Kind = 2
 	Memset      Kind = 3
-	Graph       Kind = 4 // all work of one launch of a graph
 	Context     Kind = 5 // Correlation belongs to the context of number A
 	WindowBegin Kind = 6 // Start: CLOCK_MONOTONIC, End: CLOCK_REALTIME, A: CUPTI's clock, B: the request
 	WindowEnd   Kind = 7
+	Call        Kind = 8 // a call of CUDA on the host, of the thread Thread
 )
 
 // Kinds of record that a window requests.
@@ -107,8 +107,9 @@ const (
 	KindKernel uint32 = 1 << iota
 	KindCopy
 	KindMemset
-	KindGraph
+	_ // CUPTI's records of whole graphs crash processes that have instantiated a graph before
 	KindContext
+	KindCall
 )
 
 // RecordSize is the length of a record as this package knows it, in bytes; a newer writer's may be longer.
@@ -135,6 +136,9 @@ func (r Record) CopyKinds() (of, source, target int64) { return int64(r[1]), int
 // Device returns CUDA's ordinal in the process.
 func (r Record) Device() uint32 { return r.u32(4) }
 
+// Thread returns CUPTI's number of the thread of a call.
+func (r Record) Thread() uint32 { return r.u32(8) }
+
 // Stream returns CUPTI's number of the stream.
 func (r Record) Stream() uint32 { return r.u32(12) }
 
@@ -150,7 +154,7 @@ func (r Record) Start() uint64 { return r.u64(24) }
 // End returns the end in ns.
 func (r Record) End() uint64 { return r.u64(32) }
 
-// A depends on the kind: bytes of a copy or memset, number of a context, id of a graph, CUPTI's clock of a window's
+// A depends on the kind: bytes of a copy or memset, number of a context, CUPTI's clock of a window's
 // mark.
 func (r Record) A() uint64 { return r.u64(40) }
 

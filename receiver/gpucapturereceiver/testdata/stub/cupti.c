@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A libcupti based on public documentation, and as strict as documented: one subscriber, callbacks before kinds,
-// buffers with 8-byte alignment returned exactly once, records walked by their own sizes, external correlation by
-// thread. It records what stub_launch "runs", and replays a file of records (CUPTI_STUB_REPLAY, CUPTI_STUB_REPEAT
+// buffers with 8-byte alignment returned exactly once and, unless forced, only with finished records, records walked by
+// their own sizes, callbacks only of enabled calls. It records what stub_launch "runs", and replays a file of records (CUPTI_STUB_REPLAY, CUPTI_STUB_REPEAT
 // times) when kinds are enabled. Violated rules print a line and abort.
 //
 // The replay file: u64 count, then `count` entries of struct entry, each followed by `name_length` bytes of name.
@@ -46,8 +46,15 @@ static size_t size, used;
 static _Atomic size_t dropped;
 static _Atomic int calls;
 static _Atomic uint32_t correlations;
-static _Thread_local uint64_t external[256];
-static _Thread_local int depth;
+// A few of the calls, with their numbers in CUDA 12 and 13.
+static const struct { int domain; uint32_t id; const char *name; } known_calls[] = {
+	{1, 307, "cuLaunchKernel"}, {1, 2, "cuDriverGetVersion"}, {1, 517, "cuGraphAddKernelNode"}, {2, 211, "cudaLaunchKernel_v7000"},
+	{2, 131, "cudaStreamSynchronize_v3020"}, {2, 17, "cudaGetDevice_v3020"},
+};
+
+static _Atomic bool enabled_calls[3][2048]; // by domain
+static void (*callback)(void *, int, uint32_t, const void *);
+static void *callback_data;
 static pthread_t replayer;
 static bool replaying, asked; // asked: the tool has requested records, after it enabled all kinds
 static pthread_cond_t first_asked = PTHREAD_COND_INITIALIZER;
@@ -67,9 +74,6 @@ static size_t record_size(uint32_t kind) {
 	case 1: return 96;
 	case 22: return 96;
 	case 2: return 88;
-	case 39: return 24;
-	case 51: return 48;
-	case 5: return 48;
 	}
 	return 0;
 }
@@ -147,13 +151,6 @@ static void write_record(const struct entry *e, const char *name) {
 		put64(p, 8, e->a), put64(p, 16, e->start), put64(p, 24, e->end), put32(p, 32, e->device), put32(p, 36, e->context);
 		put32(p, 40, e->stream), put32(p, 44, e->correlation);
 		break;
-	case 39:
-		put32(p, 4, 3), put64(p, 8, e->a), put32(p, 16, e->correlation);
-		break;
-	case 51:
-		put32(p, 4, e->correlation), put64(p, 8, e->start), put64(p, 16, e->end), put32(p, 24, e->device);
-		put32(p, 28, (uint32_t)e->a), put32(p, 32, e->context), put32(p, 36, e->stream);
-		break;
 	}
 }
 
@@ -216,12 +213,12 @@ int cuptiGetTimestamp(uint64_t *t) {
 	return OK;
 }
 
-int cuptiSubscribe(void **s, void (*callback)(void), void *data) {
-	(void)callback, (void)data;
+int cuptiSubscribe(void **s, void (*f)(void *, int, uint32_t, const void *), void *data) {
 	calls++;
 	if (getenv("CUPTI_STUB_DEAD")) return NOT_INITIALIZED;
 	if (subscribed || getenv("CUPTI_STUB_BUSY")) return MULTIPLE;
 	subscribed = true;
+	callback = f, callback_data = data;
 	*s = &subscribed;
 	return OK;
 }
@@ -230,6 +227,8 @@ int cuptiUnsubscribe(void *s) {
 	calls++;
 	if (s != &subscribed || !subscribed) return INVALID_PARAMETER;
 	for (int i = 0; i < 64; i++) MUST(!enabled[i]);
+	for (size_t i = 0; i < sizeof known_calls / sizeof *known_calls; i++)
+		enabled_calls[known_calls[i].domain][known_calls[i].id] = false;
 	subscribed = false;
 	return OK;
 }
@@ -270,9 +269,21 @@ int cuptiActivityFlushAll(uint32_t flag) {
 	asked = true;
 	pthread_cond_broadcast(&first_asked);
 	// Without the forced flag only full buffers must be returned; CUPTI also returns the current one if it has only
-	// finished records, so this stub does.
-	(void)flag;
-	if (used) hand_over();
+	// finished records, so this stub does. Forced, it returns records of running kernels without an end.
+	uint64_t now = user_clock ? user_clock() : own_clock();
+	bool running = false;
+	for (size_t at = 0; at < used;) {
+		uint32_t kind;
+		uint64_t end;
+		memcpy(&kind, buffer + at, 4);
+		memcpy(&end, buffer + at + 24, 8);
+		if (kind == 10 && end > now && !replaying) {
+			running = true;
+			if (flag) put64(buffer, at + 24, 0);
+		}
+		at += record_size(kind);
+	}
+	if (used && (flag || !running)) hand_over();
 	if (flag && buffer) hand_over();
 	pthread_mutex_unlock(&lock);
 	return OK;
@@ -297,18 +308,40 @@ int cuptiActivityGetNumDroppedRecords(void *c, uint32_t s, size_t *n) {
 	return OK;
 }
 
-int cuptiActivityPushExternalCorrelationId(int kind, uint64_t id) {
+int cuptiGetCallbackName(int domain, uint32_t id, const char **name) {
 	calls++;
-	MUST(kind == 3 && depth < 256);
-	external[depth++] = id;
+	for (size_t i = 0; i < sizeof known_calls / sizeof *known_calls; i++)
+		if (known_calls[i].domain == domain && known_calls[i].id == id) {
+			*name = known_calls[i].name;
+			return OK;
+		}
+	return INVALID_PARAMETER;
+}
+
+int cuptiEnableCallback(uint32_t on, void *s, int domain, uint32_t id) {
+	calls++;
+	const char *name;
+	if (s != &subscribed || !subscribed || cuptiGetCallbackName(domain, id, &name) != OK) return INVALID_PARAMETER;
+	enabled_calls[domain][id] = on;
 	return OK;
 }
 
-int cuptiActivityPopExternalCorrelationId(int kind, uint64_t *last) {
-	calls++;
-	if (kind != 3 || depth == 0) return QUEUE_EMPTY;
-	*last = external[--depth];
-	return OK;
+// The layout of CUpti_CallbackData.
+struct call {
+	int site;
+	const char *function;
+	const void *parameters;
+	void *result;
+	const char *symbol;
+	void *context;
+	uint32_t context_id;
+	uint64_t *data;
+	uint32_t correlation;
+};
+
+static void call_back(int site, int domain, uint32_t id, uint32_t correlation, uint64_t *data) {
+	struct call c = {.site = site, .data = data, .correlation = correlation};
+	if (enabled_calls[domain][id]) callback(callback_data, domain, id, &c);
 }
 
 #ifndef NO_CLOCK
@@ -330,15 +363,16 @@ int cuptiGetResultString(int result, const char **text) {
 uint32_t stub_launch(const char *name, uint64_t ns) {
 	struct entry e = {.kind = 10, .device = 0, .context = 1, .stream = 7, .grid = {4, 1, 1}, .block = {128, 1, 1}};
 	e.correlation = ++correlations;
+	uint64_t data = 0, unseen = 0;
+	call_back(0, 2, 17, e.correlation, &unseen), call_back(1, 2, 17, e.correlation, &unseen); // cudaGetDevice
+	uint64_t inner = 0;
+	call_back(0, 2, 211, e.correlation, &data), call_back(0, 1, 307, e.correlation, &inner); // the runtime calls the driver
 	pthread_mutex_lock(&lock);
 	e.start = user_clock ? user_clock() : own_clock();
 	e.end = e.start + ns;
-	if (depth && enabled[39]) {
-		struct entry x = {.kind = 39, .correlation = e.correlation, .a = external[depth - 1]};
-		write_record(&x, NULL);
-	}
 	write_record(&e, name);
 	pthread_mutex_unlock(&lock);
+	call_back(1, 1, 307, e.correlation, &inner), call_back(1, 2, 211, e.correlation, &data);
 	return e.correlation;
 }
 
