@@ -65,8 +65,8 @@ func (c *checks) all() {
 	stop()
 	c.clock()
 	c.bubble()
-	c.curve()
 	c.power()
+	c.curve() // last: its profiler closes the backend
 }
 
 func (c *checks) noContextYet() {

@@ -227,7 +227,7 @@ static void run_window(struct header *h, uint32_t request) {
 	} else {
 		bool calls = wanted & (KIND_BIT_CONTEXT | KIND_BIT_CALL);
 		atomic_store(&h->reason, REASON_NONE);
-		drain(NULL); // what came after the last window
+		drain(NULL); // calls that ended after the last window
 		if (calls) calls_enable(&the_cupti, subscriber, true);
 		mark(h, RECORD_WINDOW_BEGIN, request);
 		atomic_fetch_add(&h->windows, 1);
