@@ -86,6 +86,7 @@ const (
 	FindingLowEfficiencyReachable           = 0.7     // of the roofline: what good kernels reach
 	FindingLowEfficiencyKernelDuration      = 2e-06   // s: shortest kernel, however little it does, so that less is no gain
 	FindingLowEfficiencyFindings            = 3       // most operators with a finding
+	FindingMemorySpikeDevice                = 0.5     // of the device's memory, if that is known: profiles report no growth that ends below it
 	FindingNotJudgedReason                  = 0.25    // of the time that was not judged: a reason that is named with its remedy
 	FindingRegressionConfidence             = 0.9999  // of the interval of the ratio
 	FindingSlowRequestRequests              = 5       // fewest requests of the service

@@ -324,10 +324,10 @@ func TestThresholds(t *testing.T) {
 		text func(thousandths int64) string
 		at   int64
 	}{
-		{semconv.GPUFindingKindMemorySpike, func(n int64) string { // grows by n of 1,000 bytes
+		{semconv.GPUFindingKindMemorySpike, func(n int64) string { // grows by n of 1,000 parts of 40 GB, half of the device
 			return gpu(1, 1, 10, 1000, 7, "a",
 				"") + fmt.Sprintf(
-				`,{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":5,"args":{"Bytes":%d,"Device Id":0,"Total Allocated":1000}}`, n)
+				`,{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":5,"args":{"Bytes":%d,"Device Id":0,"Total Allocated":40000000000}}`, n*40_000_000)
 		}, 250},
 		{semconv.GPUFindingKindNotJudged, func(n int64) string { // n of 1,000 µs in a compiled region
 			const dims = `"Input Dims":[[67108864],[67108864]],"Input type":["c10::Half","c10::Half"]`

@@ -11,13 +11,19 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
+// memory judges growth to a large part of the device's memory. That activations grow in each training step is no
+// problem by itself.
 func (j *judge) memory(m *facts.Memory) {
-	if m.Highest <= 0 {
+	size := j.f.Peak.MemorySize
+	if m.Highest <= 0 || float64(m.Highest) < semconv.FindingMemorySpikeDevice*size {
 		return
 	}
 	where := ""
 	if m.At != "" {
 		where = ", which it reached in " + finding.Clip(m.At)
+	}
+	if size > 0 {
+		where += fmt.Sprintf(", %.3g %% of the device's memory", 100*float64(m.Highest)/size)
 	}
 	j.note(finding.Finding{
 		Kind: semconv.GPUFindingKindMemorySpike, Certainty: finding.High,
