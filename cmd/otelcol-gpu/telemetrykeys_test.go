@@ -14,8 +14,8 @@ import (
 // The Collector panics on these keys.
 func TestUnknownKeysOfTheCollectorsTelemetryAreErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"metrics: {readers: [{pull: {exporter: {promethues: {port: 8888}}}}]}": "`service::telemetry::metrics::readers::0::pull::exporter` " +
-			`has the unknown key "promethues" (use prometheus)`,
+		"metrics: {readers: [{pull: {exporter: {promxtheus: {port: 8888}}}}]}": "`service::telemetry::metrics::readers::0::pull::exporter` " +
+			`has the unknown key "promxtheus" (use prometheus)`,
 		"traces: {processors: [{simple: {exporter: {console: {}}}}, {bach: {}}]}": "`service::telemetry::traces::processors::1` " +
 			`has the unknown key "bach" (use batch)`,
 		"traces: {sampler: {parent_based: {root: {never: {}}}}}": "`service::telemetry::traces::sampler::parent_based::root` has the " +
