@@ -49,6 +49,7 @@ func TestTheFirstHourOfTheREADME(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the first hour takes minutes")
 	}
+	t.Parallel() // it mostly waits for the Collector's first points
 	b, err := os.ReadFile(filepath.Join("..", "README.md"))
 	require.NoError(t, err)
 	_, text, found := strings.Cut(string(b), "\n## The first hour\n")
