@@ -6,6 +6,7 @@ package profiletrace
 import (
 	"iter"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -153,6 +154,11 @@ func queue(frame string) bool {
 	}
 	return strings.HasPrefix(frame, "<built-in method get of _queue.SimpleQueue")
 }
+
+var versionOfCall = regexp.MustCompile(`_v\d+(?:_ptsz|_ptds)?$`)
+
+// CallName returns the name of a call of CUDA without the version of its ABI.
+func CallName(s string) string { return versionOfCall.ReplaceAllString(s, "") }
 
 // SystemCall returns the frame of a call of the operating system.
 func SystemCall(name string) string { return name + "()" }

@@ -27,8 +27,8 @@ type Config struct {
 	// Budget is the maximum number of records per second of a window, from 1 to 5,000,000; a window that exceeds it ends
 	// early (default 100000).
 	Budget int `mapstructure:"budget"`
-	// Kinds are the kinds of activity to record: kernel, copy and memset (default all). The kernels of
-	// a CUDA graph are recorded one by one.
+	// Kinds are the kinds of activity to record: kernel, copy and memset (default all). The kernels of a CUDA
+	// graph are recorded one by one.
 	Kinds []string `mapstructure:"kinds"`
 	// MaxProcesses is the maximum number of processes whose rings are read, at least 1 (default 64).
 	MaxProcesses int `mapstructure:"max_processes"`

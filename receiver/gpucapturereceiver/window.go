@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -217,7 +216,7 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	p := profiletrace.New(w.cfg.Spans, profiletrace.Source{Scope: metadata.ScopeName, Root: "gpu capture"})
 	defer p.Close()
 	w.describe(&p.Meta)
-	n := &names{w.ring, p.Names, map[uint32]uint32{}, map[uint32]uint32{}}
+	n := &names{w.ring, p.Names, map[nameKey]uint32{}}
 	for at := 0; at < len(w.raw); at += ring.RecordSize {
 		r := ring.Record(w.raw[at : at+ring.RecordSize])
 		e, ok := w.event(r, n)
@@ -313,19 +312,26 @@ func (w *window) describe(m *profiletrace.Meta) {
 type names struct {
 	ring  *ring.Ring
 	to    *profiletrace.Names
-	known map[uint32]uint32
-	calls map[uint32]uint32 // of calls of CUDA
+	known map[nameKey]uint32
 }
 
-func (n *names) of(number uint32) uint32 {
-	id, ok := n.known[number]
+// nameKey identifies a name; calls and activities without one share a number.
+type nameKey struct {
+	number uint32
+	call   bool
+}
+
+func (n *names) of(r ring.Record) uint32 {
+	key := nameKey{r.Name(), r.Kind() == ring.Call}
+	id, ok := n.known[key]
 	if !ok {
-		text, found := n.ring.Name(number)
-		if !found || text == "" {
-			text = "kernel of unknown name"
+		text, _ := n.ring.Name(key.number)
+		text = strings.ToValidUTF8(text, "?")
+		if key.call {
+			text = cmp.Or(profiletrace.CallName(text), "call of unknown name")
 		}
-		id = n.to.ID(strings.ToValidUTF8(text, "?"))
-		n.known[number] = id
+		id = n.to.ID(cmp.Or(text, "kernel of unknown name"))
+		n.known[key] = id
 	}
 	return id
 }
@@ -333,23 +339,10 @@ func (n *names) of(number uint32) uint32 {
 // call converts a call of CUDA.
 func (w *window) call(r ring.Record, n *names) profiletrace.Event {
 	return profiletrace.Event{
-		Kind: profiletrace.KindRuntime, Name: n.call(r.Name()), Start: int64(r.Start()) - w.begin.cupti,
+		Kind: profiletrace.KindRuntime, Name: n.of(r), Start: int64(r.Start()) - w.begin.cupti,
 		Duration: int64(r.End()) - int64(r.Start()), Process: int64(w.ring.Info.PID), Thread: int64(r.Thread()),
 		Correlation: int64(r.Correlation()),
 	}
-}
-
-var versionOfCall = regexp.MustCompile(`_v\d+(?:_ptsz|_ptds)?$`)
-
-// call returns the profile's number of the name of a call, without the version of its ABI.
-func (n *names) call(number uint32) uint32 {
-	id, ok := n.calls[number]
-	if !ok {
-		text, _ := n.ring.Name(number)
-		id = n.to.ID(versionOfCall.ReplaceAllString(cmp.Or(strings.ToValidUTF8(text, "?"), "call of unknown name"), ""))
-		n.calls[number] = id
-	}
-	return id
 }
 
 // event converts a record for profiletrace.
@@ -370,7 +363,7 @@ func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
 	}
 	switch r.Kind() {
 	case ring.Kernel:
-		e.Kind, e.Name = profiletrace.KindKernel, n.of(r.Name())
+		e.Kind, e.Name = profiletrace.KindKernel, n.of(r)
 		g, b := r.Grid(), r.Block()
 		for i := range 3 {
 			e.Detail.Grid[i], e.Detail.Block[i] = int64(g[i]), int64(b[i])

@@ -246,13 +246,13 @@ const maxCalls = 1 << 16
 
 // calls reads the calls of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
 func (c *collect) calls(ctx context.Context) error {
-	err := c.callsOf(ctx, tableRuntime, "nameId", profiletrace.KindRuntime, callName)
+	err := c.callsOf(ctx, tableRuntime, "nameId", profiletrace.KindRuntime, profiletrace.CallName)
 	if err == nil {
 		err = c.callsOf(ctx, tableSystemCalls, "nameId", profiletrace.KindFrame, profiletrace.SystemCall)
 	}
 	for _, table := range tablesMPI {
 		if err == nil {
-			err = c.callsOf(ctx, table, "textId", profiletrace.KindAnnotation, callName)
+			err = c.callsOf(ctx, table, "textId", profiletrace.KindAnnotation, profiletrace.CallName)
 		}
 	}
 	return err

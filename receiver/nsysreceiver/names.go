@@ -18,7 +18,6 @@ var (
 	torchOperator = regexp.MustCompile(`^(.+?), (?:seq = -?\d+|op_id = \d+)(?:, .*)?$`)
 	torchSizes    = regexp.MustCompile(`, sizes = (\[.*?\])(?:, \w+ = .*)?$`)
 	stepName      = regexp.MustCompile(`^(?:ProfilerStep#|(?i:train[ _-]?)?(?i:step|iteration|iter)[ _#:=-]*)(\d+)$`)
-	versioned     = regexp.MustCompile(`_v\d+(?:_ptsz|_ptds)?$`)
 )
 
 // rangeOf classifies an NVTX range: a numbered step, an operator of PyTorch, or an annotation.
@@ -48,9 +47,6 @@ func rangeOf(e *profiletrace.Event, text string) (name string) {
 	}
 	return text
 }
-
-// callName returns the name of a runtime call without the version of its ABI.
-func callName(s string) string { return versioned.ReplaceAllString(s, "") }
 
 // migrations are the kinds of copies that are page migrations of unified memory, as the exporter numbers them
 // (ENUM_CUDA_MEMOPER_TYPE).

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Records the calls of CUDA that give the device work or wait for it, with the context of the calling thread. CUPTI's
-// own association (cuptiActivityPushExternalCorrelationId) needs the records of all calls, which cost more than the
-// launches themselves, also after the window.
+// own association (cuptiActivityPushExternalCorrelationId) needs the records of all calls, which double the cost
+// of a launch, also after the window.
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/syscall.h>

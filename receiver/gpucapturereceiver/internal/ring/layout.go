@@ -136,7 +136,7 @@ func (r Record) CopyKinds() (of, source, target int64) { return int64(r[1]), int
 // Device returns CUDA's ordinal in the process.
 func (r Record) Device() uint32 { return r.u32(4) }
 
-// Thread returns CUPTI's number of the thread of a call.
+// Thread returns the operating system's ID of the thread of a call.
 func (r Record) Thread() uint32 { return r.u32(8) }
 
 // Stream returns CUPTI's number of the stream.
