@@ -304,7 +304,7 @@ const (
 	// GPUKernelNameKey (string): Full kernel name with templates; the span has the short name.
 	GPUKernelNameKey = attribute.Key("gpu.kernel.name")
 
-	// GPUKernelOccupancyEstimateKey (double, 1): Occupancy that the profiler computed from launch parameters;
+	// GPUKernelOccupancyEstimateKey (double, 1): Occupancy by launch parameters and the device's limits;
 	// gpu.sm.occupancy is measured.
 	GPUKernelOccupancyEstimateKey = attribute.Key("gpu.kernel.occupancy.estimate")
 

@@ -79,6 +79,7 @@ const (
 	FindingLateRankRepeatedSigmas           = 2.5     // standard errors of the median of the last delays: a rank that is late repeatedly
 	FindingLateRankRepeatedSteps            = 8       // fewest steps to call a rank late repeatedly
 	FindingLateRankPipeline                 = 1.1     // largest ratio of the computing times of balanced pipeline stages, which are not blamed
+	FindingLaunchBoundRecorded              = 0.1     // of the gain from which on the finding says how much the profiler's recording costs
 	FindingLaunchBoundRuns                  = 0.3     // of the timed runs of an operation, in a process
 	FindingLaunchBoundEndDelay              = 0.05    // of a run: the device ended it less than this after the host, in a process
 	FindingLowEfficiencyPeak                = 0.5     // of the roofline: an operator below it

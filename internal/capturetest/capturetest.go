@@ -27,7 +27,7 @@ import (
 
 // Programs are the files that tests need.
 type Programs struct {
-	Shim, CUPTI, CUPTINoClock, Host string
+	Shim, CUPTI, CUPTINoClock, Driver, Host string
 }
 
 var build = sync.OnceValues(func() (Programs, error) {
@@ -39,7 +39,8 @@ var build = sync.OnceValues(func() (Programs, error) {
 	root := filepath.Join(filepath.Dir(self), "..", "..", "receiver", "gpucapturereceiver")
 	p := Programs{
 		Shim: filepath.Join(dir, "libotelgpu_capture.so"), CUPTI: filepath.Join(dir, "libcupti.so.12"),
-		CUPTINoClock: filepath.Join(dir, "libcupti_noclock.so"), Host: filepath.Join(dir, "host"),
+		CUPTINoClock: filepath.Join(dir, "libcupti_noclock.so"), Driver: filepath.Join(dir, "libcuda.so.1"),
+		Host: filepath.Join(dir, "host"),
 	}
 	sources, err := filepath.Glob(filepath.Join(root, "shim", "*.c"))
 	if err != nil {
@@ -53,6 +54,7 @@ var build = sync.OnceValues(func() (Programs, error) {
 	for _, args := range [][]string{
 		append([]string{"-shared", "-fvisibility=hidden", "-o", p.Shim}, sources...),
 		{"-shared", "-Wl,-soname,libcupti.so.12", "-o", p.CUPTI, stub},
+		{"-shared", "-Wl,-soname,libcuda.so.1", "-o", p.Driver, filepath.Join(root, "testdata", "driver", "cuda.c")},
 		{"-shared", "-DNO_CLOCK", "-o", p.CUPTINoClock, stub},
 		{"-I" + filepath.Join(root, "shim"), "-o", p.Host, filepath.Join(root, "testdata", "host", "host.c")},
 	} {

@@ -88,7 +88,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	if s.p.opts.Attributes == spanfacts.Full {
 		launched(m, &a.detail)
 	}
-	kernel(m, &a.detail)
+	s.kernel(m, a)
 	if a.replayed {
 		s.replayed(m, a)
 	}
@@ -152,9 +152,15 @@ func launched(m pcommon.Map, d *Detail) {
 	}
 }
 
-func kernel(m pcommon.Map, d *Detail) {
-	if d.HasOccupancy {
+func (s *spans) kernel(m pcommon.Map, a *activity) {
+	d := &a.detail
+	switch {
+	case d.HasOccupancy:
 		m.PutDouble(string(semconv.GPUKernelOccupancyEstimateKey), d.Occupancy)
+	case d.HasGrid && d.HasResources:
+		if _, share, _ := s.limitsOf(a.device).Waves(launchOf(d)); share > 0 {
+			m.PutDouble(string(semconv.GPUKernelOccupancyEstimateKey), share)
+		}
 	}
 	if d.Graph != 0 {
 		putInt(m, semconv.GPUGraphIDKey, d.Graph)

@@ -336,7 +336,7 @@ func (t *thread) previous(s *sweep) int64 {
 
 // launched records a call that put work on a device.
 func (t *thread) launched(r *record) {
-	t.last = r.key + r.duration
+	t.last, t.recorded = r.key+r.duration, 0
 	if p := t.process; !p.hasMain {
 		p.main, p.hasMain = r.track, true
 	}

@@ -18,6 +18,8 @@ type launch struct {
 	graph        bool   // it launches a graph
 	thread       uint32 // its track
 	previous     int64  // end of the launch before, of the same thread or of the main one
+	recorded     int64  // what recording cost the thread since its launch before, in ns; an estimate
+	waits        int64  // for the device, so far, of the process
 }
 
 // surroundings are the ranges around a moment of a thread of the host; names are 0 if unknown.

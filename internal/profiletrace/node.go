@@ -197,6 +197,7 @@ type process struct {
 	main    uint32 // track of the thread that leads: the first step's, else the first launch's
 	hasMain bool
 	bySteps bool
+	waits   int64 // for the device
 }
 
 // leads records a thread that starts a step.

@@ -5,6 +5,7 @@ package profiletrace
 
 import (
 	"math"
+	"time"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -67,6 +68,37 @@ type Source struct {
 	Scope   string // name of the instrumentation scope
 	Root    string // name of the span of the window
 	Service string // service.name if neither the file nor the options state one
+	// Recording is how long the profiler keeps the host for each event that it records. Zero: not known.
+	Recording Recording
+}
+
+// Recording estimates what recording costs a thread of the host.
+type Recording struct {
+	Operator, Call, Frame time.Duration // for each
+	// Launch is how long a call that launches took on the machine where the others were measured: where it is shorter, the
+	// host is faster, and they are less in proportion.
+	Launch time.Duration
+}
+
+// since scales a sum of costs by how long a launch took, in ns.
+func (r *Recording) since(sum time.Duration, launch int64) int64 {
+	if r.Launch <= 0 || launch >= int64(r.Launch) {
+		return int64(sum)
+	}
+	return int64(float64(sum) * float64(launch) / float64(r.Launch))
+}
+
+// of returns the cost of a range.
+func (r *Recording) of(k Kind) time.Duration {
+	switch k {
+	case KindOperator:
+		return r.Operator
+	case KindRuntime:
+		return r.Call
+	case KindFrame, KindModule:
+		return r.Frame
+	}
+	return 0
 }
 
 // Defaults.

@@ -37,7 +37,8 @@ type spans struct {
 	texts   []*text // by name
 	reports []facts.Report
 	noGPU   *finding.Finding       // of a profile without activities of a device
-	steps   map[int64][]facts.Step // by device
+	steps   map[int64][]facts.Step // by device, likewise limits
+	limits  map[int64]*occupancy.Device
 }
 
 // scopeKey identifies an instrumentation scope: each device of a process has one, and so has the host.
@@ -57,6 +58,7 @@ type lastScope struct {
 func newSpans(ctx context.Context, p *Profile, emit consumer.ConsumeTracesFunc) *spans {
 	s := &spans{
 		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), steps: map[int64][]facts.Step{},
+		limits: map[int64]*occupancy.Device{},
 	}
 	s.reset()
 	return s
@@ -109,6 +111,17 @@ func (p *Profile) modelOf(ordinal int64) string {
 func (p *Profile) limitsOf(ordinal int64) occupancy.Device {
 	l := p.deviceOf(ordinal).Limits
 	l.Multiprocessors = cmp.Or(l.Multiprocessors, int64(facts.PeakOf(p.modelOf(ordinal)).SMs))
+	return l
+}
+
+// limitsOf returns what Profile.limitsOf does.
+func (s *spans) limitsOf(ordinal int64) *occupancy.Device {
+	l, ok := s.limits[ordinal]
+	if !ok {
+		of := s.p.limitsOf(ordinal)
+		l = &of
+		s.limits[ordinal] = l
+	}
 	return l
 }
 

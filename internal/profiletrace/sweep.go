@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
@@ -81,6 +82,8 @@ type thread struct {
 	log     timeline.Log
 	beside  *thread // of ranges that end on any thread
 	last    int64   // end of its last launch
+	// what recording cost since then, on the machine where that was measured
+	recorded time.Duration
 }
 
 // frame is an open host range.
@@ -156,6 +159,7 @@ func (s *sweep) run(ctx context.Context) error {
 
 func (s *sweep) host(r *record) {
 	th := &s.threads[r.track]
+	th.recorded += s.p.source.Recording.of(r.kind)
 	start, end := r.key, r.key+r.duration
 	st := th.stack
 	for len(st) > 0 && st[len(st)-1].end <= start {
@@ -184,6 +188,9 @@ func (s *sweep) host(r *record) {
 	var fl nameFlag
 	if s.analyses {
 		fl = s.flag(r)
+		if fl.class == timeline.CallWait {
+			th.process.waits++
+		}
 		f.opaque = (f.opaque || fl.opaque) && !fl.operator
 		f.work = s.workOf(r, &f, st)
 		f.name(r, &fl)
@@ -223,7 +230,8 @@ func (s *sweep) host(r *record) {
 		l := launch{
 			surroundings: f.surroundings, at: f.node.reference(), start: start, end: end, process: th.process, graph: fl.opaque,
 			thread:   r.track,
-			previous: th.previous(s),
+			previous: th.previous(s), recorded: s.p.source.Recording.since(th.recorded, r.duration),
+			waits: th.process.waits,
 		}
 		l.node = nil
 		if f.step != nil {

@@ -109,6 +109,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		v.Step = int32(st.ordinal&math.MaxInt32) + 1
 	}
 	l := timeline.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}
+	l.Recorded, l.Waits = a.launch.recorded, a.launch.waits
 	begin := s.p.first
 	if l.Unit = a.launch.unit; l.Unit.End >= d.last.End {
 		d.last = l.Unit

@@ -4,13 +4,15 @@
 
     python hardware.py [libotelgpu_capture.so otelcol-gpu]
 
-Sections of torch.cuda compared with host clock brackets, their overhead relative to a plain loop and torch.profiler,
-and, with two more arguments, the capture library: cost without and with a window, and whether every kernel that was
-launched is there.
+Sections of torch.cuda compared with host clock brackets, the cost of a launch in a section, in a plain span and under
+torch.profiler, and, with two more arguments, the capture library: cost without and with a window, and whether every
+kernel that was launched is there.
 """
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,19 +33,23 @@ except ImportError as e:
 if not torch.cuda.is_available():
     skip("torch sees no GPU")
 
+# One kernel for each launch, in batches that the host waits for. The second argument is the pause after a batch, in
+# seconds. It prints when each batch was finished.
 LOOP = """
-import os, sys, time, torch
-x = torch.randn(256, 256, device="cuda")
+import json, sys, time, torch
+x = torch.zeros(1 << 16, device="cuda")
+x.add_(1)
 torch.cuda.synchronize()
 print("ready", flush=True)
 end = time.monotonic() + float(sys.argv[1])
-n = 0
+batches = []
 while time.monotonic() < end:
     for _ in range(100):
-        torch.mm(x, x)
+        x.add_(1)
     torch.cuda.synchronize()
-    n += 100
-print(n, flush=True)
+    batches.append(time.time_ns())
+    time.sleep(float(sys.argv[2]))
+print(json.dumps(batches), flush=True)
 """
 
 
@@ -54,14 +60,14 @@ def row(what, result):
 def sections():
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
     import otelgpu
 
     out = InMemorySpanExporter()
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(out))
+    provider.add_span_processor(BatchSpanProcessor(out, max_queue_size=1 << 16))
     trace.set_tracer_provider(provider)
     brackets = []
     for i in range(200):
@@ -72,6 +78,7 @@ def sections():
         torch.cuda.synchronize()
         brackets.append((before, time.time_ns()))
     otelgpu.flush(10)
+    provider.force_flush()
     spans = [s for s in out.get_finished_spans() if s.name == "bracket"]
     errors = sorted(s.attributes["gpu.timing.error"] for s in spans)
     outside = sum(not b <= s.start_time + s.attributes["gpu.timing.error"] * 1e9 or
@@ -80,43 +87,52 @@ def sections():
         outside, len(spans), errors[len(errors) // 2] * 1e6, errors[-1] * 1e6))
     row("identity of the device", dict(spans[0].instrumentation_scope.attributes))
 
-    x = torch.randn(256, 256, device="cuda")
+    x = torch.zeros(1 << 16, device="cuda")
+    tracer = trace.get_tracer("plain")
 
     def loop(around):
-        best = None
+        """µs for each launch, of the calling thread and until the device has finished, the best of five."""
+        best = (float("inf"), float("inf"))
         for _ in range(5):
             torch.cuda.synchronize()
             begin = time.perf_counter()
             for _ in range(2000):
                 with around():
-                    torch.mm(x, x)
+                    x.add_(1)
+            called = time.perf_counter() - begin
             torch.cuda.synchronize()
-            took = (time.perf_counter() - begin) / 2000
-            best = took if best is None or took < best else best
-        return best * 1e6
+            best = min(best, (called / 2000 * 1e6, (time.perf_counter() - begin) / 2000 * 1e6))
+            otelgpu.flush(10)
+        return "%.1f (%.1f)" % best
 
-    class Nothing:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *a):
-            return None
-
-    bare = loop(Nothing)
-    with_sections = loop(lambda: otelgpu.section("mm"))
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
-        profiled = loop(Nothing)
-    row("µs per matmul launch: bare, in a section, under torch.profiler", "%.1f, %.1f, %.1f" % (bare, with_sections, profiled))
+    results = [loop(contextlib.nullcontext), loop(lambda: tracer.start_as_current_span("add")), loop(lambda: otelgpu.section("add"))]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]):
+        results.append(loop(contextlib.nullcontext))
+    row("µs per launch on the calling thread (with the wait for the device): bare, in a span, in a section, under torch.profiler",
+        ", ".join(results))
 
 
-def run(env, seconds=4, during=None):
-    p = subprocess.Popen([sys.executable, "-c", LOOP, str(seconds)], stdout=subprocess.PIPE, text=True, env=dict(os.environ, **env))
+def run(env, seconds=4, pause=0.0, during=None):
+    """Returns when each batch was finished."""
+    p = subprocess.Popen([sys.executable, "-c", LOOP, str(seconds), str(pause)], stdout=subprocess.PIPE, text=True,
+                         env=dict(os.environ, **env))
     assert p.stdout.readline() == "ready\n"
     if during is not None:
         during(p.pid)
-    n = int(p.stdout.readline())
+    batches = json.loads(p.stdout.readline())
     p.wait()
-    return n / seconds
+    return batches
+
+
+def rate(batches):
+    return 100 * (len(batches) - 1) / (batches[-1] - batches[0]) * 1e9
+
+
+def spans_of(file):
+    for line in open(file):
+        for rs in json.loads(line)["resourceSpans"]:
+            for ss in rs["scopeSpans"]:
+                yield from ss["spans"]
 
 
 def capture(shim, collector):
@@ -131,17 +147,21 @@ def capture(shim, collector):
                                capture_output=True, text=True)
             said.append(r.stdout + r.stderr)
 
-        bare, idle, recorded = run({}), run(env), run(env, during=window)
-        row("matmuls per second: without, with the library idle, with 1 s of 4 recorded", "%.0f, %.0f, %.0f" % (bare, idle, recorded))
+        row("launches per second: without, with the library idle, with 1 s of 4 recorded",
+            "%.0f, %.0f, %.0f" % (rate(run({})), rate(run(env)), rate(run(env, during=window))))
+        shutil.rmtree(out, ignore_errors=True)
+        batches = run(env, pause=0.002, during=window)
         try:
-            kernels = 0
-            for line in open(os.path.join(out, "spans.json")):
-                for rs in json.loads(line)["resourceSpans"]:
-                    for ss in rs["scopeSpans"]:
-                        kernels += sum(any(a["key"] == "gpu.kernel.name" for a in s.get("attributes", ())) for s in ss["spans"])
-            row("kernels recorded in 1 s", "%d (%.0f were launched in a second on average)" % (kernels, recorded))
+            spans = list(spans_of(os.path.join(out, "spans.json")))
         except OSError:
-            row("kernels recorded in 1 s", "none: " + said[0].strip().replace("\n", " "))
+            row("kernels recorded in 1 s", "none: " + said[-1].strip().replace("\n", " "))
+            return
+        whole = next(s for s in spans if s["name"] == "gpu capture")
+        inside = [t for t in batches if int(whole["startTimeUnixNano"]) <= t <= int(whole["endTimeUnixNano"])]
+        kernels = [s for s in spans if any(a["key"] == "gpu.kernel.name" for a in s.get("attributes", ()))]
+        recorded = sum(inside[0] < int(s["startTimeUnixNano"]) < inside[-1] for s in kernels)
+        row("kernels recorded, and launched, between the first and the last batch of a window of 1 s", "%d, %d" % (
+            recorded, 100 * (len(inside) - 1)))
 
 
 if __name__ == "__main__":

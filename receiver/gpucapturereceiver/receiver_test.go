@@ -130,6 +130,55 @@ func TestSpansThatWerePushedBeforeTheWindow(t *testing.T) {
 	assert.EqualValues(t, 1, s.DroppedLinksCount(), "one request is not among the links")
 }
 
+// PyTorch runs the backward pass in threads of its own, while the thread that called backward() waits for them.
+func TestKernelsOfTheBackwardPass(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		commands []string
+		attached bool
+	}{
+		{"within a span", []string{"push " + parent}, true},
+		{"within a span that was open before", []string{"push 00-11111111111111111111111111111111-1111111111111111-01", "push " + parent}, true},
+		{"after an inner span", []string{"push " + parent, "push 00-11111111111111111111111111111111-1111111111111111-01", "pop"}, true},
+		{"without a span", nil, false},
+		{"after a span", []string{"push " + parent, "pop"}, false},
+		{"within no span", []string{"push none"}, false},
+		{"with spans in two threads", []string{"push " + parent, "hold"}, false},
+		{"with spans in two threads before", []string{"hold", "push " + parent, "release"}, false},
+		{"after spans in two threads", []string{"hold", "release", "push " + parent}, true},
+		{"after an unmatched pop", []string{"pop", "push " + parent}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := capturetest.Start(t, t.TempDir())
+			spans, res, _ := captureWhile(t, p, func() {
+				for _, c := range test.commands {
+					p.Do(c)
+				}
+				p.Do("backward")
+			})
+			require.Empty(t, res.Dropped)
+			k := spans["backward_kernel"]
+			if test.attached {
+				assert.Equal(t, "4bf92f3577b34da6a3ce929d0e0e4736", k.TraceID().String())
+				assert.Equal(t, "00f067aa0ba902b7", k.ParentSpanID().String())
+			} else {
+				assert.Equal(t, spans["gpu capture"].TraceID(), k.TraceID())
+			}
+		})
+	}
+}
+
+func TestKernelsHaveTheirOccupancy(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir(), "HOST_DRIVER="+capturetest.Build(t).Driver)
+	spans, res, _ := captureWhile(t, p, func() { p.Do("launch 100000 k") })
+	require.Empty(t, res.Dropped)
+	device := spans["GPU 0"].Attributes().AsRaw()
+	assert.Equal(t, "NVIDIA H100 80GB HBM3", device["hw.model"])
+	// 4 blocks of 128 threads on 132 multiprocessors of 2,048 threads each.
+	estimate := spans["k"].Attributes().AsRaw()["gpu.kernel.occupancy.estimate"]
+	assert.InDelta(t, 4*128/(132*2048.0), estimate, 1e-12)
+}
+
 // The calls that launched the kernels explain why the device was idle, and are recorded once although the runtime calls
 // the driver.
 func TestTheWindowKnowsTheCallsThatLaunched(t *testing.T) {

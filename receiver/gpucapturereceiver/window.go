@@ -304,7 +304,7 @@ func (w *window) describe(m *profiletrace.Meta) {
 		}
 	}
 	for i, d := range w.ring.Devices() {
-		m.Devices = append(m.Devices, profiletrace.Device{Ordinal: int64(i), Model: d.Name, ID: d.ID})
+		m.Devices = append(m.Devices, profiletrace.Device{Ordinal: int64(i), Model: d.Name, ID: d.ID, Limits: d.Limits})
 	}
 }
 

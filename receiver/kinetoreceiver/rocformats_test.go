@@ -57,7 +57,7 @@ func TestAllFormatsOfRocprofv3GiveTheSameSpans(t *testing.T) {
 		"77_kernel_trace.csv": {"Memcpy HtoD": {"gpu.io.size"}},
 		"77_results.pftrace": {"gemm": {
 			"gpu.kernel.grid", "gpu.kernel.block", "gpu.kernel.registers",
-			"gpu.kernel.shared_memory.size",
+			"gpu.kernel.shared_memory.size", "gpu.kernel.occupancy.estimate",
 		}, "GPU 1": {"hw.model"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,8 @@ type Spending struct {
 	Spent  []spent
 	index  []uint32 // of spent by location, plus 1; the size is a power of two, at most three quarters full
 	Waited int64    // of CauseAfterWait: time for which work would have overlapped the device without the waits
+	// of CauseDispatch and CauseLatency: what the profiler's recording cost the host, an estimate
+	Recorded int64
 	Other  amounts  // work of other threads during the host's own work
 }
 
@@ -46,6 +48,7 @@ func (a *Spending) Idle(s timeline.Share) {
 	n := s.To - s.From
 	a.Idles[s.Cause] += n
 	a.Waited += s.Waited
+	a.Recorded += s.Recorded
 	if s.Others != 0 {
 		a.Other.add(s.Others, n)
 	}

@@ -132,6 +132,7 @@ func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
 	anew := l.Known && l.Start != d.launched
 	if anew {
 		d.lead.Launches--
+		d.lead.Record(l)
 	}
 	d.launched, l.Lead = l.Start, &d.lead
 	d.advance(a.Start)

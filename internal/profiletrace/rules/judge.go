@@ -82,7 +82,7 @@ func (j *judge) note(v finding.Finding, share, threshold float64) {
 func (j *judge) sorted() []finding.Finding {
 	for i := range j.list {
 		v := &j.list[i]
-		v.Weight = v.Gain
+		v.Weight = cmp.Or(v.Weight, v.Gain)
 		vague := v.Kind == semconv.GPUFindingKindHostWork || v.Kind == semconv.GPUFindingKindUnexplainedIdle
 		if v.Certainty == finding.Low && vague {
 			v.Weight /= 2

@@ -38,6 +38,10 @@ func (j *judge) launching(d *facts.Totals) {
 	if len(p) > 0 {
 		text = append(text, "most in "+finding.Names(p))
 	}
+	if float64(a.Recorded) >= semconv.FindingLaunchBoundRecorded*float64(n) {
+		v.Certainty, v.Weight = finding.Medium, time.Duration(max(1, n-a.Recorded))
+		text = append(text, "the profiler itself costs the host about "+finding.Duration(a.Recorded)+" of it, by an estimate: compare with steps without it")
+	}
 	v.Evidence = strings.Join(text, "; ")
 	graphs := d != nil && 2*d.OfGraphs > n
 	if graphs {

@@ -8,6 +8,8 @@ type Launch struct {
 	Known      bool
 	Start, End int64
 	Previous   int64  // end of the launch before, by the same thread or the main one
+	Recorded   int64  // what the profiler's recording cost the thread since its launch before, in ns; an estimate
+	Waits      int64  // waits for the device, so far, of the launching process
 	Unit       Unit   // the unit that it belongs to
 	Threads    []*Log // the launching thread, then threads that it may have waited for
 	// Others returns the name of what another thread did for most of an interval; 0: nothing. May be nil.
@@ -24,6 +26,17 @@ type Lead struct {
 	time     int64
 	wait     piece
 	Launches int // for so many more
+
+	recorded int64 // how much earlier the host would launch without what recording has cost since a wait for the device
+	waits    int64 // of those launches
+}
+
+// Record adds what recording cost the host until a launch. A wait for the device takes the head start from it.
+func (a *Lead) Record(l *Launch) {
+	if a.waits != l.Waits {
+		a.waits, a.recorded = l.Waits, 0
+	}
+	a.recorded += l.Recorded
 }
 
 // refill is the number of launches after a wait within which a device that runs empty again is still idle because of
@@ -41,6 +54,8 @@ type Share struct {
 	Claim
 	Others uint32 // what another thread did meanwhile, of the host's own work only
 	Waited int64  // of CauseAfterWait: time for which work would have overlapped the device without the wait
+	// of CauseDispatch and CauseLatency: what the profiler's recording cost the host, an estimate
+	Recorded int64
 }
 
 // Splitter finds the causes of gaps; its lists are reused. The zero value is ready.
@@ -97,7 +112,18 @@ func (s *Splitter) Split(from, to int64, l *Launch) []Share {
 		}
 	}
 	s.waited(late, to, l)
+	s.record(l.Lead)
 	return s.shares
+}
+
+// record estimates how much of the dispatch, and of the latency after it, is what recording cost the host.
+func (s *Splitter) record(a *Lead) {
+	for i := range s.shares {
+		if x := &s.shares[i]; a != nil && (x.Cause == CauseDispatch || x.Cause == CauseLatency) {
+			x.Recorded = min(a.recorded, x.To-x.From)
+			a.recorded -= x.Recorded
+		}
+	}
 }
 
 // waited adds the time in which the work was launched and did not run.

@@ -35,17 +35,32 @@ static struct budget left;          // records that the window may still write
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the four above; never locked by the program's threads
 static _Atomic bool over_budget;
 
+// find_limits queries what limits the blocks on a device; what an older driver does not know stays 0.
+static void find_limits(struct limits *l, int (*attribute)(int *, int, int), int device) {
+	// CUdevice_attribute
+	const struct { uint32_t *to; int of; } list[] = {
+		{&l->warp, 10}, {&l->multiprocessors, 16}, {&l->threads, 39}, {&l->major, 75}, {&l->minor, 76},
+		{&l->shared_memory, 81}, {&l->registers, 82}, {&l->blocks, 106},
+	};
+	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+		int value = 0;
+		if (attribute(&value, list[i].of, device) == 0 && value > 0) *list[i].to = (uint32_t)value;
+	}
+}
+
 // find_devices queries the loaded driver for the devices without creating a context.
 static void find_devices(struct header *h) {
 	if (atomic_load(&h->devices)) return;
 	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	if (!driver) return;
 	int (*count)(int *) = NULL, (*get)(int *, int) = NULL, (*uuid)(uint8_t *, int) = NULL, (*name)(char *, int, int) = NULL;
+	int (*attribute)(int *, int, int) = NULL;
 	*(void **)&count = dlsym(driver, "cuDeviceGetCount");
 	*(void **)&get = dlsym(driver, "cuDeviceGet");
 	*(void **)&uuid = dlsym(driver, "cuDeviceGetUuid_v2"); // of the MIG instance, if there is one
 	if (!uuid) *(void **)&uuid = dlsym(driver, "cuDeviceGetUuid");
 	*(void **)&name = dlsym(driver, "cuDeviceGetName");
+	*(void **)&attribute = dlsym(driver, "cuDeviceGetAttribute");
 	int n = 0;
 	if (!count || !get || !uuid || !name || count(&n) != 0) return;
 	if (n > 16) n = 16;
@@ -54,6 +69,7 @@ static void find_devices(struct header *h) {
 		int device;
 		uint8_t u[16];
 		if (get(&device, i) != 0) continue;
+		if (attribute) find_limits(&h->limits[i], attribute, device);
 		if (name(h->device[i].name, sizeof h->device[i].name, device) != 0) h->device[i].name[0] = 0;
 		if (uuid(u, device) != 0) continue;
 		bool mig = visible && strncmp(visible, "MIG-", 4) == 0;
@@ -218,21 +234,20 @@ static void run_window(struct header *h, uint32_t request) {
 	atomic_store_explicit(&recording, true, memory_order_release);
 	if (the_cupti.register_clock) the_cupti.register_clock(cupti_clock);
 	result = the_cupti.activity_register(give_buffer, completed);
-	bool any = false;
+	bool any = false, calls = wanted & (KIND_BIT_CONTEXT | KIND_BIT_CALL);
+	// The calls before the activities and, at the end, after them, so that each kernel has its call.
+	drain(NULL); // calls that ended after the last window
+	if (calls) calls_enable(&the_cupti, subscriber, true);
+	atomic_store_explicit(&open_window, request, memory_order_release);
 	for (size_t i = 0; result == CUPTI_OK && i < sizeof kinds / sizeof *kinds; i++)
 		// A driver without one kind (graphs before 11.7) supports the others.
 		if (wanted & kinds[i].bit && the_cupti.activity_enable(kinds[i].kind) == CUPTI_OK) any = true;
 	if (result != CUPTI_OK || !any) {
 		refuse(h, REASON_CUPTI_ERROR, result, "CUPTI refuses to record");
 	} else {
-		bool calls = wanted & (KIND_BIT_CONTEXT | KIND_BIT_CALL);
 		atomic_store(&h->reason, REASON_NONE);
-		drain(NULL); // calls that ended after the last window
-		if (calls) calls_enable(&the_cupti, subscriber, true);
 		mark(h, RECORD_WINDOW_BEGIN, request);
 		atomic_fetch_add(&h->windows, 1);
-		// Before the state: a program that sees an open window may launch immediately, and that launch needs its context.
-		atomic_store_explicit(&open_window, request, memory_order_release);
 		atomic_store_explicit(&h->state, STATE_OPEN, memory_order_release);
 		uint64_t end = clock_ns(CLOCK_MONOTONIC) + length;
 		for (;;) {
@@ -244,12 +259,12 @@ static void run_window(struct header *h, uint32_t request) {
 			the_cupti.activity_flush_all(0);
 			drain(h);
 		}
-		atomic_store_explicit(&open_window, 0, memory_order_release);
-		if (calls) calls_enable(&the_cupti, subscriber, false);
 	}
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (wanted & kinds[i].bit) the_cupti.activity_disable(kinds[i].kind);
 	if (any) mark(h, RECORD_WINDOW_END, request);
+	atomic_store_explicit(&open_window, 0, memory_order_release);
+	if (calls) calls_enable(&the_cupti, subscriber, false);
 	await_device();
 	the_cupti.activity_flush_all(1);
 	drain(h);

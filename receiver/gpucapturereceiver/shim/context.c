@@ -4,6 +4,7 @@
 // Associates a thread's launches with a span.
 #define _GNU_SOURCE
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,65 @@ struct pushed {
 
 static _Thread_local struct pushed stack[DEPTH];
 static _Thread_local uint32_t depth;
+
+// What is open in the only thread with open spans. It also has the launches of the threads in which PyTorch runs the
+// backward pass, while that thread waits for them. While several threads have open spans, it is unknown which waits.
+enum { WORDS = (sizeof(struct pushed) + 7) / 8 };
+static struct {
+	_Atomic uint32_t owner;        // thread ID, 0: none; writes the two below
+	_Atomic uint64_t sequence;     // odd while top is written
+	_Atomic uint64_t top[WORDS];
+	_Atomic uint32_t others;       // threads with open spans besides the owner
+} sole;
+static _Thread_local bool owns;
+static _Thread_local uint32_t since; // the depth of this thread's outermost span; 0: none is open
+
+static struct pushed *innermost(void) { return &stack[(depth < DEPTH ? depth : DEPTH) - 1]; }
+
+// publish is called after each change of the thread's stack.
+static void publish(void) {
+	if (!owns) return;
+	uint64_t words[WORDS] = {0}, sequence = atomic_load_explicit(&sole.sequence, memory_order_relaxed);
+	if (depth > 0) memcpy(words, innermost(), sizeof(struct pushed));
+	atomic_exchange_explicit(&sole.sequence, sequence + 1, memory_order_acquire); // before the following stores
+	for (int i = 0; i < WORDS; i++) atomic_store_explicit(&sole.top[i], words[i], memory_order_relaxed);
+	atomic_store_explicit(&sole.sequence, sequence + 2, memory_order_release);
+}
+
+static bool has_span(const struct pushed *p) { return p->span || p->requests; }
+
+static void opened(void) {
+	if (since == 0 && has_span(innermost())) {
+		since = depth;
+		uint32_t none = 0;
+		owns = atomic_compare_exchange_strong(&sole.owner, &none, (uint32_t)syscall(SYS_gettid));
+		if (!owns) atomic_fetch_add(&sole.others, 1);
+	}
+	publish();
+}
+
+static void closed(void) {
+	publish();
+	if (since == 0 || depth >= since) return;
+	since = 0;
+	if (owns) atomic_store(&sole.owner, 0);
+	else atomic_fetch_sub(&sole.others, 1);
+	owns = false;
+}
+
+// adopted returns a copy of what is open in the only thread with open spans; NULL if there is none.
+static struct pushed *adopted(void) {
+	static _Thread_local struct pushed copy;
+	static _Thread_local uint64_t copied; // the sequence of the copy
+	uint64_t words[WORDS], sequence = atomic_load_explicit(&sole.sequence, memory_order_acquire);
+	if (atomic_load(&sole.owner) == 0 || atomic_load(&sole.others) != 0 || sequence & 1) return NULL;
+	if (sequence == copied) return &copy;
+	for (int i = 0; i < WORDS; i++) words[i] = atomic_load_explicit(&sole.top[i], memory_order_acquire);
+	if (atomic_load_explicit(&sole.sequence, memory_order_relaxed) != sequence) return NULL;
+	memcpy(&copy, words, sizeof copy);
+	copied = sequence;
+	return &copy;
+}
 
 static int digit(char c) {
 	if (c >= '0' && c <= '9') return c - '0';
@@ -83,10 +143,20 @@ static void tell(struct header *h, struct pushed *p, uint32_t window, const char
 	p->window = window;
 }
 
+// runs_backward reports whether PyTorch made the calling thread for the backward pass, and named it so (since 2.6).
+static bool runs_backward(void) {
+	static _Thread_local enum { UNKNOWN, NO, YES } known;
+	char name[16] = "";
+	if (known == UNKNOWN) {
+		prctl(PR_GET_NAME, name);
+		known = strncmp(name, "pt_autograd_", 12) == 0 ? YES : NO;
+	}
+	return known == YES;
+}
+
 uint64_t context_number(struct header *h, uint32_t window) {
-	if (depth == 0) return 0;
-	struct pushed *p = &stack[(depth < DEPTH ? depth : DEPTH) - 1];
-	if (!p->span && !p->requests) return 0;
+	struct pushed *p = since > 0 ? innermost() : runs_backward() ? adopted() : NULL;
+	if (!p || !has_span(p)) return 0;
 	if (p->window != window) tell(h, p, window, NULL, 0);
 	return p->number;
 }
@@ -105,6 +175,7 @@ void otelgpu_push_batch(const char *traceparent, const char *const *requests, si
 	for (size_t i = 0; i < count; i++) p->requests += parse(requests[i], &one);
 	// The texts of requests are the caller's, so they are written now; a span alone at its first launch in a window.
 	if (h && window && p->requests) tell(h, p, window, requests, count);
+	opened();
 }
 
 void otelgpu_push(const char *traceparent) { otelgpu_push_batch(traceparent, NULL, 0); }
@@ -112,9 +183,12 @@ void otelgpu_push(const char *traceparent) { otelgpu_push_batch(traceparent, NUL
 int push_same(void) {
 	if (depth < DEPTH) stack[depth] = depth > 0 ? stack[depth - 1] : (struct pushed){.span = false};
 	depth++;
+	opened();
 	return 0;
 }
 
 void otelgpu_pop(void) {
-	if (depth > 0) depth--; // 0: an unmatched pop of the program
+	if (depth == 0) return; // an unmatched pop of the program
+	depth--;
+	closed();
 }

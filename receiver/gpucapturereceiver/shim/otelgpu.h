@@ -15,8 +15,9 @@
 //     const char *requests[] = {"00-…-01", "00-…-01"};
 //     otelgpu_push_batch(traceparent_or_NULL, requests, 2);  // at most 128; further ones are counted
 //
-// Pushes are per thread and nest; a kernel belongs to the newest push of the thread that launched it. A text that is
-// not a traceparent of version 00 pushes "no span", so that pops stay balanced.
+// Pushes are per thread and nest; a kernel belongs to the newest push of the thread that launched it. Launches of the
+// threads in which PyTorch runs the backward pass belong to the only thread with open spans. A text that is not a
+// traceparent of version 00 pushes "no span", so that pops stay balanced.
 #ifndef OTELGPU_H
 #define OTELGPU_H
 

@@ -108,6 +108,14 @@ struct device {
 	char name[64];
 };
 
+// What limits the blocks of kernels on a device. 0: unknown.
+struct limits {
+	uint32_t multiprocessors;
+	uint32_t threads, blocks, registers, shared_memory; // of a multiprocessor; bytes
+	uint32_t warp;                                      // threads
+	uint32_t major, minor;                              // compute capability
+};
+
 struct header {
 	char magic[8];
 	uint32_t version;
@@ -156,7 +164,8 @@ struct header {
 	char resource[1024];              // OTEL_RESOURCE_ATTRIBUTES
 	_Atomic uint32_t devices;         // number of the following that are written, from the first window on
 	uint32_t gap3;
-	struct device device[16];         // by CUDA's ordinal in this process
+	struct device device[16];         // by CUDA's ordinal in this process, likewise limits
+	struct limits limits[16];
 };
 
 _Static_assert(sizeof(struct record) == 96, "a record is 96 bytes");

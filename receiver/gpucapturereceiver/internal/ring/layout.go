@@ -53,6 +53,8 @@ const (
 	offDevices        = 5248
 	maxDevices        = 16
 	deviceSize        = 128
+	offLimits         = 7304
+	limitsSize        = 32
 	contextRecordSize = 64
 )
 

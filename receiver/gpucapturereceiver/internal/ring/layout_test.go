@@ -31,6 +31,7 @@ func TestOffsetsEqualTheHeader(t *testing.T) {
 		"cupti_version": offCUPTIVersion, "message": offMessage, "tail": offTail,
 		"request": offRequest, "kinds": offKinds,
 		"window": offWindow, "budget": offBudget, "cancel": offCancel, "service": offService,
+		"devices": offDevices, "limits": offLimits,
 	}
 	var b strings.Builder
 	b.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"ring.h\"\nint main(void) {\n")

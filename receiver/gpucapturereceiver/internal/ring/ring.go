@@ -18,6 +18,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/otelgpu/otelgpu/internal/occupancy"
 )
 
 // Info describes the process that writes a ring.
@@ -29,10 +31,11 @@ type Info struct {
 	Resource     string // OTEL_RESOURCE_ATTRIBUTES
 }
 
-// Device identifies a device; empty if the process could not.
+// Device is a device of the process; what the process could not find is empty.
 type Device struct {
-	ID   string // GPU-<uuid> or MIG-<uuid>
-	Name string
+	ID     string // GPU-<uuid> or MIG-<uuid>
+	Name   string
+	Limits occupancy.Device // empty from older libraries
 }
 
 // Counts are the writer's counters since it started.
@@ -386,14 +389,19 @@ func (r *Ring) Pushed(number uint64) (Pushed, bool) {
 
 // Devices returns the process's devices by CUDA's ordinal; none before the first window.
 func (r *Ring) Devices() []Device {
-	var b [8 + maxDevices*deviceSize]byte
+	var b [offLimits - offDevices + maxDevices*limitsSize]byte
 	if _, err := r.file.ReadAt(b[:], offDevices); err != nil {
 		return nil
 	}
 	out := make([]Device, min(binary.LittleEndian.Uint32(b[:]), maxDevices))
 	for i := range out {
 		at := 8 + i*deviceSize
-		out[i] = Device{ID: text(b[at : at+64]), Name: text(b[at+64 : at+128])}
+		of := b[offLimits-offDevices+i*limitsSize:]
+		limit := func(i int) int64 { return int64(binary.LittleEndian.Uint32(of[4*i:])) }
+		out[i] = Device{ID: text(b[at : at+64]), Name: text(b[at+64 : at+128]), Limits: occupancy.Device{
+			Multiprocessors: limit(0), Threads: limit(1), Blocks: limit(2), Registers: limit(3), SharedMemory: limit(4),
+			WarpSize: limit(5), Major: limit(6), Minor: limit(7),
+		}}
 	}
 	return out
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,23 @@ static void *worker(void *argument) {
 	return NULL;
 }
 
+// backward launches a kernel in a thread with the name of those that PyTorch makes for the backward pass.
+static void *backward(void *unused) {
+	(void)unused;
+	prctl(PR_SET_NAME, "pt_autograd_0");
+	launch("backward_kernel", 1000);
+	return NULL;
+}
+
+// hold has a span open until it is released.
+static pthread_barrier_t held;
+static void *hold(void *parent) {
+	otelgpu_push(parent);
+	pthread_barrier_wait(&held), pthread_barrier_wait(&held);
+	otelgpu_pop();
+	return NULL;
+}
+
 // As NVTX's header at the first range: two tables of pointers for the tool to fill in.
 static int (*push_a)(const char *), (*pop_a)(void), (*push_ex)(void *, const void *), (*pop_ex)(void *);
 typedef void (**slot)(void);
@@ -54,7 +72,11 @@ static struct { size_t size; int (*table)(int, slot **, unsigned *); } nvtx_call
 static const void *nvtx_export(uint32_t id) { return id == 1 ? &nvtx_callbacks : NULL; }
 
 int main(int argc, char **argv) {
-	const char *path = getenv("CUDA_INJECTION64_PATH");
+	const char *path = getenv("CUDA_INJECTION64_PATH"), *driver = getenv("HOST_DRIVER");
+	if (driver && !dlopen(driver, RTLD_NOW | RTLD_LOCAL)) {
+		fprintf(stderr, "host: %s\n", dlerror());
+		return 2;
+	}
 	if (path) {
 		void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		int (*init)(void) = lib ? (int (*)(void))(size_t)dlsym(lib, "InitializeInjection") : NULL;
@@ -73,6 +95,7 @@ int main(int argc, char **argv) {
 	}
 	printf("ready %d\n", (int)getpid());
 	fflush(stdout);
+	pthread_t holder;
 	char line[1 << 16], text[1 << 15];
 	unsigned long long n;
 	while (fgets(line, sizeof line, stdin)) {
@@ -145,6 +168,18 @@ int main(int argc, char **argv) {
 			for (int i = 0; i < 8; i++) pthread_create(&t[i], NULL, worker, line + 8);
 			for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
 			printf("done\n");
+		} else if (strcmp(line, "backward") == 0) {
+			pthread_t t;
+			pthread_create(&t, NULL, backward, NULL), pthread_join(t, NULL);
+			printf("done\n");
+		} else if (strcmp(line, "hold") == 0) {
+			pthread_barrier_init(&held, NULL, 2);
+			pthread_create(&holder, NULL, hold, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+			pthread_barrier_wait(&held);
+			printf("ok\n");
+		} else if (strcmp(line, "release") == 0) {
+			pthread_barrier_wait(&held), pthread_join(holder, NULL);
+			printf("ok\n");
 		} else if (strcmp(line, "fork") == 0) {
 			fflush(stdout);
 			pid_t child = fork();
