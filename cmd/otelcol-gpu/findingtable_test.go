@@ -62,7 +62,7 @@ var truths = map[string]truth{
 		kind: semconv.GPUFindingKindLaunchBound, text: "the loader is gone",
 	},
 	"kineto/pytorch/samples/resnet50_num_workers_0/worker0.pt.trace.json.gz": {
-		text: "the loader (second here) and a host that is slower by half",
+		kind: semconv.GPUFindingKindLoader, text: "the loader and a host that is slower by half",
 	},
 	"kineto/tracelens/b200/eager_trace.json.gz": {
 		kind: semconv.GPUFindingKindLaunchBound, text: "an eager run of what is served with graphs",
