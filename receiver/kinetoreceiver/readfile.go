@@ -106,9 +106,9 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	return readNamed(ctx, "", r, o, emit)
 }
 
-// recording is what PyTorch's profiler adds to the time of the launching thread: on two hosts (Xeon) with an H100 and an
-// H200, 2.3 to 3.4 µs for each event in steps that the host limited, and 3 to 7 µs for a call alone. docs/hardware.md has
-// the steps with and without it.
+// recording is what PyTorch's profiler adds to the time of the launching thread: on two hosts (Xeon) with an H100 and
+// an H200, 2.3 to 3.4 µs for each event in steps that the host limited, and 3 to 7 µs for a call alone.
+// docs/hardware.md has the steps with and without it.
 var recording = profiletrace.Recording{
 	Operator: 2 * time.Microsecond, Call: 5 * time.Microsecond, Frame: time.Microsecond, Launch: 5 * time.Microsecond,
 }
@@ -116,7 +116,9 @@ var recording = profiletrace.Recording{
 func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	emit func(context.Context, ptrace.Traces) error,
 ) (Stats, error) {
-	p := profiletrace.New(o, profiletrace.Source{Scope: scopeName, Root: "pytorch profile", Service: defaultService, Recording: recording})
+	p := profiletrace.New(o, profiletrace.Source{
+		Scope: scopeName, Root: "pytorch profile", Service: defaultService, Recording: recording,
+	})
 	defer p.Close()
 	c := &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}}
 	defer c.close()

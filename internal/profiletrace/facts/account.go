@@ -19,7 +19,7 @@ type Spending struct {
 	Waited int64    // of CauseAfterWait: time for which work would have overlapped the device without the waits
 	// of CauseDispatch and CauseLatency: what the profiler's recording cost the host, an estimate
 	Recorded int64
-	Other  amounts  // work of other threads during the host's own work
+	Other    amounts // work of other threads during the host's own work
 }
 
 // StepSpending is the account of a step. The zero value is empty.

@@ -40,7 +40,8 @@ func (j *judge) launching(d *facts.Totals) {
 	}
 	if float64(a.Recorded) >= semconv.FindingLaunchBoundRecorded*float64(n) {
 		v.Certainty, v.Weight = finding.Medium, time.Duration(max(1, n-a.Recorded))
-		text = append(text, "the profiler itself costs the host about "+finding.Duration(a.Recorded)+" of it, by an estimate: compare with steps without it")
+		text = append(text, fmt.Sprintf("the profiler itself costs the host about %s of it, by an estimate: compare with "+
+			"steps without it", finding.Duration(a.Recorded)))
 	}
 	v.Evidence = strings.Join(text, "; ")
 	graphs := d != nil && 2*d.OfGraphs > n
