@@ -66,7 +66,7 @@ func (l *launches) run(operator, call time.Duration) (idle time.Duration, trace 
 }
 
 // What launch_bound says about the time without the profiler is compared with a simulation of the same program without
-// the cost of recording, which is between nothing and what it was on the machines where it was measured.
+// the cost of recording.
 func TestTheCostOfRecordingIsNotTheProgramsOwn(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -28,7 +28,7 @@ static _Thread_local uint32_t depth;
 // backward pass, while that thread waits for them. While several threads have open spans, it is unknown which waits.
 enum { WORDS = (sizeof(struct pushed) + 7) / 8 };
 static struct {
-	_Atomic uint32_t owner;        // thread ID, 0: none; writes the two below
+	_Atomic bool owned;            // by a thread, which alone writes the two below
 	_Atomic uint64_t sequence;     // odd while top is written
 	_Atomic uint64_t top[WORDS];
 	_Atomic uint32_t others;       // threads with open spans besides the owner
@@ -53,8 +53,7 @@ static bool has_span(const struct pushed *p) { return p->span || p->requests; }
 static void opened(void) {
 	if (since == 0 && has_span(innermost())) {
 		since = depth;
-		uint32_t none = 0;
-		owns = atomic_compare_exchange_strong(&sole.owner, &none, (uint32_t)syscall(SYS_gettid));
+		owns = !atomic_exchange(&sole.owned, true);
 		if (!owns) atomic_fetch_add(&sole.others, 1);
 	}
 	publish();
@@ -64,7 +63,7 @@ static void closed(void) {
 	publish();
 	if (since == 0 || depth >= since) return;
 	since = 0;
-	if (owns) atomic_store(&sole.owner, 0);
+	if (owns) atomic_store(&sole.owned, false);
 	else atomic_fetch_sub(&sole.others, 1);
 	owns = false;
 }
@@ -74,7 +73,7 @@ static struct pushed *adopted(void) {
 	static _Thread_local struct pushed copy;
 	static _Thread_local uint64_t copied; // the sequence of the copy
 	uint64_t words[WORDS], sequence = atomic_load_explicit(&sole.sequence, memory_order_acquire);
-	if (atomic_load(&sole.owner) == 0 || atomic_load(&sole.others) != 0 || sequence & 1) return NULL;
+	if (!atomic_load(&sole.owned) || atomic_load(&sole.others) != 0 || sequence & 1) return NULL;
 	if (sequence == copied) return &copy;
 	for (int i = 0; i < WORDS; i++) words[i] = atomic_load_explicit(&sole.top[i], memory_order_acquire);
 	if (atomic_load_explicit(&sole.sequence, memory_order_relaxed) != sequence) return NULL;
