@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
@@ -68,6 +69,11 @@ func (s *server) start(ctx context.Context, host component.Host) error {
 		return errors.Join(err, listener.Close())
 	}
 	srv.BaseContext = func(net.Listener) context.Context { return base }
+	for _, ext := range host.GetExtensions() {
+		if c, ok := ext.(gpusamplesextension.Contradictions); ok {
+			s.model.AddContradictions(c.ContradictionEntries)
+		}
+	}
 	s.http, s.cancel, s.served = srv, cancel, make(chan struct{})
 	s.set.Logger.Info("page", zap.String("address", "http://"+listener.Addr().String()))
 	go func() {

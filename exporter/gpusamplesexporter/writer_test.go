@@ -554,6 +554,7 @@ func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
 // refusing is an extension that rejects every device.
 type refusing struct {
 	gpusamplesextension.UseWriter
+	gpusamplesextension.Contradictions
 	asked int
 }
 

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
@@ -46,6 +48,7 @@ func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
 		return nil, err
 	}
 	x := &samples{Store: NewStore(cfg, nil), telemetry: tb, logger: set.Logger, servers: cfg.Servers}
+	x.ledger.Logger = set.Logger
 	return x, x.observe()
 }
 
@@ -124,6 +127,13 @@ func (x *samples) observe() error {
 		tel.RegisterExtensionGpuSamplesMissesCallback(counts(map[string]*atomic.Int64{
 			"unknown_device": &st.missUnknown, "too_old": &st.missOld, "too_new": &st.missNew,
 		})),
+		tel.RegisterExtensionGpuSamplesContradictionsCallback(func(_ context.Context, o metric.Int64Observer) error {
+			for _, e := range x.ledger.Entries() {
+				o.Observe(e.Count, metric.WithAttributes(
+					attribute.String("source", e.Source), attribute.String("reason", e.Reason)))
+			}
+			return nil
+		}),
 		tel.RegisterExtensionGpuSamplesUsesDroppedCallback(value(x.uses.dropped.Load)),
 		tel.RegisterExtensionGpuSamplesMemoryCallback(locked(func() int64 { return x.bytes })),
 		tel.RegisterExtensionGpuSamplesDevicesCallback(locked(func() int64 { return int64(len(x.devices)) })),
@@ -138,6 +148,16 @@ type Writer interface {
 	// DeviceWriter that drops and counts everything (`not_registered`).
 	Register(owner component.ID, d Device) (DeviceWriter, error)
 	UseWriter
+	Contradictions
+}
+
+// Contradictions is the interface of the extension for components that compare device values with others. What they
+// report is counted in one metric, logged once, and listed on the page.
+type Contradictions interface {
+	// Contradict reports one contradiction.
+	Contradict(c plausibility.Contradiction)
+	// ContradictionEntries returns the contradictions so far, one entry for each source and reason.
+	ContradictionEntries() []plausibility.Entry
 }
 
 // DeviceWriter writes the samples of one device. Its methods can be called from several goroutines.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
 // Store holds the rings of all devices; the extension is a Store with a life cycle. It is exported for tests and
@@ -33,6 +35,8 @@ type Store struct {
 	stats stats
 	uses  useTable
 	loads loadTable
+
+	ledger plausibility.Ledger
 
 	hostedMu sync.Mutex // of hosted; callers of onlyDevice may hold the rings' lock already
 	hosted   map[*device]*Device
@@ -180,6 +184,12 @@ func (st *Store) wake() {
 		}
 	}
 }
+
+// Contradict implements Contradictions.
+func (st *Store) Contradict(c plausibility.Contradiction) { st.ledger.Report(c) }
+
+// ContradictionEntries implements Contradictions.
+func (st *Store) ContradictionEntries() []plausibility.Entry { return st.ledger.Entries() }
 
 // SetUses implements UseWriter.
 func (st *Store) SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {

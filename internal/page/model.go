@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
@@ -61,12 +62,20 @@ type Model struct {
 	errors     ring[deviceError]
 	sections   ring[sectionTime]
 	health     Health
+	sources    []func() []plausibility.Entry
 	stacks     *stackprofile.Builder // of a live page
 	resolved   time.Time             // when stacks were resolved last
 	generation uint64
 	since      int64 // index of the first kept bucket
 	latest     int64 // unix s beyond which a time is wrong
 	fixed      bool  // a report: nothing expires
+}
+
+// AddContradictions makes the page show what entries returns.
+func (m *Model) AddContradictions(entries func() []plausibility.Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = append(m.sources, entries)
 }
 
 // New returns an empty model that follows the clock.

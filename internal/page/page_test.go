@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/goleak"
+
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -602,4 +604,16 @@ func BenchmarkOpenPage(b *testing.B) {
 			}
 		})
 	}
+}
+
+func TestContradictionsAreListed(t *testing.T) {
+	m := at()
+	var l plausibility.Ledger
+	m.AddContradictions(l.Entries)
+	require.Empty(t, m.State(Query{}).Contradictions)
+	l.Report(plausibility.Contradiction{Source: "dcgm", Reason: plausibility.CounterFrozen, Found: "0 W", Other: "300 W"})
+	got := m.State(Query{}).Contradictions
+	require.Len(t, got, 1)
+	require.Equal(t, "counter_frozen", got[0].Reason)
+	require.EqualValues(t, 1, got[0].Count)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
@@ -47,6 +48,9 @@ type State struct {
 	Requests   []Request         `json:"requests"`
 	MoreReqs   int               `json:"moreRequests,omitempty"` // that took less
 	Health     Health            `json:"health"`
+
+	// Contradictions between device values and other evidence.
+	Contradictions []plausibility.Entry `json:"contradictions,omitempty"`
 
 	// Of reports on profiles.
 	Profiles   []*Profile  `json:"profiles,omitempty"`
@@ -224,6 +228,9 @@ func (m *Model) State(q Query) *State {
 	if !m.fixed { // a report draws activities instead of seconds, and has its own findings
 		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
 		m.findingsOf(s, from, to, first, last)
+		for _, entries := range m.sources {
+			s.Contradictions = append(s.Contradictions, entries()...)
+		}
 	}
 	m.steps.each(func(st *Step) {
 		if st.Time >= from && st.Time-1000*st.Duration <= to && wanted(st.Service) {

@@ -300,5 +300,8 @@ function health() {
     ["newest metric of a device", ago(h.lastMetric)], ["joined with samples", h.coverage ? percent(h.coverage) + " of their time" : "not yet (needs gpu_join and the gpu receiver)"]];
   if (h.operationsSince) rows.push(["operations reach back to", clock(h.operationsSince * 1000)]);
   for (const [k, n] of [["operationsDropped", "operations beyond the limit"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests beyond the limit"], ["stacksMerged", "values of stacks beyond 5,000 in 15 s, counted under (other stacks)"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);
-  return [el("dl", {}, ...rows.flatMap(([a, b]) => [el("dt", {}, a), el("dd", {}, b)]))];
+  const list = state.contradictions || [];
+  return [el("dl", {}, ...rows.flatMap(([a, b]) => [el("dt", {}, a), el("dd", {}, b)])),
+    list.length ? el("p", {}, el("strong", {}, "Device values that contradict each other")) : "",
+    list.length ? el("ul", {class: "contradictions"}, ...list.map((c) => el("li", {}, el("strong", {}, `${c.reason} `), `(${c.source}${c.device ? ", " + c.device : ""}, ${plural(c.count, "time")}, last ${ago(c.last)}): ${c.found}, but ${c.other}. `, el("span", {class: "dim"}, `Effect: ${c.effect}. Try: ${c.remedy}.`)))) : ""];
 }

@@ -25,16 +25,17 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                          metric.Meter
-	mu                             sync.Mutex
-	registrations                  []metric.Registration
-	ExtensionGpuSamplesDevices     metric.Int64ObservableGauge
-	ExtensionGpuSamplesDropped     metric.Int64ObservableCounter
-	ExtensionGpuSamplesEvicted     metric.Int64ObservableCounter
-	ExtensionGpuSamplesMemory      metric.Int64ObservableGauge
-	ExtensionGpuSamplesMisses      metric.Int64ObservableCounter
-	ExtensionGpuSamplesUsesDropped metric.Int64ObservableCounter
-	ExtensionGpuSamplesWritten     metric.Int64ObservableCounter
+	meter                             metric.Meter
+	mu                                sync.Mutex
+	registrations                     []metric.Registration
+	ExtensionGpuSamplesContradictions metric.Int64ObservableCounter
+	ExtensionGpuSamplesDevices        metric.Int64ObservableGauge
+	ExtensionGpuSamplesDropped        metric.Int64ObservableCounter
+	ExtensionGpuSamplesEvicted        metric.Int64ObservableCounter
+	ExtensionGpuSamplesMemory         metric.Int64ObservableGauge
+	ExtensionGpuSamplesMisses         metric.Int64ObservableCounter
+	ExtensionGpuSamplesUsesDropped    metric.Int64ObservableCounter
+	ExtensionGpuSamplesWritten        metric.Int64ObservableCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -46,6 +47,21 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterExtensionGpuSamplesContradictionsCallback sets callback for observable ExtensionGpuSamplesContradictions metric.
+func (builder *TelemetryBuilder) RegisterExtensionGpuSamplesContradictionsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionGpuSamplesContradictions, obs: o})
+		return nil
+	}, builder.ExtensionGpuSamplesContradictions)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
 }
 
 // RegisterExtensionGpuSamplesDevicesCallback sets callback for observable ExtensionGpuSamplesDevices metric.
@@ -181,6 +197,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
+	builder.ExtensionGpuSamplesContradictions, err = builder.meter.Int64ObservableCounter(
+		"otelcol_extension_gpu_samples_contradictions",
+		metric.WithDescription("Contradictions between values of a device and other evidence, by source and reason; the README of the extension lists the reasons. [Development]"),
+		metric.WithUnit("{contradiction}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesDevices, err = builder.meter.Int64ObservableGauge(
 		"otelcol_extension_gpu_samples_devices",
 		metric.WithDescription("GPUs and MIG instances with samples. [Development]"),
