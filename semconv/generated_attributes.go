@@ -438,33 +438,6 @@ const (
 	// GPURateStatusKey (string): Why a rate is missing.
 	GPURateStatusKey = attribute.Key("gpu.rate.status")
 
-	// GPURegressionBaselineKey (string): The baseline: a version of the service, or "the day before" for the
-	// same hour.
-	GPURegressionBaselineKey = attribute.Key("gpu.regression.baseline")
-
-	// GPURegressionBaselineCountKey (int, {run}): Number of compared runs of the baseline.
-	GPURegressionBaselineCountKey = attribute.Key("gpu.regression.baseline_count")
-
-	// GPURegressionCountKey (int, {run}): Number of compared runs of the current version.
-	GPURegressionCountKey = attribute.Key("gpu.regression.count")
-
-	// GPURegressionLowerKey (double, 1): Lower bound of the ratio's 99.99 % confidence interval. Above 1 plus
-	// the threshold, the finding is reported.
-	GPURegressionLowerKey = attribute.Key("gpu.regression.lower")
-
-	// GPURegressionQuantityKey (string): What increased.
-	GPURegressionQuantityKey = attribute.Key("gpu.regression.quantity")
-
-	// GPURegressionRatioKey (double, 1): Current value divided by the baseline, from geometric means over blocks
-	// of time.
-	GPURegressionRatioKey = attribute.Key("gpu.regression.ratio")
-
-	// GPURegressionUpperKey (double, 1): Upper bound of that interval.
-	GPURegressionUpperKey = attribute.Key("gpu.regression.upper")
-
-	// GPURegressionVersionKey (string): Version compared with the baseline.
-	GPURegressionVersionKey = attribute.Key("gpu.regression.version")
-
 	// GPURequestBatchCountKey (int, {batch}): Batches of the operation that served the request, such as decoding
 	// iterations.
 	GPURequestBatchCountKey = attribute.Key("gpu.request.batch.count")
@@ -1041,7 +1014,6 @@ const (
 	GPUFindingKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUFindingKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
 	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself delays the host
-	GPUFindingKindRegression           = "regression"            // an operation takes more GPU time or energy than in the version before, or than the day before
 	GPUFindingKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
 	GPUFindingKindSlowRequest          = "slow_request"          // a request takes far longer than others of its service
 	GPUFindingKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
@@ -1174,12 +1146,6 @@ const (
 const (
 	GPURateStatusBelowFloor = "below_floor" // shorter than 10 times an empty section
 	GPURateStatusOk         = "ok"          // rates were derived
-)
-
-// Values of gpu.regression.quantity.
-const (
-	GPURegressionQuantityEnergy = "energy" // joules, per item where items are known
-	GPURegressionQuantityTime   = "time"   // seconds on the device, per item where items are known
 )
 
 // Values of gpu.roofline.bound.

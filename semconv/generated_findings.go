@@ -33,7 +33,6 @@ const (
 	FindingPageMigrationsThreshold       = 0.05 // of window
 	FindingPageableCopiesThreshold       = 0.05 // of window
 	FindingProfilerOverheadThreshold     = 0.05 // of window
-	FindingRegressionThreshold           = 0.1  // of time or energy before
 	FindingSinglePrecisionThreshold      = 0.05 // of window
 	FindingSlowRequestThreshold          = 2    // of median of the service
 	FindingSlowRuntimeCallsThreshold     = 0.05 // of window
@@ -89,7 +88,6 @@ const (
 	FindingLowEfficiencyFindings            = 3       // most operators with a finding
 	FindingMemorySpikeDevice                = 0.5     // of the device's memory, if that is known: profiles report no growth that ends below it
 	FindingNotJudgedReason                  = 0.25    // of the time that was not judged: a reason that is named with its remedy
-	FindingRegressionConfidence             = 0.9999  // of the interval of the ratio
 	FindingSlowRequestRequests              = 5       // fewest requests of the service
 	FindingStarvedObserved                  = 10      // s: shortest time of its sections
 	FindingStarvedBusy                      = 0.8     // highest utilization of the device
@@ -245,11 +243,6 @@ func FindingKinds() []FindingKind {
 			Kind: "profiler_overhead", Title: "the profiler itself delays the host", Threshold: FindingProfilerOverheadThreshold, Of: "window",
 			ReportedBy: []string{"profile"},
 			Remedy:     "not the program's own time: leave the first steps out (schedule with wait and warmup), record less",
-		},
-		{
-			Kind: "regression", Title: "an operation takes more GPU time or energy than in the version before, or than the day before", Threshold: FindingRegressionThreshold, Of: "time or energy before",
-			ReportedBy: []string{"gpu_metrics", "page"},
-			Remedy:     "compare a trace of each version, and their flame graphs",
 		},
 		{
 			Kind: "single_precision", Title: "products in single or double precision without tensor cores", Threshold: FindingSinglePrecisionThreshold, Of: "window",

@@ -109,12 +109,6 @@ const (
 	GPUProcessMemoryUsageUnit        = "By"
 	GPUProcessMemoryUsageDescription = "Device memory in use by one process (opt-in)."
 
-	// GPURegressionRatioName (gauge, 1): GPU time or energy of an operation (per item where items are known)
-	// divided by what the baseline took. For regressions only.
-	GPURegressionRatioName        = "gpu.regression.ratio"
-	GPURegressionRatioUnit        = "1"
-	GPURegressionRatioDescription = "GPU time or energy of an operation (per item where items are known) divided by what the baseline took."
-
 	// GPURequestDecodeDurationName (histogram, s): Time of the request in the engine from its first output token
 	// to its last, as reported by the engine. Not GPU time.
 	GPURequestDecodeDurationName        = "gpu.request.decode.duration"

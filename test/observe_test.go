@@ -131,6 +131,11 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	m := machine{scraped: runPrometheus(t, path, server), pushed: runPrometheus(t, path, server)}
 	for _, store := range m.stores() {
 		yesterday(t, store, faulty)
+		cost := 1.0
+		if faulty {
+			cost = 1.3
+		}
+		twoVersions(t, store, time.Now(), cost, 1)
 	}
 	p := newPorts(t)
 	ready, err := config.YAML(config.AllInOne)
@@ -351,17 +356,22 @@ func yesterday(t *testing.T, store *prometheusProgram, faulty bool) {
 			p.SetSum(float64(i) * sum)
 			p.BucketCounts().FromRaw([]uint64{uint64(i)})
 		}
-		b, err := pmetricotlp.NewExportRequestFromMetrics(md).MarshalProto()
-		require.NoError(t, err)
-		r, err := http.Post("http://"+store.address+"/api/v1/otlp/v1/metrics", "application/x-protobuf", bytes.NewReader(b))
-		require.NoError(t, err)
-		require.NoError(t, r.Body.Close())
-		require.Equal(t, http.StatusOK, r.StatusCode)
+		store.push(t, md)
 	}
 	// The rule is evaluated every minute; any value within an hour represents it.
 	for at := day; at.Before(day.Add(4 * time.Minute)); at = at.Add(time.Minute) {
 		store.rules(t, "work.yaml", at)
 	}
+}
+
+func (p *prometheusProgram) push(t *testing.T, md pmetric.Metrics) {
+	t.Helper()
+	b, err := pmetricotlp.NewExportRequestFromMetrics(md).MarshalProto()
+	require.NoError(t, err)
+	r, err := http.Post("http://"+p.address+"/api/v1/otlp/v1/metrics", "application/x-protobuf", bytes.NewReader(b))
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, http.StatusOK, r.StatusCode)
 }
 
 type ruleAnswer struct {

@@ -34,6 +34,7 @@ func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 		"profiles-1.yaml":           {"start with --feature-gates service.profilesSupport"},
 		"profiles-2.yaml":           {"start with --feature-gates service.profilesSupport"},
 		"removed-gpu_metrics.yaml": {
+			"`regressions` was removed (use the rules in config/alerts/versions.yaml)",
 			"`stragglers::max_ranks` was removed (use `stragglers::max_waiting`",
 			"`stragglers::max_steps` was removed (use `stragglers::max_waiting`",
 		},

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -87,9 +86,6 @@ type aggregator struct {
 	gone      map[string]uint64 // evicted resources, with the times of their last points
 	jobs      *stragglers       // nil: off
 
-	regressions *regressions // nil: off
-	found       []*reported  // regressions since the last call of findings
-
 	activities int    // waiting, over all devices
 	edges      []edge // scratch memory of their timelines
 	repeats    spanfacts.Repeats
@@ -106,7 +102,7 @@ type aggregator struct {
 type counts struct {
 	spans, repeated, overflow, evicted        int64
 	activityLate, activityLimit, activityTime int64
-	stepLate, stepLimit, operationLimit       int64
+	stepLate, stepLimit                       int64
 	uncompared                                [aloneReasons]int64
 }
 
@@ -134,9 +130,6 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 	if s := cfg.Stragglers.Get(); s != nil {
 		a.jobs = newStragglers(*s)
 	}
-	if g := cfg.Regressions.Get(); g != nil {
-		a.regressions = &regressions{tracker: regression.New(g.Threshold, g.MaxOperations)}
-	}
 	return a
 }
 
@@ -150,9 +143,6 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 		var r *resource // made for the first GPU span
 		if a.jobs != nil {
 			a.jobs.source = rs.Resource().Attributes()
-		}
-		if a.regressions != nil {
-			a.regressions.source(rs.Resource().Attributes())
 		}
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&res, ss.Scope().Attributes())
@@ -273,13 +263,10 @@ func (a *aggregator) onlyStragglers() {
 	a.cfg = &cfg
 }
 
-// findings returns the ranks and operations that stood out since the last call.
-func (a *aggregator) findings() []*reported {
-	found := a.found
-	a.found = nil
+// findings returns the ranks that stood out since the last call.
+func (a *aggregator) findings() (found []*reported) {
 	if a.jobs != nil {
-		found = append(found, a.jobs.found...)
-		a.jobs.found = nil
+		found, a.jobs.found = a.jobs.found, nil
 	}
 	return found
 }
@@ -294,7 +281,6 @@ func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	if a.jobs != nil {
 		a.compare(now, final)
 	}
-	a.regressed(now)
 	a.Output()
 	for _, r := range a.resources {
 		r.write(&a.settings, out, now+a.ahead)

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Config is the configuration of the gpu_metrics connector. Durations, limits and sizes must be positive unless 0 is
@@ -57,9 +56,6 @@ type Config struct {
 	Activity configoptional.Optional[ActivityConfig] `mapstructure:"activity"`
 	// Stragglers enables the comparison of the ranks of a job. On by default.
 	Stragglers configoptional.Optional[StragglerConfig] `mapstructure:"stragglers"`
-	// Regressions enables the comparison of operations with the previous version of their service, and with the previous
-	// day. On by default.
-	Regressions configoptional.Optional[RegressionConfig] `mapstructure:"regressions"`
 }
 
 // Values of Config.Temporality.
@@ -116,16 +112,6 @@ type StragglerConfig struct {
 	_          struct{}
 }
 
-// RegressionConfig limits the comparison of versions.
-type RegressionConfig struct {
-	// Threshold is the relative increase of time or energy from which a regression is reported, above 0 and at most 10.
-	// Default 0.1 (10 %).
-	Threshold float64 `mapstructure:"threshold"`
-	// MaxOperations limits the operations of all services that are compared, up to 70 kB each. Default 500.
-	MaxOperations int `mapstructure:"max_operations"`
-	_             struct{}
-}
-
 // defaultBounds returns 1 and 3 of each decade from 1 µs to 30 s. Each bound is a series for each operation and device
 // in Prometheus; use exponential histograms for a finer resolution.
 func defaultBounds() []time.Duration {
@@ -151,9 +137,6 @@ func createDefaultConfig() component.Config {
 			MaxActivities: 200_000,
 		}),
 		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 2, MaxWaiting: 100_000}),
-		Regressions: configoptional.Some(RegressionConfig{
-			Threshold: semconv.FindingRegressionThreshold, MaxOperations: 500,
-		}),
 	}
 }
 
@@ -162,7 +145,8 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	const waiting = "`stragglers::max_waiting`, which counts the steps of all ranks and jobs together"
 	return configvalidate.Read(conf, c,
 		configvalidate.Removed{Key: "stragglers::max_steps", Use: waiting},
-		configvalidate.Removed{Key: "stragglers::max_ranks", Use: waiting})
+		configvalidate.Removed{Key: "stragglers::max_ranks", Use: waiting},
+		configvalidate.Removed{Key: "regressions", Use: "the rules in config/alerts/versions.yaml"})
 }
 
 // Validate returns an error that lists every invalid value by its key.
@@ -192,11 +176,6 @@ func (c *Config) Validate() error {
 		configvalidate.Positive(&bad, "stragglers::max_wait", s.MaxWait)
 		configvalidate.Positive(&bad, "stragglers::max_waiting", s.MaxWaiting)
 		bad.If(s.MinRanks < 2, "`stragglers::min_ranks` must be at least 2, found %d", s.MinRanks)
-	}
-	if g := c.Regressions.Get(); g != nil {
-		bad.If(!(g.Threshold > 0 && g.Threshold <= 10), "`regressions::threshold` must be above 0 and at most 10, found %g",
-			g.Threshold)
-		configvalidate.Positive(&bad, "regressions::max_operations", g.MaxOperations)
 	}
 	return bad.Err()
 }

@@ -76,11 +76,10 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 		}
 		refusal.note(c.log, n, err)
 	})
-	switch {
-	case c.aggregator.jobs != nil:
+	if c.aggregator.jobs != nil {
 		c.aggregator.jobs.spans = true
-	case c.aggregator.regressions == nil:
-		c.log.Warn("no spans will be emitted because `stragglers` and `regressions` are off")
+	} else {
+		c.log.Warn("no spans will be emitted because `stragglers` is off")
 	}
 	return true
 }
@@ -156,12 +155,6 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	}
 	c.mu.Unlock()
 	c.count(ctx, &stats)
-	for _, f := range found {
-		if f.regression != nil {
-			c.log.Warn("Operation takes more than before", zap.String("service", f.regression.Service),
-				zap.String("version", f.regression.Version), zap.String("finding", evidence(f.regression)))
-		}
-	}
 	if len(found) > 0 && c.spans != nil {
 		sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, c.spans.put(found), dropped("spans_limit"))
 	}
@@ -196,12 +189,11 @@ func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
 func dropped(reason string) metric.AddOption { return sharedcomponent.Label("reason", reason) }
 
 var (
-	droppedActivityLate   = dropped("activity_late")
-	droppedActivityLimit  = dropped("activity_limit")
-	droppedActivityTime   = dropped("activity_time")
-	droppedStepLate       = dropped("step_late")
-	droppedStepLimit      = dropped("step_limit")
-	droppedOperationLimit = dropped("operation_limit")
+	droppedActivityLate  = dropped("activity_late")
+	droppedActivityLimit = dropped("activity_limit")
+	droppedActivityTime  = dropped("activity_time")
+	droppedStepLate      = dropped("step_late")
+	droppedStepLimit     = dropped("step_limit")
 )
 
 func (c *gpuMetrics) count(ctx context.Context, s *counts) {
@@ -214,7 +206,6 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
-	sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, s.operationLimit, droppedOperationLimit)
 	for why, n := range s.uncompared {
 		sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsUncompared, n, uncompared[why])
 	}

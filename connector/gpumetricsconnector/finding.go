@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
@@ -28,8 +27,7 @@ const findingName = "straggler"
 // traceFlags are the bits of a span's flags that belong to its trace.
 const traceFlags = 0xff
 
-// reported is a finding with the span that reports it: on a rank that stood out in a step, or on an operation that
-// takes more than before. It is immutable, so it is read without a lock.
+// reported is a finding on a rank that stood out in a step. It is immutable, so it is read without a lock.
 type reported struct {
 	finding.Finding
 	straggler.Result
@@ -39,7 +37,6 @@ type reported struct {
 	ranks       int
 	typicalStep spanfacts.Key // of the rank nearest to the median
 	typicalRank int64
-	regression  *regression.Finding // of an operation; nil: of a rank
 }
 
 // findingSpans returns the spans that report findings in the slow ranks' traces. Steps without IDs are skipped, because
@@ -61,11 +58,7 @@ func findingSpans(found []*reported, scope func(pcommon.InstrumentationScope)) p
 			spans = ss.Spans()
 			of[f.step.resource] = spans
 		}
-		if f.regression != nil {
-			f.writeRegression(spans.AppendEmpty())
-		} else {
-			f.write(spans.AppendEmpty())
-		}
+		f.write(spans.AppendEmpty())
 	}
 	return td
 }

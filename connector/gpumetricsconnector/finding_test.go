@@ -15,8 +15,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/regression"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -336,23 +334,6 @@ func TestEveryFindingOfTheConnectorHasItsThreshold(t *testing.T) {
 				if r.Slow {
 					found = append(found, &reported{Finding: lateRank(&r, len(ranks), step)})
 				}
-			}
-			return found
-		},
-		semconv.GPUFindingKindRegression: func(of float64) []*reported {
-			tracker, at := regression.New(semconv.FindingRegressionThreshold, 10), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-			for version, seconds := range []float64{0.02, 0.02 * (1 + of*semconv.FindingRegressionThreshold)} {
-				s := tracker.Series(regression.Key{Service: "llm", Operation: "decode"}, fmt.Sprint(version))
-				for range 6000 {
-					at = at.Add(100 * time.Millisecond)
-					end := uint64(at.UnixNano())
-					s.Add([2]float64{seconds, 0}, regression.Example{Key: spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}, Start: end - uint64(1e9*seconds), End: end})
-				}
-			}
-			list, _ := tracker.Take()
-			var found []*reported
-			for _, f := range list {
-				found = append(found, &reported{Finding: regressed(f)})
 			}
 			return found
 		},

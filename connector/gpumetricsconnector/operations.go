@@ -8,7 +8,6 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -18,7 +17,6 @@ import (
 type operation struct {
 	key                                                   dims // zero if it is not kept
 	count, duration, io, flops, items, energy, itemEnergy *series.Series
-	versions                                              *regression.Series
 }
 
 // operations finds the operation of a span. The dimensions of a span are nine strings, which the map hashes; the table
@@ -88,9 +86,6 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 		if f.Items > 0 {
 			need(&b.items, metricItems).Add(f.Items*weight, now)
 		}
-	}
-	if f.Kind.Work() {
-		a.compareVersions(r, f, &b.versions, f.Time, f.Items, f.ItemType)
 	}
 	if f.SelfEnergy > 0 {
 		need(&b.energy, metricEnergy).Add(f.SelfEnergy, now)

@@ -31,7 +31,6 @@ const (
 	metricStepItemRate
 	metricStragglerScore
 	metricStragglerDelay
-	metricRegressionRatio
 	metricActivityTime
 	metricSectionTime
 	metrics
@@ -41,22 +40,21 @@ var definitions = [metrics]struct {
 	name string // unit and description are in the registry
 	form series.Form
 }{
-	metricCount:           {semconv.GPUOperationCountName, series.Count},
-	metricDuration:        {semconv.GPUOperationDurationName, series.Histogram},
-	metricIO:              {semconv.GPUOperationIOName, series.Count},
-	metricFLOPs:           {semconv.GPUOperationFLOPSName, series.Sum},
-	metricItems:           {semconv.GPUOperationItemsName, series.Count},
-	metricEnergy:          {semconv.GPUOperationEnergyName, series.Sum},
-	metricItemEnergy:      {semconv.GPUOperationItemEnergyName, series.Gauge},
-	metricStepDuration:    {semconv.GPUStepDurationName, series.Histogram},
-	metricPhaseDuration:   {semconv.GPUStepPhaseDurationName, series.Histogram},
-	metricStepItems:       {semconv.GPUStepItemsName, series.Count},
-	metricStepItemRate:    {semconv.GPUStepItemRateName, series.Gauge},
-	metricStragglerScore:  {semconv.GPUStragglerScoreName, series.Gauge},
-	metricStragglerDelay:  {semconv.GPUStragglerDelayName, series.Gauge},
-	metricRegressionRatio: {semconv.GPURegressionRatioName, series.Gauge},
-	metricActivityTime:    {semconv.GPUActivityTimeName, series.Sum},
-	metricSectionTime:     {semconv.GPUSectionTimeName, series.Sum},
+	metricCount:          {semconv.GPUOperationCountName, series.Count},
+	metricDuration:       {semconv.GPUOperationDurationName, series.Histogram},
+	metricIO:             {semconv.GPUOperationIOName, series.Count},
+	metricFLOPs:          {semconv.GPUOperationFLOPSName, series.Sum},
+	metricItems:          {semconv.GPUOperationItemsName, series.Count},
+	metricEnergy:         {semconv.GPUOperationEnergyName, series.Sum},
+	metricItemEnergy:     {semconv.GPUOperationItemEnergyName, series.Gauge},
+	metricStepDuration:   {semconv.GPUStepDurationName, series.Histogram},
+	metricPhaseDuration:  {semconv.GPUStepPhaseDurationName, series.Histogram},
+	metricStepItems:      {semconv.GPUStepItemsName, series.Count},
+	metricStepItemRate:   {semconv.GPUStepItemRateName, series.Gauge},
+	metricStragglerScore: {semconv.GPUStragglerScoreName, series.Gauge},
+	metricStragglerDelay: {semconv.GPUStragglerDelayName, series.Gauge},
+	metricActivityTime:   {semconv.GPUActivityTimeName, series.Sum},
+	metricSectionTime:    {semconv.GPUSectionTimeName, series.Sum},
 }
 
 // resource holds all series of one resource.
@@ -88,7 +86,7 @@ func newResource(attrs pcommon.Map, st *settings) *resource {
 		switch metricID(id) {
 		case metricDuration, metricStepDuration, metricPhaseDuration:
 			f.Exemplars = st.cfg.MaxExemplars
-		case metricStragglerScore, metricStragglerDelay, metricRegressionRatio:
+		case metricStragglerScore, metricStragglerDelay:
 			f.Exemplars = min(1, st.cfg.MaxExemplars)
 		}
 	}

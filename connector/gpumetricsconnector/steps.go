@@ -8,7 +8,6 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/internal/regression"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -24,7 +23,6 @@ type loopKey struct {
 type loop struct {
 	duration, items, itemRate, itemEnergy *series.Series
 	phases                                map[string]*series.Series
-	versions                              *regression.Series
 }
 
 // step adds a step to its loop's metrics. It reports whether there were too many series.
@@ -54,7 +52,6 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) (ove
 			l.phases[strings.Clone(p.Name)] = s
 		}
 	}
-	a.compareVersions(r, f, &l.versions, f.StepTime(), f.StepItems, f.StepItemType)
 	if f.StepItems > 0 {
 		need(&l.items, metricStepItems, "").Add(f.StepItems*weight, now)
 		if f.StepTime() > 0 {

@@ -140,7 +140,7 @@ func elements(a semconv.Attribute, v pcommon.Value, want pcommon.ValueType) (wha
 // more than doubled.
 var declared = []string{
 	"gpu.io.utilization", "gpu.flop.utilization", "gpu.roofline.utilization", "gpu.step.mfu", "gpu.step.hfu",
-	"gpu.straggler.score", "gpu.regression.ratio", "gpu.regression.lower", "gpu.regression.upper",
+	"gpu.straggler.score",
 	"gpu.finding.share", "gpu.finding.threshold",
 }
 

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -52,61 +51,6 @@ func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Sp
 	}
 }
 
-// regressed is an operation that takes more time or energy than before.
-type regressed struct {
-	spanfacts.Regression
-	service string
-	time    float64 // when it was reported, unix ms
-	trace   string
-}
-
-// maxRegressed bounds the kept regressions.
-const maxRegressed = 100
-
-// regress reads a span of gpu_metrics on a regression; other spans are ignored. Its own times are the times of the
-// example.
-func (m *Model) regress(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
-	x := regressed{service: clip(r.Service), time: float64(m.now().UnixMilli()), trace: f.Key.Trace.String()}
-	if m.fixed {
-		x.time = millis(f.End)
-	}
-	if x.Load(s) {
-		for _, text := range []*string{&x.Operation, &x.Quantity, &x.Version, &x.Baseline} {
-			*text = clip(*text)
-		}
-		x.Evidence = strings.Clone(x.Evidence[:min(len(x.Evidence), maxEvidence)])
-		m.regressed.put(x, maxRegressed)
-	}
-}
-
-// maxEvidence bounds the text of a finding that another component wrote.
-const maxEvidence = 512
-
-// regression returns the operation with the largest increase, of those reported from one time to another.
-func (m *Model) regression(from, to float64) (f finding.Finding, ok bool) {
-	most := 0.0
-	m.regressed.each(func(x *regressed) {
-		if x.time < from || x.time > to || x.Ratio <= most {
-			return
-		}
-		most, ok = x.Ratio, true
-		text := cmp.Or(x.Evidence, fmt.Sprintf("%s takes %.2f times as much %s as in %s", x.Operation, x.Ratio, x.Quantity,
-			x.Baseline))
-		if x.Version != "" {
-			text += " in version " + x.Version
-		}
-		if x.service != "" {
-			text += " of " + x.service
-		}
-		if x.Before != "" {
-			text += "; before: trace " + x.Before
-		}
-		f = found(semconv.GPUFindingKindRegression, x.Operation, text, x.Ratio-1, x.trace)
-		f.Certainty = finding.Low
-	})
-	return f, ok
-}
-
 // served reads the span of a request, as its server sees it.
 func (m *Model) served(f *spanfacts.Facts) {
 	seconds := spanfacts.Elapsed(f.Start, f.End)
@@ -123,7 +67,6 @@ func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	for _, f := range []func() (finding.Finding, bool){
 		func() (finding.Finding, bool) { return m.deviceError(from, to) },
 		func() (finding.Finding, bool) { return m.lateRank(from, to) },
-		func() (finding.Finding, bool) { return m.regression(from, to) },
 		func() (finding.Finding, bool) { return m.slowRequest(from, to) },
 		func() (finding.Finding, bool) { return m.throttled(first, last) },
 		func() (finding.Finding, bool) { return m.memoryNearLimit(from, to) },

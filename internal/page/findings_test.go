@@ -291,8 +291,7 @@ func TestEveryLiveFindingHasItsThreshold(t *testing.T) {
 		case !slices.Contains(kind.ReportedBy, "page"):
 			require.NotContains(t, liveCases, kind.Kind)
 			continue
-		case kind.Threshold == 0, // TestDeviceErrorsAreFindings
-			kind.Kind == semconv.GPUFindingKindRegression: // the page shows what gpu_metrics reported
+		case kind.Threshold == 0: // TestDeviceErrorsAreFindings
 			continue
 		}
 		put := liveCases[kind.Kind]
@@ -339,33 +338,6 @@ func TestTheSameFactsGiveTheSameFindingAsInAProfile(t *testing.T) {
 		require.Equal(t, list[i].Remedy, live[0].Remedy)
 		require.InDelta(t, list[i].Share, live[0].Share, 1e-9)
 	}
-}
-
-func TestARegressionIsShownWithBothTraces(t *testing.T) {
-	m := New()
-	td := ptrace.NewTraces()
-	rs := td.ResourceSpans().AppendEmpty()
-	rs.Resource().Attributes().PutStr("service.name", "llm")
-	s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
-	s.SetTraceID(pcommon.TraceID{2})
-	s.SetSpanID(pcommon.SpanID{2})
-	s.SetStartTimestamp(pcommon.NewTimestampFromTime(time.Now().Add(-time.Hour)))
-	s.SetEndTimestamp(pcommon.NewTimestampFromTime(time.Now().Add(-time.Hour)))
-	s.Links().AppendEmpty().SetTraceID(pcommon.TraceID{1})
-	require.NoError(t, s.Attributes().FromRaw(map[string]any{
-		"gpu.operation.name": "decode", "gpu.regression.ratio": 1.3, "gpu.regression.quantity": "time",
-		"gpu.regression.version": "2", "gpu.regression.baseline": "1",
-		"gpu.finding.evidence": "GPU time per token of decode is 1.3 times as much as in 1",
-	}))
-	m.Traces(td)
-	now := float64(time.Now().UnixMilli())
-	f, ok := m.regression(now-60_000, now+60_000)
-	require.True(t, ok)
-	require.Equal(t, "regression, decode: GPU time per token of decode is 1.3 times as much as in 1 in version 2 of llm; before: trace "+
-		"01000000000000000000000000000000 (threshold 10 %, certainty low); try: compare a trace of each version, and their "+
-		"flame graphs; trace 02000000000000000000000000000000", f.String())
-	_, ok = m.regression(now-3600_000, now-60_000)
-	require.False(t, ok, "reported later")
 }
 
 // Two runs of one job have separate ranks.

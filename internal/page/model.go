@@ -58,7 +58,6 @@ type Model struct {
 	slowest    *Request                                    // of operations removed within the kept time
 	lengths    boundedmap.Recent[pcommon.TraceID, float64] // of requests without a usage record, s
 	late       ring[late]
-	regressed  ring[regressed]
 	errors     ring[deviceError]
 	sections   ring[sectionTime]
 	health     Health

@@ -71,7 +71,6 @@ func (m *Model) visit(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, 
 		q.Queue = max(q.Queue, spanfacts.Positive(v))
 	} else if s.Kind() != ptrace.SpanKindServer {
 		m.straggler(f, r, s)
-		m.regress(f, r, s)
 		if p != nil {
 			p.call(s)
 		}

@@ -93,7 +93,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorGpuMetricsDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_dropped",
-		metric.WithDescription("Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), operation_limit (GPU spans of operations that are not compared with earlier versions because of `max_operations`), metrics (points that the next component rejected), spans (spans of stragglers and regressions that the next component rejected), spans_limit (such spans dropped because the next component was too slow). [Development]"),
+		metric.WithDescription("Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), metrics (points that the next component rejected), spans (spans of stragglers that the next component rejected), spans_limit (such spans dropped because the next component was too slow). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) connector.Settings {
 func AssertEqualConnectorGpuMetricsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_dropped",
-		Description: "Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), operation_limit (GPU spans of operations that are not compared with earlier versions because of `max_operations`), metrics (points that the next component rejected), spans (spans of stragglers and regressions that the next component rejected), spans_limit (such spans dropped because the next component was too slow). [Development]",
+		Description: "Data missing from the metrics, by reason: activity_late (an activity that arrived after its interval was analyzed), activity_limit, activity_time (an activity that ends before its start, lacks one of the two, or ends over a minute in the future), step_late, step_limit (limits of the straggler score), metrics (points that the next component rejected), spans (spans of stragglers that the next component rejected), spans_limit (such spans dropped because the next component was too slow). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
