@@ -86,6 +86,7 @@ vet: ## vet without cgo for each of SYSTEMS, without compiling for them (lint ve
 
 generate: ## regenerate all code and documentation that is generated
 	$(call each,./semconv $(filter-out ./semconv,$(SHIPPED)),$(GO) generate ./...) # other modules compile with the new names
+	$(GO) test -count=1 -run DeploymentsHave ./config -update
 
 docs: $(DOCS)/venv/bin/mkdocs ## build the documentation as a site in bin/docs (Python); broken links fail
 	rm -rf $(DOCS)/src && mkdir -p $(DOCS)/src

@@ -6,6 +6,7 @@ package config_test
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -43,13 +45,47 @@ func TestAnUnknownPipelineIsNamed(t *testing.T) {
 			`kubernetes/gateway, llm, profiles, prometheus, tempo)`)
 }
 
-func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
-	for _, name := range []string{"agent", "gateway"} {
-		deployed, err := os.ReadFile(filepath.Join("..", "deploy", "kubernetes", "config", name+".yaml"))
+var update = flag.Bool("update", false, "write the copies of pipelines, rules and dashboards in deploy")
+
+// The Helm chart and the manifests need copies, because neither reads files outside its folder.
+func TestDeploymentsHaveTheProjectsFiles(t *testing.T) {
+	const chart = "../deploy/helm/otelgpu/files/"
+	want := map[string]string{chart + "config/capture.yaml": "../deploy/kubernetes-capture/capture.yaml"}
+	folders := map[string]string{
+		chart + "config/": "kubernetes/*.yaml", chart + "alerts/": "alerts/*.yaml", chart + "dashboards/": "grafana/*.json",
+		"../deploy/kubernetes/config/": "kubernetes/*.yaml",
+	}
+	for folder, pattern := range folders {
+		origins, err := filepath.Glob(pattern)
 		require.NoError(t, err)
-		ready, err := config.YAML("kubernetes/" + name)
+		require.NotEmpty(t, origins, pattern)
+		for _, origin := range origins {
+			want[folder+filepath.Base(origin)] = origin
+		}
+	}
+	for folder := range folders {
+		copies, err := filepath.Glob(folder + "*")
 		require.NoError(t, err)
-		require.Equal(t, ready, string(deployed), "copy config/kubernetes/%s.yaml to deploy/kubernetes/config", name)
+		for _, path := range copies {
+			switch {
+			case want[path] != "", path == chart+"config/direct.yaml": // which only the chart has
+			case *update:
+				require.NoError(t, os.Remove(path))
+			default:
+				assert.Fail(t, path+" has no origin (make generate)")
+			}
+		}
+	}
+	for path, origin := range want {
+		b, err := os.ReadFile(origin)
+		require.NoError(t, err)
+		if *update {
+			require.NoError(t, os.WriteFile(path, b, 0o644))
+			continue
+		}
+		have, err := os.ReadFile(path)
+		require.NoError(t, err, "make generate")
+		assert.Equal(t, string(b), string(have), "%s differs from %s (make generate)", path, origin)
 	}
 }
 

@@ -34,7 +34,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "copy files into the chart and write the table of values in its README")
+var update = flag.Bool("update", false, "write the table of values in the chart's README")
 
 const (
 	chartFolder = "../../deploy/helm/otelgpu"
@@ -369,44 +369,6 @@ func TestPodSecurityOfTheChartIsAsDocumented(t *testing.T) {
 			pod := gateway.Spec.Template
 			assert.Empty(t, levels(t, api.LevelRestricted, "gateway", pod.Labels, pod.Spec), name)
 		}
-	}
-}
-
-// TestChartHasTheProjectsFiles compares each file that the chart copies with its origin. With -update it copies them.
-func TestChartHasTheProjectsFiles(t *testing.T) {
-	want := map[string]string{"config/capture.yaml": "../../deploy/kubernetes-capture/capture.yaml"}
-	for pattern, folder := range map[string]string{
-		"../../config/kubernetes/*.yaml": "config", "../../config/alerts/*.yaml": "alerts", "../../config/grafana/*.json": "dashboards",
-	} {
-		found, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		require.NotEmpty(t, found, pattern)
-		for _, path := range found {
-			want[filepath.Join(folder, filepath.Base(path))] = path
-		}
-	}
-	var got []string
-	files, err := filepath.Glob(filepath.Join(chartFolder, "files", "*", "*"))
-	require.NoError(t, err)
-	for _, path := range files {
-		name, err := filepath.Rel(filepath.Join(chartFolder, "files"), path)
-		require.NoError(t, err)
-		got = append(got, name)
-	}
-	for name, origin := range want {
-		b, err := os.ReadFile(origin)
-		require.NoError(t, err)
-		copied := filepath.Join(chartFolder, "files", name)
-		if *update {
-			require.NoError(t, os.WriteFile(copied, b, 0o644))
-			continue
-		}
-		have, err := os.ReadFile(copied)
-		require.NoError(t, err)
-		assert.Equal(t, string(b), string(have), "%s differs from %s (go test -run Chart . -update)", copied, origin)
-	}
-	if !*update {
-		assert.ElementsMatch(t, append(slices.Collect(maps.Keys(want)), "config/direct.yaml"), got, "direct.yaml is the chart's own")
 	}
 }
 
