@@ -557,6 +557,10 @@ const (
 	// GPUStepPhaseNameKey (string): Phase of the step.
 	GPUStepPhaseNameKey = attribute.Key("gpu.step.phase.name")
 
+	// GPUStepUntimedCountKey (int, {section}): Sections of the step whose GPU time is unknown. The times that
+	// they would belong to are absent: of their phase, overlap, other and covered.
+	GPUStepUntimedCountKey = attribute.Key("gpu.step.untimed.count")
+
 	// GPUStragglerDelayKey (double, s): Time above the median over ranks, in the section where the rank loses
 	// most, else of its own time.
 	GPUStragglerDelayKey = attribute.Key("gpu.straggler.delay")
@@ -832,7 +836,7 @@ func GPURankMoreDurationOf(key string) (what string, ok bool) {
 }
 
 // GPUStepPhaseDurationKey returns the key gpu.step.phase.duration.<phase> (double, s): Length of the union of
-// the phase's intervals in the step.
+// the phase's intervals in the step; absent if a section of the phase is untimed.
 func GPUStepPhaseDurationKey(phase string) attribute.Key {
 	return attribute.Key("gpu.step.phase.duration." + phase)
 }

@@ -13,8 +13,11 @@
 // The first launcher, from the left, that sets a rank decides all three: a torchrun within an srun has both, and
 // Slurm's number then counts launchers, not workers. The error names contradictory values: a rank that is not below
 // the world size or is below the local rank, and different ranks of two launchers with the same number of processes
-// (then the first is used; ranks that torchrun's rendezvous reassigns are not compared). gpu.job.id is SLURM_JOB_ID,
-// otherwise TORCHELASTIC_RUN_ID (unless it is torchrun's placeholder "none"), PBS_JOBID or LSB_JOBID.
+// (then the first is used; ranks that torchrun's rendezvous reassigns are not compared).
+//
+// gpu.job.id is the job of the batch system (SLURM_JOB_ID, PBS_JOBID or LSB_JOBID) and, after a slash, the run in it,
+// because several runs can share an allocation: TORCHELASTIC_RUN_ID (unless it is torchrun's placeholder "none"),
+// otherwise MASTER_ADDR:MASTER_PORT, otherwise PMIX_NAMESPACE, otherwise SLURM_STEP_ID if Slurm sets the rank.
 //
 //	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithDetectors(rank.Detector{}))
 package rank
@@ -24,7 +27,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -52,7 +54,8 @@ var launchers = []launcher{
 	{[]string{"SLURM_PROCID"}, []string{"SLURM_LOCALID"}, []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}},
 }
 
-var jobIDs = []string{"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID"}
+// allocations are jobs of batch systems. Several runs can share one.
+var allocations = []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}
 
 // Detect implements resource.Detector. Outside of a job the resource is empty. Invalid or contradictory values are
 // omitted, and the error, which wraps resource.ErrPartialResource, names them; the other attributes are valid.
@@ -63,11 +66,8 @@ func (d Detector) Detect(context.Context) (*resource.Resource, error) {
 	}
 	e := environment{getenv: getenv}
 	var attributes []attribute.KeyValue
-	for _, id := range jobIDs {
-		if v := e.value(id); v != "" && v != "none" {
-			attributes = append(attributes, semconv.GPUJobIDKey.String(v))
-			break
-		}
+	if id := e.job(); id != "" {
+		attributes = append(attributes, semconv.GPUJobIDKey.String(id))
 	}
 	var used *process
 	for _, l := range launchers {
@@ -110,6 +110,50 @@ type process struct{ rank, local, size variable }
 
 func (e *environment) value(name string) string { return strings.TrimSpace(e.getenv(name)) }
 
+// first returns the value of the first of the variables that is set.
+func (e *environment) first(names []string) string {
+	for _, name := range names {
+		if v := e.value(name); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// job returns the job of the batch system and the run in it.
+func (e *environment) job() string {
+	return strings.Trim(e.first(allocations)+"/"+e.run(), "/")
+}
+
+// run returns what distinguishes this run from others in the same allocation of a batch system.
+func (e *environment) run() string {
+	if id := e.value("TORCHELASTIC_RUN_ID"); id != "" && id != "none" {
+		return id
+	}
+	if host, port := e.value("MASTER_ADDR"), e.value("MASTER_PORT"); host != "" && port != "" {
+		switch host {
+		case "localhost", "127.0.0.1", "::1":
+			if name, err := os.Hostname(); err == nil {
+				host = name
+			}
+		}
+		return host + ":" + port
+	}
+	if namespace := e.value("PMIX_NAMESPACE"); namespace != "" {
+		return namespace
+	}
+	for i, l := range launchers {
+		// An mpirun starts its processes on each node by a Slurm step of its own.
+		if e.first(l.rank) != "" {
+			if i == len(launchers)-1 {
+				return e.value("SLURM_STEP_ID")
+			}
+			break
+		}
+	}
+	return ""
+}
+
 func (e *environment) wrong(format string, args ...any) {
 	e.errs = append(e.errs, fmt.Errorf(format, args...))
 }
@@ -133,7 +177,7 @@ func (e *environment) number(names []string, least int64) variable {
 
 // process reads a launcher's variables, without contradictory ones; false if the launcher gives no rank.
 func (e *environment) process(l launcher) (process, bool) {
-	if !slices.ContainsFunc(l.rank, func(name string) bool { return e.value(name) != "" }) {
+	if e.first(l.rank) == "" {
 		return process{}, false
 	}
 	p := process{rank: e.number(l.rank, 0), local: e.number(l.local, 0), size: e.number(l.size, 1)}

@@ -46,10 +46,23 @@ func TestLaunchers(t *testing.T) {
 		"torchrun in srun": {map[string]string{
 			"RANK": "13", "LOCAL_RANK": "5", "WORLD_SIZE": "16", "TORCHELASTIC_RUN_ID": "run",
 			"SLURM_JOB_ID": "4711", "SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2",
-		}, want("4711", 13, 5, 16)},
+		}, want("4711/run", 13, 5, 16)},
 		"srun": {map[string]string{
 			"SLURM_JOB_ID": "4711", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NTASKS": "64", "SLURM_STEP_NUM_TASKS": "8",
 		}, want("4711", 5, 1, 8)},
+		"srun in an allocation": {map[string]string{
+			"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "3", "SLURM_PROCID": "5",
+		}, want("4711/3", 5)},
+		"torchrun in an allocation": {map[string]string{
+			"RANK": "1", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "3", "TORCHELASTIC_RUN_ID": "none",
+			"MASTER_ADDR": "node7", "MASTER_PORT": "29500",
+		}, want("4711/node7:29500", 1)},
+		"mpirun in an allocation": {map[string]string{
+			"OMPI_COMM_WORLD_RANK": "2", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "3", "PMIX_NAMESPACE": "prterun-node7-81@1",
+		}, want("4711/prterun-node7-81@1", 2)},
+		"older mpirun in an allocation": {map[string]string{
+			"OMPI_COMM_WORLD_RANK": "2", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "3",
+		}, want("4711", 2)},
 		"salloc": {map[string]string{"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "64"}, want("4711")},
 		"mpirun": {map[string]string{
 			"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",

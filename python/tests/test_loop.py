@@ -1,12 +1,15 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
+import sys
+import threading
 import time
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.trace import StatusCode
 
 import otelgpu
-from otelgpu import _runtime
+from otelgpu import _loop, _runtime
 from otelgpu._loop import union
 
 
@@ -153,3 +156,169 @@ def test_a_step_states_the_precision_of_its_model_flops(exporter, gpu, caplog):
     assert got == ["bf16", "BF16", None, None]
     said = [r.getMessage() for r in caplog.records]
     assert len(said) == 2 and "'BF16' is not one of bf16, fp16, fp32," in said[0] and "set step.precision" in said[1]
+
+
+def last(exporter, name="train"):
+    return [s for s in done(exporter) if s.name == name][-1]
+
+
+def leave(how):
+    for step in otelgpu.loop("train", total_steps=2):
+        if step.index == 2:
+            if how == "raise":
+                raise MemoryError("out of memory")
+            if how == "call":
+                int("x")
+            if how == "break":
+                break
+            if how == "return":
+                return
+
+
+@pytest.mark.parametrize("how", ["raise", "call"])
+def test_a_step_whose_body_raises_fails(exporter, how):
+    with pytest.raises((MemoryError, ValueError)) as raised:
+        leave(how)
+    s = last(exporter)
+    assert s.status.status_code == StatusCode.ERROR
+    # Before Python 3.12 the type is not known while the loop is left.
+    assert s.attributes["error.type"] == (raised.type.__name__ if sys.version_info >= (3, 12) else "_OTHER")
+
+
+@pytest.mark.parametrize("how", ["break", "return", ""])
+def test_a_step_that_is_left_otherwise_does_not_fail(exporter, how):
+    leave(how)
+    assert last(exporter).status.status_code == StatusCode.UNSET
+
+
+def test_a_closed_loop_does_not_fail(exporter):
+    steps = otelgpu.loop("train")
+    for step in steps:
+        try:
+            raise KeyError
+        except KeyError as e:
+            kept = e
+        steps.close()
+    assert last(exporter).status.status_code == StatusCode.UNSET and kept is not None
+
+
+def test_a_step_can_fail(exporter):
+    for step in otelgpu.loop("train", total_steps=2):
+        if step.index == 1:
+            step.fail("loss is NaN")
+    got = done(exporter)
+    assert [(s.status.status_code, s.status.description) for s in got] == [
+        (StatusCode.ERROR, "loss is NaN"), (StatusCode.UNSET, None)]
+
+
+def test_a_failed_iterable_fails_its_step(exporter):
+    def loader():
+        yield 1
+        raise OSError("no file")
+
+    with pytest.raises(OSError):
+        for _ in otelgpu.loop("train", loader()):
+            pass
+    assert last(exporter).attributes["error.type"] == "OSError"
+
+
+def test_arguments_of_a_phase_are_checked_in_each_step(exporter):
+    for step in otelgpu.loop("train", total_steps=2, schedule=otelgpu.Schedule(every=2)):
+        with pytest.raises(TypeError):
+            step.phase("forward", itms=2)
+
+
+PHASES = ("gpu.step.phase.duration.", "gpu.step.overlap.duration", "gpu.step.other.duration", "gpu.step.covered.duration",
+          "gpu.step.untimed.count")
+
+
+def parts(s):
+    return {k.removeprefix(PHASES[0]): v for k, v in s.attributes.items() if k.startswith(PHASES)}
+
+
+def test_a_phase_that_lost_a_section_is_unknown(exporter, gpu, monkeypatch):
+    stream = gpu.torch.cuda.current_stream()
+    stream.ahead()
+    monkeypatch.setattr(_runtime, "MAX_PENDING", 1)
+    for step in otelgpu.loop("train", total_steps=1):
+        with step.phase("forward"):
+            stream.run(0.010)
+        with step.phase("backward"):  # has no place
+            stream.run(0.020)
+    s = last(exporter)
+    got = parts(s)
+    assert set(got) == {"forward", "gpu.step.untimed.count"} and got["gpu.step.untimed.count"] == 1
+    assert got["forward"] == pytest.approx(0.010, abs=1e-4)
+    assert otelgpu.stats()["dropped.queue_full"] == 1
+
+
+def test_a_phase_without_device_time_in_a_step_of_the_device_is_unknown(exporter, gpu):
+    for step in otelgpu.loop("train", total_steps=1):
+        with step.phase("forward"):
+            gpu.capturing_thread = threading.get_ident()
+            with step.phase("captured"):
+                pass
+            gpu.capturing_thread = None
+        with otelgpu.section("compile", type="host"):
+            pass
+    got = parts(last(exporter))
+    assert set(got) == {"forward", "gpu.step.untimed.count"} and got["gpu.step.untimed.count"] == 1
+
+
+def test_a_phase_on_another_device_is_unknown(exporter, gpu):
+    other = gpu.torch.cuda.Stream()
+    other.device.index = 1
+    for step in otelgpu.loop("train", total_steps=1):
+        with step.phase("forward"):
+            pass
+        with step.phase("transfer", stream=other):
+            pass
+    assert set(parts(last(exporter))) == {"forward", "gpu.step.untimed.count"}
+
+
+def test_more_intervals_than_are_kept_make_a_phase_unknown(exporter, gpu, monkeypatch):
+    monkeypatch.setattr(_loop, "MAX_INTERVALS", 3)
+    for step in otelgpu.loop("train", total_steps=1):
+        for _ in range(4):
+            with step.phase("forward"):
+                pass
+    assert set(parts(last(exporter))) == {"gpu.step.untimed.count"}
+
+
+def test_a_phase_ends_with_its_step(exporter, gpu, caplog):
+    stream = gpu.torch.cuda.current_stream()
+    stream.ahead()
+    begin = time.monotonic()
+    for step in otelgpu.loop("train", total_steps=2):
+        phase = step.phase("forward")
+        phase.__enter__()
+        stream.run(0.010)
+        if step.index == 2:
+            phase.__exit__(None, None, None)
+    steps = [s for s in done(exporter) if s.name == "train"]
+    assert time.monotonic() - begin < _runtime.STEP_DEADLINE / 4
+    for s in steps:
+        assert parts(s)["forward"] == pytest.approx(0.010, abs=1e-4)
+        assert "gpu.step.untimed.count" not in s.attributes
+    assert otelgpu.stats()["unended"] == 1 and "'forward' was still open" in caplog.text
+
+
+def test_a_section_that_outlives_its_step_is_marked_and_not_waited_for(exporter, gpu):
+    open_one = otelgpu.section("prefetch")
+    for step in otelgpu.loop("train", total_steps=1):
+        open_one.__enter__()
+    s = last(exporter)
+    assert s.attributes["gpu.step.untimed.count"] == 1 and "gpu.step.covered.duration" not in s.attributes
+    open_one.__exit__(None, None, None)
+    assert last(exporter, "prefetch").parent.span_id == s.context.span_id
+
+
+def test_a_task_that_outlives_its_step_does_not_delay_it(exporter, gpu):
+    import contextvars
+    for step in otelgpu.loop("train", total_steps=1):
+        later = contextvars.copy_context()
+    section = otelgpu.section("late")
+    later.run(section.__enter__)
+    assert "gpu.step.untimed.count" not in last(exporter).attributes
+    later.run(section.__exit__, None, None, None)
+    assert last(exporter, "late")

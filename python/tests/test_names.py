@@ -32,7 +32,12 @@ def test_words_match_the_registry():
         assert tuple(re.findall(r"(?:^|, )`(\w+)` \(", row)) == words, name
 
 
-def test_versions_are_told_in_one_way():
+def test_python_and_go_have_one_version():
     text = (pathlib.Path(__file__).parents[1] / "pyproject.toml").read_text()
     from otelgpu import _runtime
     assert re.search(r'^version = "(.*)"', text, re.M).group(1) == otelgpu.__version__ == _runtime.VERSION
+    stated = [m.group(1) for p in sorted((ROOT / "gpuspan").rglob("*.go"))
+              for m in re.finditer(r'^const Version = "(.*)"', p.read_text(), re.M)]
+    if not (ROOT / "gpuspan").is_dir():
+        pytest.skip("not in a checkout of the repository: gpuspan is not here")
+    assert stated == [otelgpu.__version__]

@@ -248,3 +248,40 @@ def test_a_worker_process_delivers_what_is_pending_at_its_end():
         print("worker", p.exitcode, flush=True)
     """)
     assert out.stdout.startswith("worker\nworker 0\n")
+
+
+THREAD = """
+import os, sys, threading, otelgpu
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+class Count(SpanExporter):
+    n = 0
+    def export(self, batch):
+        Count.n += len(batch)
+        return SpanExportResult.SUCCESS
+    def shutdown(self):
+        os.write(1, b"%d" % Count.n)
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(Count()))
+trace.set_tracer_provider(provider)
+FIRST
+def work():
+    threading.main_thread().join()
+    for step in otelgpu.loop("train", total_steps=8):
+        pass
+threading.Thread(target=work).start()
+"""
+
+
+@pytest.mark.parametrize("first, spans", [("", b"8"), ("with otelgpu.section('a'): pass", b"9")])
+def test_the_steps_of_a_thread_that_outlives_the_main_thread_arrive(first, spans):
+    """From 3.12 on, Python starts no thread after the main thread has ended."""
+    out = subprocess.run([sys.executable, "-c", THREAD.replace("FIRST", first)], capture_output=True, timeout=60)
+    assert (out.returncode, out.stdout, out.stderr) == (0, spans, b"")
+
+
+def test_the_version_is_printed():
+    import otelgpu
+    out = subprocess.run([sys.executable, "-m", "otelgpu", "--version"], capture_output=True, text=True, timeout=60)
+    assert (out.returncode, out.stdout) == (0, f"otelgpu {otelgpu.__version__}\n")

@@ -4,6 +4,7 @@
 
     otelgpu run COMMAND [ARGUMENT...]   # runs the command with the capture library
     otelgpu library                     # prints the path of the capture library
+    otelgpu --version                   # prints the version of the package
 
 `python -m otelgpu` is the same. While the command runs, `otelcol-gpu capture PID`, or the Collector's gpu_capture receiver,
 records its kernels in short windows. Outside windows it has no cost."""
@@ -56,6 +57,11 @@ def main(args: Optional[List[str]] = None) -> int:
             del args[1]
         if args[:1] == ["run"] and len(args) > 1:
             run(args[1:])
+        if args in (["--version"], ["version"]):
+            from ._runtime import VERSION
+
+            print(f"otelgpu {VERSION}")
+            return 0
         if args == ["library"]:
             print(library())
             return 0

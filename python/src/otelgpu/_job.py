@@ -19,7 +19,9 @@ _LAUNCHERS = (
     (("PMI_RANK",), ("MPI_LOCALRANKID",), ("PMI_SIZE",)),  # MPICH, Intel MPI
     (("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
 )
-_JOB_IDS = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID")
+# Jobs of batch systems. Several runs can share one.
+_ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def job() -> Dict[str, Union[str, int]]:
@@ -28,21 +30,15 @@ def job() -> Dict[str, Union[str, int]]:
 
         Resource.create({"service.name": "train", **otelgpu.job()})
 
-    Ranks with the same job ID are compared. torchrun sets an ID only with --rdzv-id; otherwise the rendezvous address
-    is used. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. Invalid values are omitted and logged.
+    Ranks with the same job ID are compared. It is the batch system's job and the run in it, such as 4711/5f3c: torchrun's
+    run ID, which --standalone and --rdzv-id set, otherwise the rendezvous address, otherwise the namespace of the MPI job
+    or the step of Slurm. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. Invalid values are omitted and logged.
     """
     out: Dict[str, Union[str, int]] = {}
-    for name in _JOB_IDS:
-        value = _value(name)
-        if value not in ("", "none"):  # torchrun's placeholder
-            out[n.JOB_ID] = value
-            break
-    if n.JOB_ID not in out and _value("MASTER_ADDR") and _value("MASTER_PORT"):
-        # torchrun without --rdzv-id: the rendezvous address is the same for all ranks.
-        host = _value("MASTER_ADDR")
-        if host in ("localhost", "127.0.0.1", "::1"):
-            host = socket.gethostname()
-        out[n.JOB_ID] = f"{host}:{_value('MASTER_PORT')}"
+    allocation = next(filter(None, map(_value, _ALLOCATIONS)), "")
+    parts = [part for part in (allocation, _run()) if part]
+    if parts:
+        out[n.JOB_ID] = "/".join(parts)
     for names in _LAUNCHERS:
         if any(_value(name) for name in names[0]):
             rank, local, size = _number(names[0], 0), _number(names[1], 0), _number(names[2], 1)
@@ -55,6 +51,21 @@ def job() -> Dict[str, Union[str, int]]:
                 out[key] = v
             break
     return out
+
+
+def _run() -> str:
+    """Returns what distinguishes this run from others in the same allocation of a batch system."""
+    run = _value("TORCHELASTIC_RUN_ID")
+    if run not in ("", "none"):  # torchrun's placeholder
+        return run
+    host, port = _value("MASTER_ADDR"), _value("MASTER_PORT")
+    if host and port:  # the same for all ranks
+        return f"{socket.gethostname() if host in _LOCAL else host}:{port}"
+    namespace = _value("PMIX_NAMESPACE")  # of an mpirun, or of an srun with PMIx
+    if namespace:
+        return namespace
+    ranked = next((names[0] for names in _LAUNCHERS if any(map(_value, names[0]))), ())
+    return _value("SLURM_STEP_ID") if ranked == _LAUNCHERS[-1][0] else ""  # mpirun has a step of its own on each node
 
 
 def _value(name: str) -> str:

@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
+import sys
 import threading
 import time
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar, overload
+import types
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, TypeVar, Union, overload
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -14,12 +18,13 @@ from opentelemetry.trace import Status, StatusCode
 
 from . import _capture
 from . import _names as n
+from ._names import CopyDirection, HostMemory, OperationType, Precision
 from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, log, runtime
-from ._section import Section, current_step
+from ._section import Linkable, Section, current_step, failure
 
 MAX_PHASES = 64      # of one step
 COMM = "comm"         # the phase of waiting for other ranks
-MAX_INTERVALS = 4096  # of one phase of one step; more are merged into the last
+MAX_INTERVALS = 4096  # of one phase of one step; with more its duration is unknown
 MAX_MEETINGS = 16     # process groups and partners of one step whose last collective becomes a span
 
 
@@ -98,10 +103,14 @@ class Step:
         self.elapsed: Optional[float] = None
         self.status = "ok"
         self.device: Optional[int] = None
-        self.error: Optional[str] = None
+        self.failure: Optional[Tuple[str, str]] = None
         self._runtime, self._name = rt, name
         self._lock = threading.Lock()
-        self._open = 0
+        self._open = 0  # sections without times yet
+        self._running: Dict[int, Section] = {}  # that have not ended on the host, by the identity of their nodes
+        self._ended = False
+        self._untimed = 0  # sections that have no time on the step's clock
+        self._unknown: Set[str] = set()  # their phases
         self._phases: Dict[str, _Phase] = {}
         self._covered: List[Tuple[float, float]] = []
         self._waits: List[Tuple[Any, Any]] = []  # for other ranks: host times in ns, or events of the device
@@ -114,14 +123,27 @@ class Step:
         self._wall_start = 0
         self._done = False
 
-    def phase(self, name: str, **kwargs: Any) -> Section:
-        """A phase of the step, a section whose category is the phase: data, forward, backward, comm, optimizer and others."""
+    def phase(self, name: str, *, type: OperationType = "section", category: Optional[str] = None,
+              items: Optional[int] = None, item_type: Optional[str] = None, flops: Optional[float] = None,
+              precision: Optional[Precision] = None, read: Optional[int] = None, written: Optional[int] = None,
+              size: Optional[int] = None, copy: Optional[CopyDirection] = None, host_memory: Optional[HostMemory] = None,
+              stream: Any = None, batched: bool = False, links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
+              attributes: Optional[Dict[str, Any]] = None) -> Section:
+        """A phase of the step, a section whose category is the phase: data, forward, backward, comm, optimizer and
+        others. It ends at the latest with the step."""
         if self._runtime is None:
             return _Nothing(name)
-        kwargs.setdefault("category", name)
-        section = Section(name, **kwargs)
+        section = Section(name, type=type, category=name if category is None else category, items=items,
+                          item_type=item_type, flops=flops, precision=precision, read=read, written=written, size=size,
+                          copy=copy, host_memory=host_memory, stream=stream, batched=batched, links=links,
+                          attributes=attributes)
         section._step, section._phase = self, _text(name, 64)
         return section
+
+    def fail(self, error: Union[BaseException, str]) -> None:
+        """Marks the open step as failed: its span gets the status ERROR with the text, and error.type. An exception
+        that leaves the loop's body does this by itself."""
+        self.failure = failure(error)
 
     def add_phase(self, name: str, seconds: float) -> None:
         """Adds a duration that was measured elsewhere, such as by a communication logger, to a phase. Its position in
@@ -161,7 +183,10 @@ class Step:
             return rt.backend.record(rt.backend.stream()[0])
         return time.monotonic_ns()
 
-    def _wait_intervals(self, total: float) -> List[Tuple[float, float]]:
+    def _wait_intervals(self, total: float) -> Optional[List[Tuple[float, float]]]:
+        """Returns the waits for other ranks; None if some are unknown."""
+        if len(self._waits) >= MAX_INTERVALS:
+            return None
         out = []
         for start, end in self._waits:
             try:
@@ -171,30 +196,79 @@ class Step:
                     begin = self._start_event
                     a, b = begin.elapsed_time(start) * 1e6, begin.elapsed_time(end) * 1e6
             except Exception:
-                continue  # an event that was never reached
+                return None  # an event that was never reached
             if b > 0 and a < total:
                 out.append((max(a, 0.0), min(b, total)))
         return merged(out)
 
     # -- called by sections and by the reading thread -----------------------------------------------------------------
 
-    def opened(self) -> None:
+    def opened(self, section: Section, node: Node) -> bool:
+        """Called when a section of the step begins; returns False if the step has ended."""
         with self._lock:
+            if self._ended:
+                return False
             self._open += 1
+            self._running[id(node)] = section
+            return True
+
+    def running(self, section: Section, node: Node) -> None:
+        """Called when another object continues the section."""
+        with self._lock:
+            if id(node) in self._running:
+                self._running[id(node)] = section
+
+    def left(self, node: Node) -> None:
+        """Called when a section of the step has ended on the host."""
+        with self._lock:
+            self._running.pop(id(node), None)
+
+    def end_phases(self) -> None:
+        """Ends the phases that are still open, and forgets the other open sections, which may outlive the step."""
+        with self._lock:
+            self._ended = True
+            open_ones = list(self._running.values())
+        for section in open_ones:
+            if section._phase is not None and section._step is self:
+                section._cut()
+            elif section._node is not None:
+                section._node.step = None
+                with self._lock:
+                    self._open -= 1
+                    self._untimed += section.type != "host"
+        self._running = {}
+
+    def forgot(self, node: Node) -> None:
+        """Called when a section of the step is discarded."""
+        self.left(node)
+        with self._lock:
+            self._open -= 1
 
     def closed(self, node: Node) -> None:
         """Called when a section of the step has its times, or will have none."""
-        where = self._interval(node)
+        where = None if node.lost else self._interval(node)
         with self._lock:
+            self._running.pop(id(node), None)
             self._open -= 1
-            if where is None or self._done:
+            if self._done:
                 return
-            if node.elapsed is not None and len(self._covered) < MAX_INTERVALS:
-                self._covered.append(where)
+            phase = self._phase(node.phase) if node.phase is not None else None
+            if where is None:
+                if node.phase is not None or node.lost or node.declared[0] != "host":
+                    self._untimed += 1
+                if node.phase is not None:
+                    self._unknown.add(node.phase)
+                return
+            if node.elapsed is not None:
+                if len(self._covered) < MAX_INTERVALS:
+                    self._covered.append(where)
+                else:
+                    self._untimed += 1
             if node.phase is not None:
-                phase = self._phase(node.phase)
                 if phase is not None and len(phase.intervals) < MAX_INTERVALS:
                     phase.intervals.append(where)
+                else:
+                    self._unknown.add(node.phase)
 
     def _interval(self, node: Node) -> Optional[Tuple[float, float]]:
         """Returns the section's position in the step in ns from its start, from device events if both have them."""
@@ -249,6 +323,7 @@ class Step:
         out[n.STEP_HOST_DURATION] = host_ns / 1e9
         with self._lock:
             self._done = True
+            self._untimed += max(self._open, 0)  # not read before the deadline
             out.update(self._parts(total, timed))
         out.update(rt.timing(timed, self.status, self.device))
         for key, value, kind in ((n.STEP_ITEMS, self.items, int), (n.STEP_ITEM_TYPE, self.item_type, _text),
@@ -260,9 +335,9 @@ class Step:
         if self._stream_id is not None:
             out[n.STREAM_ID] = self._stream_id
         span = self._span
-        if self.error is not None:
-            out[n.ERROR_TYPE] = self.error
-            span.set_status(Status(StatusCode.ERROR, self.error))
+        if self.failure is not None:
+            out[n.ERROR_TYPE] = self.failure[0]
+            span.set_status(Status(StatusCode.ERROR, self.failure[1]))
         span.set_attributes(out)
         self._emit_meetings(rt, clock if timed else None, timed, offset)
         rt.counts["spans"] += 1
@@ -305,28 +380,35 @@ class Step:
 
     def _parts(self, total: float, timed: bool) -> Dict[str, Any]:
         """Computes phases, their overlap and the uncovered rest: total = sum of phases - overlap + other, each at
-        least 0. Time without a position (add_phase) is assumed to overlap as little as possible."""
+        least 0. Time without a position (add_phase) is assumed to overlap as little as possible. A phase with a section
+        that has no time is unknown, and so are overlap and rest."""
         out: Dict[str, Any] = {}
         placed: List[Tuple[float, float]] = []
         sum_of_phases = loose = 0.0
         waits = self._wait_intervals(total)
-        if waits:
+        if waits is None:
+            self._unknown.add(COMM)
+        elif waits:
             self._phases.setdefault(COMM, _Phase()).intervals += waits
         for name, phase in sorted(self._phases.items()):
+            if name in self._unknown:
+                continue
             inside = [(max(a, 0.0), min(b, total)) for a, b in phase.intervals if b > 0 and a < total]
             if name != COMM:
-                inside = without(inside, waits)  # a phase is the rank's own work, without waits for the slowest rank
+                inside = without(inside, waits or [])  # a phase is the rank's own work, without waits for the slowest rank
             placed += inside
             length = union(inside)
             added = min(phase.added * 1e9, total - length)
             out[n.STEP_PHASE_DURATION + name] = (length + added) / 1e9
             sum_of_phases += length + added
             loose += added
-        if self._phases:
+        if self._phases and not self._unknown and self._open <= 0:
             explained = min(union(placed) + loose, total)
             out[n.STEP_OVERLAP_DURATION] = max(sum_of_phases - explained, 0.0) / 1e9
             out[n.STEP_OTHER_DURATION] = max(total - explained, 0.0) / 1e9
-        if timed:
+        if self._untimed > 0:
+            out[n.STEP_UNTIMED_COUNT] = self._untimed
+        elif timed:
             out[n.STEP_COVERED_DURATION] = union([(max(a, 0.0), min(b, total)) for a, b in self._covered]) / 1e9
         return out
 
@@ -427,6 +509,11 @@ def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Opti
                 if not last:
                     yield step, item
                     item = None
+        except GeneratorExit:
+            # Python does not say why the loop was left: by break, or by an exception of the body.
+            if step._runtime is not None and step.failure is None:
+                step.failure = _raised(sys._getframe(1))
+            raise
         except BaseException as e:
             failed = e
             raise
@@ -442,6 +529,35 @@ def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Opti
         index += 1
 
 
+# Instructions by which code leaves a loop or drops an iterator without an exception.
+_LEAVES = {"POP_TOP", "POP_ITER", "END_FOR", "SWAP", "ROT_TWO", "RETURN_VALUE", "RETURN_CONST", "DELETE_FAST", "DELETE_NAME",
+           "STORE_FAST", "STORE_NAME"}
+
+
+def _raised(frame: Optional[types.FrameType]) -> Optional[Tuple[str, str]]:
+    """Returns the failure of the code that abandoned a loop, if an exception leaves its frame. A frame that an exception
+    leaves has a traceback at its current instruction, which only the garbage collector finds at this moment. The search
+    takes as long as a collection, and is needed only if the instruction is not one that leaves a loop."""
+    try:
+        if frame is None or frame.f_code.co_flags & inspect.CO_GENERATOR or _instruction(frame) in _LEAVES:
+            return None
+        found = [x for x in gc.get_referrers(frame)
+                 if isinstance(x, types.TracebackType) and x.tb_lasti == frame.f_lasti and x.tb_frame is frame]
+        for trace_back in found:
+            for error in gc.get_referrers(trace_back):
+                if isinstance(error, BaseException) and error.__traceback__ is trace_back:
+                    return failure(error) if isinstance(error, Exception) else None
+        return ("_OTHER", "") if found else None  # Python before 3.12 connects them later
+    except Exception:
+        return None
+
+
+def _instruction(frame: types.FrameType) -> str:
+    import dis
+
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
+
+
 def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, stream: Any, boundary: Any) -> Step:
     rt = runtime()
     idle = Step(None, name, index, item_type)
@@ -453,6 +569,7 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
             rt.counts["unsampled"] += 1
             return idle
         step = Step(rt, name, index, item_type)
+        on: Any = None
         backend = rt.device_backend()
         if backend is not None and not backend.capturing():
             on, key = backend.stream(stream)
@@ -526,8 +643,9 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
                 step._end_event = backend.record(on)
                 boundary = (number, step._end_event)
         step._host_end = time.monotonic_ns()
-        if failed is not None and not isinstance(failed, GeneratorExit):
-            step.error = type(failed).__qualname__
+        step.end_phases()
+        if isinstance(failed, Exception):
+            step.failure = failure(failed)
         if rt is runtime():
             rt.submit_step(step)
         return boundary

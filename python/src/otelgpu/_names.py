@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attribute and span names, as the registry (semconv/ in the repository) defines them. A test compares the two."""
 
+from typing import Literal, get_args
+
 OPERATION_TYPE = "gpu.operation.type"
 OPERATION_CATEGORY = "gpu.operation.category"
 OPERATION_OCCURRENCE = "gpu.operation.occurrence"
@@ -42,6 +44,7 @@ STEP_HOST_DURATION = "gpu.step.host.duration"
 STEP_PHASE_DURATION = "gpu.step.phase.duration."  # and the phase
 STEP_OVERLAP_DURATION = "gpu.step.overlap.duration"
 STEP_OTHER_DURATION = "gpu.step.other.duration"
+STEP_UNTIMED_COUNT = "gpu.step.untimed.count"
 STEP_COVERED_DURATION = "gpu.step.covered.duration"
 STEP_MODEL_FLOP_COUNT = "gpu.step.model.flop.count"
 STEP_DEVICE_COUNT = "gpu.step.device.count"
@@ -59,10 +62,11 @@ PCI_BDF = "gpu.pci.bdf"
 DEVICE_ORDINAL = "gpu.device.ordinal"
 ERROR_TYPE = "error.type"
 
+OperationType = Literal["collective", "copy", "graph", "host", "kernel", "memset", "request", "section", "share", "step"]
+Precision = Literal["bf16", "fp16", "fp32", "fp4", "fp64", "fp8", "int8", "tf32"]
+CopyDirection = Literal["device_to_device", "device_to_host", "host_to_device", "host_to_host", "peer_to_peer"]
+HostMemory = Literal["managed", "pageable", "pinned"]
+
 # Values of enumeration attributes.
-WORDS = {
-    OPERATION_TYPE: ("collective", "copy", "graph", "host", "kernel", "memset", "request", "section", "share", "step"),
-    FLOP_PRECISION: ("bf16", "fp16", "fp32", "fp4", "fp64", "fp8", "int8", "tf32"),
-    COPY_DIRECTION: ("device_to_device", "device_to_host", "host_to_device", "host_to_host", "peer_to_peer"),
-    COPY_HOST_MEMORY: ("managed", "pageable", "pinned"),
-}
+WORDS = {OPERATION_TYPE: get_args(OperationType), FLOP_PRECISION: get_args(Precision),
+         COPY_DIRECTION: get_args(CopyDirection), COPY_HOST_MEMORY: get_args(HostMemory)}

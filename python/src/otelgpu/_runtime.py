@@ -21,7 +21,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tu
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
-from . import _capture
+from . import _capture, _ids
 from . import _names as n
 from ._clock import DeviceClock, wall_offset
 from ._device import TorchBackend, find_backend
@@ -30,7 +30,7 @@ log = logging.getLogger("otelgpu")
 
 SCOPE = "otelgpu"
 # VERSION is the version of the package and of the instrumentation scope.
-VERSION = "0.2.0"
+VERSION = "0.1.0"
 
 MAX_PENDING = 8192     # finished nests with pending events; more are dropped and counted
 MAX_NEST = 1024        # sections within one outermost section
@@ -73,7 +73,13 @@ class Node:
     # Defaults belong to the class, so that creating a node on the program's thread is one assignment.
     declared: Tuple[Any, ...] = (None,) * len(DECLARED)
     attributes: Dict[str, Any] = {}
-    context: Any = None
+    context: Any = None  # of the parent span; None: the parent is the section above
+    here: Any = None     # the program's context at the start
+    up: Optional["Node"] = None   # the section above, which may have ended before this one began
+    top: Optional["Node"] = None  # the outermost section above
+    submitted = False             # the outermost section has ended
+    emitted: Optional[trace.SpanContext] = None
+    lost = False
     links: Sequence[Tuple[trace.SpanContext, Optional[int]]] = ()
     requests = 0
     linked_items = 0
@@ -81,6 +87,7 @@ class Node:
     step: Any = None
     phase: Optional[str] = None
     error: Optional[str] = None
+    message: Optional[str] = None
     stream: Any = None
     stream_id: Optional[int] = None
     device: Optional[int] = None
@@ -145,6 +152,7 @@ class Runtime:
         self.names: Set[str] = set()
         self.streams: Dict[Any, int] = {}
         self.thread: Optional[threading.Thread] = None
+        self.reading = threading.Lock()  # of threads that read instead of it
         self.idle = False
         self.stopping = False
         self.flushing = 0
@@ -153,6 +161,7 @@ class Runtime:
         self.finished: List[Tuple[float, Node]] = []
         self.tracers: Dict[Optional[int], Tuple[Any, Any]] = {}
         self.said: Set[str] = set()
+        self.scopeless = False  # scopes of the provider have no attributes
         self.provider: Any = None
         self.not_captured = False  # the driver has started without the capture library, which it never loads later
         self.open_step: Any = None  # of the newest running loop
@@ -160,9 +169,9 @@ class Runtime:
 
     # -- called by the program -----------------------------------------------------------------------------------------
 
-    def trouble(self, where: str, reason: str) -> None:
+    def trouble(self, where: str, reason: str, counter: str = "error") -> None:
         """Counts errors and logs each once per location."""
-        self.counts["error"] += 1
+        self.counts[counter] += 1
         if where not in self.said and len(self.said) < 64:
             self.said.add(where)
             log.warning("otelgpu: %s: %s; the program continues; such losses are counted in otelgpu.stats()", where, reason)
@@ -201,6 +210,7 @@ class Runtime:
         if reason:
             self.drop(root, reason)
             return
+        root.submitted = True
         self.inbox.append(root)
         # The reading thread sets idle before it reads the inbox for the last time, so one of the two sees the other.
         if self.idle or self.thread is None:
@@ -222,9 +232,11 @@ class Runtime:
 
     def drop(self, root: Node, reason: str) -> None:
         """Counts a nest without spans, and releases its steps."""
+        root.submitted = True
         for node in root.walk():
             with self.lock:
                 self.counts[reason] += 1
+            node.lost, node.up, node.top = True, None, None
             if node.step is not None:
                 node.step.closed(node)
 
@@ -235,8 +247,12 @@ class Runtime:
 
     def _awake(self) -> None:
         if self.thread is None or not self.thread.is_alive():
-            self.thread = threading.Thread(target=self._run, name="otelgpu", daemon=True)
-            self.thread.start()
+            thread = threading.Thread(target=self._run, name="otelgpu", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return  # the interpreter is ending, and starts no threads any more: stop() reads what is pending
+            self.thread = thread
         if self.idle:
             self.wake.notify_all()
 
@@ -246,17 +262,34 @@ class Runtime:
         with self.wake:
             self.flushing += 1
             self.hurry.set()
-            try:
-                while self.inbox or self.held or self.steps:
-                    left = deadline - time.monotonic()
-                    if left <= 0 or self.stopping or self.thread is None or not self.thread.is_alive():
-                        return False
-                    self.wake.wait(min(left, 0.05))
-                return True
-            finally:
+        try:
+            while self.inbox or self.held or self.steps:
+                left = deadline - time.monotonic()
+                if left <= 0 or self.stopping:
+                    return False
+                if self.thread is None or not self.thread.is_alive():
+                    self._read_here()
+                    continue
+                with self.wake:
+                    if self.inbox or self.held or self.steps:
+                        self.wake.wait(min(left, 0.05))
+            return True
+        finally:
+            with self.wake:
                 self.flushing -= 1
                 if not self.flushing:
                     self.hurry.clear()
+
+    def _read_here(self) -> None:
+        """Polls once on the calling thread, where there is no reading thread."""
+        if self.reading.acquire(blocking=False):
+            try:
+                self.poll()
+            except Exception as e:
+                self.trouble("reading events", repr(e))
+            finally:
+                self.reading.release()
+        time.sleep(0.0005)
 
     def stop(self, timeout: float) -> None:
         """Waits for pending work, and ends the reading thread for good. Python would end the thread where it takes the
@@ -381,7 +414,9 @@ class Runtime:
                     break
             clock = self.clocks.get(root.device) if root.device is not None else None
             hopeless = time.monotonic_ns() - seen > HANG_DEADLINE * 1e9
-            if timed and (clock is None or clock.newest < seen) and not hopeless:
+            up = root.up if root.context is None else None
+            early = up is not None and up.emitted is None and not up.lost
+            if (early or timed and (clock is None or clock.newest < seen)) and not hopeless:
                 rest.append((seen, root))
                 continue
             try:
@@ -420,15 +455,24 @@ class Runtime:
             if node.elapsed is not None and node.device is not None and self.backend is not None:
                 self.backend.recycle(node.device, node.start_event, node.end_event)
                 node.start_event = node.end_event = None
-        self._emit(root, root.context, offset)
+        self._emit(root, self._context(root), offset)
+
+    @staticmethod
+    def _context(root: Node) -> Any:
+        """Returns the context of the parent, which may be a section that ended before this one."""
+        if root.context is not None or root.up is None or root.up.emitted is None:
+            return root.here if root.context is None else root.context
+        return trace.set_span_in_context(trace.NonRecordingSpan(root.up.emitted))
 
     def _emit(self, node: Node, context: Any, offset: int) -> None:
+        tracer = self.tracer(node.device)
         attributes = self.describe(node)
-        span = self.tracer(node.device).start_span(
+        span = tracer.start_span(
             node.name, context=context, links=node.request_links() if node.links else None, attributes=attributes,
             start_time=int(node.start) + offset)
+        node.emitted, node.up, node.top = span.get_span_context(), None, None
         if node.error is not None:
-            span.set_status(Status(StatusCode.ERROR, node.error))
+            span.set_status(Status(StatusCode.ERROR, node.message))
         inside = trace.set_span_in_context(span, context) if node.children else context
         self.counts["spans"] += 1
         for child in node.children:
@@ -491,7 +535,7 @@ class Runtime:
             out[n.TIMING_STATUS] = status
         if device is not None and backend is not None:
             identity = backend.identity(device)
-            for key in (n.HW_ID, n.HW_NAME):
+            for key in identity if self.scopeless else (n.HW_ID, n.HW_NAME):
                 if key in identity:
                     out[key] = identity[key]
         return out
@@ -509,8 +553,10 @@ class Runtime:
             attributes[n.TIMING_SOURCE] = self.backend.source
         try:
             tracer = provider.get_tracer(SCOPE, VERSION, attributes=attributes or None)
-        except TypeError:  # an API without scope attributes
+        except TypeError:  # the provider of another vendor
+            self.scopeless = True
             tracer = provider.get_tracer(SCOPE, VERSION)
+        _ids.replace(tracer)
         self.tracers[device] = (provider, tracer)
         return tracer
 
@@ -526,6 +572,14 @@ class Runtime:
                 log.warning("otelgpu: no OpenTelemetry SDK is configured, so no span is sent (set a TracerProvider before "
                             "the first section, or start the program by opentelemetry-instrument)")
             return
+        if _ids.seeded(provider) and _ranks() > 1 and "ids" not in self.said:
+            self.said.add("ids")
+            log.warning("otelgpu: the SDK draws the IDs of the program's own spans from Python's `random`, so ranks that seed it alike, "
+                        "as trainers do, share trace and span IDs (pass id_generator=otelgpu.ids.UniqueIds() to the TracerProvider, "
+                        "or set OTEL_PYTHON_ID_GENERATOR=otelgpu for opentelemetry-instrument); otelgpu's spans have unique IDs")
+        # Handlers of atexit run in reverse order, and the provider has registered its shutdown.
+        atexit.unregister(_end)
+        atexit.register(_end)
         for name in ("shutdown", "force_flush"):
             method = getattr(provider, name, None)
             if method is not None and not getattr(method, "_otelgpu", False):
@@ -573,6 +627,15 @@ def _after_flush(method: Callable[..., Any]) -> Callable[..., Any]:
     return around
 
 
+def _ranks() -> int:
+    """Returns the number of ranks of the job, as far as the environment tells."""
+    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+        value = os.environ.get(name, "").strip()
+        if value.isascii() and value.isdigit():
+            return int(value)
+    return 1
+
+
 _runtime = Runtime()
 
 
@@ -606,7 +669,8 @@ def flush(timeout: float = 5.0) -> bool:
 
 def stats() -> Dict[str, int]:
     """Returns counts since the start of the process: spans created, sections skipped (unsampled, disabled), and losses
-    by reason (dropped.queue_full, dropped.nest_full, dropped.exit, dropped.shutdown, dropped.error, error)."""
+    by reason (dropped.queue_full, dropped.nest_full, dropped.exit, dropped.shutdown, dropped.error, error), and phases
+    that were open at the end of their step (unended)."""
     with _runtime.lock:
         return dict(_runtime.counts)
 

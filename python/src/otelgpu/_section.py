@@ -9,12 +9,13 @@ import functools
 import inspect
 import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar, Union, cast
+from typing import Any, AsyncGenerator, Callable, Dict, Generator, Iterable, List, Optional, Tuple, TypeVar, Union, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from . import _capture
+from ._names import CopyDirection, HostMemory, OperationType, Precision
 from ._runtime import MAX_NEST, PLAIN, Node, Runtime, _text, runtime
 
 _current: "contextvars.ContextVar[Optional[Section]]" = contextvars.ContextVar("otelgpu_section", default=None)
@@ -43,15 +44,31 @@ def compiling() -> bool:
     return compiler is not None and bool(compiler.is_compiling())
 
 
+def failure(error: Union[BaseException, str]) -> Tuple[str, str]:
+    """Returns error.type and the description of the status."""
+    if isinstance(error, BaseException):
+        kind = type(error).__qualname__
+        return kind, _text(f"{kind}: {error}")
+    return "_OTHER", _text(error)
+
+
+# Values that a decorator's calls and a nested use of one object repeat.
+_GIVEN = ("name", "type", "category", "items", "item_type", "flops", "precision", "read", "written", "size", "copy",
+          "host_memory", "batched", "attributes", "_given_stream", "_given_links", "_step", "_phase")
+
+
 class Section:
     """One section: a with statement, or a decorator. Its attributes may be set until its end.
 
     items: elements processed. flops: operations, a multiply-add is two. read, written: bytes of device memory; size:
     bytes of a copy, or if the direction is unknown. precision: fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8. type:
     section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
-    peer_to_peer), collective, graph, or host for host work (such as compilation). stream: a
-    torch.cuda.Stream; the current one by default. batched=True records the section when any linked request is
-    sampled, also below an unsampled span.
+    peer_to_peer), collective, graph, or host for host work (such as compilation). stream: a stream of torch, CuPy,
+    Numba or cuda.core, or its handle; the current one by default. batched=True records the section when any linked
+    request is sampled, also below an unsampled span.
+
+    A decorated generator is one section from its first item until it is exhausted or closed, and a function that
+    returns a future one until the future is done.
     """
 
     _step: Any = None
@@ -59,33 +76,36 @@ class Section:
     _links: List[Tuple[trace.SpanContext, Optional[int]]] = []  # replaced by the first link
     _requests = 0
     _linked_items = 0
-    _runtime: Optional[Runtime] = None
+    _runtime: Optional[Runtime] = None  # while the section is open
+    _ran_in: Optional[Runtime] = None
     _node: Optional[Node] = None
     _outer: Optional["Section"] = None
+    _nested: List["Section"] = []  # further uses of this object while it is open; replaced by the first
     _token: Any = None
     _span: Any = None
     _stream: Any = None
+    _failure: Optional[Tuple[str, str]] = None
     _pushed = False
 
-    def __init__(self, name: str, *, type: str = "section", category: Optional[str] = None,
+    def __init__(self, name: str, *, type: OperationType = "section", category: Optional[str] = None,
                  items: Optional[int] = None, item_type: Optional[str] = None, flops: Optional[float] = None,
-                 precision: Optional[str] = None, read: Optional[int] = None, written: Optional[int] = None,
-                 size: Optional[int] = None, copy: Optional[str] = None, host_memory: Optional[str] = None,
-                 stream: Any = None, batched: bool = False,
+                 precision: Optional[Precision] = None, read: Optional[int] = None, written: Optional[int] = None,
+                 size: Optional[int] = None, copy: Optional[CopyDirection] = None,
+                 host_memory: Optional[HostMemory] = None, stream: Any = None, batched: bool = False,
                  links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
                  attributes: Optional[Dict[str, Any]] = None) -> None:
         self.name = name
-        self.type = type
+        self.type: str = type
         self.category = category
         self.items = items
         self.item_type = item_type
         self.flops = flops
-        self.precision = precision
+        self.precision: Optional[str] = precision
         self.read = read
         self.written = written
         self.size = size
-        self.copy = copy
-        self.host_memory = host_memory
+        self.copy: Optional[str] = copy
+        self.host_memory: Optional[str] = host_memory
         self.batched = batched
         self.attributes = attributes
         self._given_stream = stream
@@ -108,12 +128,21 @@ class Section:
         except Exception as e:
             runtime().trouble("linking a request", repr(e))
 
+    def fail(self, error: Union[BaseException, str]) -> None:
+        """Marks the open section as failed: its span gets the status ERROR with the text, and error.type. A with
+        statement does this by itself for an exception that leaves it."""
+        self._failure = failure(error)
+
     def discard(self) -> None:
         """Discards the open section with all its descendants."""
         node, self._node = self._node, None
-        if node is not None and node.step is not None:
+        if node is not None:
+            if node.first:
+                runtime().names.discard(node.name)
             for inner in node.walk():
-                inner.step.closed(inner)
+                inner.lost = True
+                if inner.step is not None:
+                    inner.step.forgot(inner)
 
     def __enter__(self) -> "Section":
         if compiling():
@@ -121,6 +150,10 @@ class Section:
         rt = runtime()
         if not rt.enabled:
             return self
+        if self._runtime is rt:  # open already: each use is a section
+            again = self._again()
+            self._nested = [*self._nested, again]
+            return again.__enter__()
         try:
             self._begin(rt)
         except Exception as e:
@@ -129,17 +162,33 @@ class Section:
         return self
 
     def __exit__(self, kind: Any, error: Any, tb: Any) -> None:
+        if self._nested:
+            here = _current.get()
+            again = here if here in self._nested else self._nested[-1]
+            self._nested = [s for s in self._nested if s is not again]
+            again.__exit__(kind, error, tb)
+            return
         rt = self._runtime
         if rt is None:
             return
         self._runtime = None
+        # As in the SDK, exceptions that only leave the code, such as GeneratorExit and CancelledError, are no failures.
+        if isinstance(error, Exception):
+            self._failure = failure(error)
         try:
-            self._end(rt, kind)
+            self._end(rt)
         except Exception as e:
             rt.trouble("ending a section", repr(e))
 
     def __call__(self, f: _F) -> _F:
         """As a decorator: each call is a separate section."""
+        if inspect.isasyncgenfunction(f):
+            return cast(_F, functools.wraps(f)(_over_async(self._again, f)))
+        if inspect.isgeneratorfunction(f):
+            @functools.wraps(f)
+            def around_items(*args: Any, **kwargs: Any) -> Any:
+                return (yield from self._again()._over(f(*args, **kwargs)))
+            return cast(_F, around_items)
         if inspect.iscoroutinefunction(f):
             @functools.wraps(f)
             async def around_async(*args: Any, **kwargs: Any) -> Any:
@@ -149,17 +198,94 @@ class Section:
 
         @functools.wraps(f)
         def around(*args: Any, **kwargs: Any) -> Any:
-            with self._again():
-                return f(*args, **kwargs)
+            section = self._again()
+            with section:
+                out = f(*args, **kwargs)
+                if type(out) in PLAIN or not _unfinished(out):
+                    return out
+                if hasattr(type(out), "add_done_callback"):
+                    return section._until_done(out)
+                section.discard()  # nothing of a coroutine or generator has run yet
+            section = self._again()
+            if inspect.isgenerator(out):
+                return section._over(out)
+            return _over_async(lambda: section, lambda: out)() if inspect.isasyncgen(out) else section._awaiting(out)
         return cast(_F, around)
 
+    def _over(self, items: Any) -> Generator[Any, Any, Any]:
+        """Runs a generator as one section, which is not current while the generator is suspended."""
+        with self:
+            self._suspend()
+            sent, thrown = None, None
+            while True:
+                self._resume()
+                try:
+                    item = items.send(sent) if thrown is None else items.throw(thrown)
+                except StopIteration as stop:
+                    return stop.value
+                finally:
+                    self._suspend()
+                try:
+                    sent, thrown = (yield item), None
+                except GeneratorExit:
+                    items.close()
+                    raise
+                except BaseException as e:
+                    sent, thrown = None, e
+
+    async def _awaiting(self, coroutine: Any) -> Any:
+        with self:
+            return await coroutine
+
+    def _until_done(self, future: Any) -> Any:
+        """Hands the open section over to a future, whose end is the section's."""
+        ended = Section(self.name)
+        ended.__dict__.update(self.__dict__)
+        ended._suspend()
+
+        def done(_: Any) -> None:
+            error = None
+            try:
+                error = future.exception()
+            except BaseException:
+                pass  # cancelled, or a future without this method
+            ended.__exit__(None, error, None)
+
+        future.add_done_callback(done)
+        self._token, self._runtime, self._pushed = None, None, False  # the with statement has nothing to end
+        if ended._node is not None and ended._node.step is not None:
+            ended._node.step.running(ended, ended._node)
+        return future
+
+    def _suspend(self) -> None:
+        """Makes the section no longer current, without ending it."""
+        token, self._token = self._token, None
+        if token is not None:
+            self._leave(token)
+        if self._pushed:
+            self._pushed = False
+            _capture.pop()
+
+    def _resume(self) -> None:
+        if self._runtime is not None and self._span is not None:
+            self._token = _current.set(self)
+            self._pushed = _capture.push_span(self._span.get_span_context(), self._links)
+
+    def _leave(self, token: Any) -> None:
+        try:
+            _current.reset(token)
+        except ValueError:  # in a different task or thread
+            if _current.get() is self:
+                _current.set(self._outer)
+
     def _again(self) -> "Section":
-        return Section(self.name, type=self.type, category=self.category, items=self.items, item_type=self.item_type,
-                       flops=self.flops, precision=self.precision, read=self.read, written=self.written, size=self.size,
-                       copy=self.copy, host_memory=self.host_memory, stream=self._given_stream, batched=self.batched,
-                       links=self._given_links, attributes=self.attributes)
+        again = object.__new__(Section)
+        given = self.__dict__
+        again.__dict__.update({k: given[k] for k in _GIVEN if k in given})
+        return again
 
     def _begin(self, rt: Runtime) -> None:
+        self._failure = None
         for link in self._given_links:
             request, items = link if isinstance(link, tuple) else (link, None)
             self.link(request, items)
@@ -171,18 +297,20 @@ class Section:
             return
         node = Node(_text(self.name))
         node.first = rt.first_time(node.name)
-        node.context, node.step, node.phase = here, self._step or current_step.get(), self._phase
+        node.context, node.here = here, here
+        node.step, node.phase = self._step or current_step.get(), self._phase
         outer = _current.get()
         # A section from the copied context of another thread or task may have ended, or belong to the process before a
         # fork.
-        if outer is not None and outer._runtime is rt and outer._node is not None:
+        if outer is not None and outer._ran_in is rt and outer._node is not None:
             if outer._span is span or not parent.is_valid:
                 node.context = None  # child of the section, not of a span of the program
+            node.up, node.top = outer._node, outer._node.top or outer._node
             self._outer = outer
         self._span = span
-        if node.step is not None:
-            node.step.opened()
-        self._runtime, self._node = rt, node
+        if node.step is not None and not node.step.opened(self, node):
+            node.step = None  # it has ended
+        self._runtime, self._ran_in, self._node = rt, rt, node
         self._token = _current.set(self)
         backend = rt.backend or rt.device_backend()
         if not rt.not_captured:
@@ -211,17 +339,21 @@ class Section:
             return True
         return self.batched and any(sc.trace_flags.sampled for sc, _ in self._links)
 
-    def _end(self, rt: Runtime, kind: Any) -> None:
+    def _cut(self) -> None:
+        """Ends the open section at the end of its step."""
+        rt, self._runtime = self._runtime, None
+        if rt is not None:
+            rt.trouble("a phase that its step ended", f"{self.name!r} was still open (end each phase within its step)", "unended")
+            self._end(rt)
+
+    def _end(self, rt: Runtime) -> None:
         node = self._node
         if self._pushed:
             self._pushed = False
             _capture.pop()
         if self._token is not None:
-            try:
-                _current.reset(self._token)
-            except ValueError:  # ended in a different task or thread
-                if _current.get() is self:
-                    _current.set(self._outer)
+            token, self._token = self._token, None
+            self._leave(token)
         if node is None:
             return
         if node.start_event is not None:
@@ -236,8 +368,10 @@ class Section:
                 node.status = "device_error"
                 rt.trouble("recording an event", repr(e))
         node.host_end = time.monotonic_ns()
-        if kind is not None:
-            node.error = getattr(kind, "__qualname__", str(kind))
+        if node.step is not None:
+            node.step.left(node)
+        if self._failure is not None:
+            node.error, node.message = self._failure
         # The reading thread creates attributes and links from these.
         values = (self.type, self.items, self.item_type, self.flops, self.precision, self.size, self.read, self.written,
                   self.copy, self.host_memory, self.category)
@@ -249,25 +383,55 @@ class Section:
         if self._requests:
             node.links, node.requests, node.linked_items = self._links, self._requests, self._linked_items
             self._links, self._requests, self._linked_items = [], 0, 0
-        outer = self._outer
-        self._outer = self._span = self._stream = None
-        if outer is not None and outer._runtime is rt and outer._node is not None:
+        self._outer = self._stream = None
+        up = node.up
+        if up is not None:
+            top = up.top or up
             with rt.lock:
-                top_node, above = outer._node, outer._outer
-                while above is not None and above._node is not None:
-                    top_node, above = above._node, above._outer
-                fits = top_node.size < MAX_NEST
+                inside = not top.submitted
+                fits = inside and top.size < MAX_NEST
                 if fits:
-                    if not outer._node.children:
-                        outer._node.children = []
-                    outer._node.children.append(node)
-                    top_node.size += 1
-            if not fits:
+                    if not up.children:
+                        up.children = []
+                    up.children.append(node)
+                    top.size += 1
+            if fits:
+                return
+            if inside:
                 rt.drop(node, "dropped.nest_full")
-            return
-        if node.context is None:
-            node.context = otel_context.get_current()
+                return
         rt.submit(node)
+
+
+def _over_async(again: Callable[[], Section], f: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any, Any]]:
+    """Wraps an asynchronous generator function as Section._over wraps a generator."""
+    async def around(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        section, items = again(), f(*args, **kwargs)
+        with section:
+            section._suspend()
+            sent, thrown = None, None
+            while True:
+                section._resume()
+                try:
+                    item = await (items.asend(sent) if thrown is None else items.athrow(thrown))
+                except StopAsyncIteration:
+                    return
+                finally:
+                    section._suspend()
+                try:
+                    sent, thrown = (yield item), None
+                except GeneratorExit:
+                    await items.aclose()
+                    raise
+                except BaseException as e:
+                    sent, thrown = None, e
+    return around
+
+
+def _unfinished(out: Any) -> bool:
+    """Reports whether a function returned something whose work ends later."""
+    return (inspect.isgenerator(out) or inspect.iscoroutine(out) or inspect.isasyncgen(out)
+            or hasattr(type(out), "add_done_callback"))
 
 
 section = Section
