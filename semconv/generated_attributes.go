@@ -1192,10 +1192,12 @@ const (
 // Values of gpu.throttle.reason; others may occur.
 const (
 	GPUThrottleReasonApplicationsClocksSetting = "applications_clocks_setting" // clocks limited by a setting
+	GPUThrottleReasonBoardLimit                = "board_limit"                 // limit of the board
 	GPUThrottleReasonDisplayClockSetting       = "display_clock_setting"       // clocks limited by the display
 	GPUThrottleReasonHWPowerBrakeSlowdown      = "hw_power_brake_slowdown"     // external power brake
 	GPUThrottleReasonHWSlowdown                = "hw_slowdown"                 // hardware slowdown, any cause
 	GPUThrottleReasonHWThermalSlowdown         = "hw_thermal_slowdown"         // hardware thermal limit
+	GPUThrottleReasonReliability               = "reliability"                 // limit for reliability
 	GPUThrottleReasonSwPowerCap                = "sw_power_cap"                // power limit reached
 	GPUThrottleReasonSwThermalSlowdown         = "sw_thermal_slowdown"         // software thermal limit
 	GPUThrottleReasonSyncBoost                 = "sync_boost"                  // limited by a group of devices that boost together

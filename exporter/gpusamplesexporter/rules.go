@@ -5,6 +5,7 @@ package gpusamplesexporter
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -30,6 +31,9 @@ type rule struct {
 	xid        bool   // the number of the last XID; a change is an event
 	label      string // that the point must have, which is the number of the device; such exporters write -1 for unknown
 	highest    bool   // of several points of one time
+	either     bool   // a ratio or, in exporters with DCGM 4.6, a percentage
+	own        bool   // a MIG instance measures it; other values of an instance are copies of its board's
+	part       bool   // of a process, never of the device
 }
 
 // rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without their configurable prefix,
@@ -42,10 +46,12 @@ var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) 
 			continue
 		}
 		info := q.Info()
+		own := slices.ContainsFunc(info.DCGM, func(f gpuquantity.Field) bool { return f.Levels != 0 })
 		for _, f := range info.DCGM {
 			for _, name := range f.Names {
 				dcgm[name] = append(dcgm[name], rule{
-					field: q, scale: f.Factor(), form: f.Form, rank: f.Rank, positive: f.Positive,
+					field: q, scale: f.Factor(), form: f.Form, rank: f.Rank, positive: f.Positive, either: f.RatioOrPercent,
+					own: f.Levels != 0,
 				})
 			}
 		}
@@ -60,12 +66,24 @@ var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) 
 			amd[x.Name] = append(amd[x.Name], r)
 		}
 		if m := &info.Metric; m.Name != "" {
-			r := rule{field: q, scale: 1, key: string(m.Key), value: m.Value, any: m.Implied}
+			r := rule{field: q, scale: 1, key: string(m.Key), value: m.Value, any: m.Implied, own: own}
 			if q.Kind() == gpuquantity.Counter {
 				r.form = gpuquantity.Totals
 			}
 			otel[m.Name] = append(otel[m.Name], r)
+			if also := &m.Also; also.Name != "" {
+				r.key, r.value, r.any = also.Key, also.Value, true
+				otel[also.Name] = append(otel[also.Name], r)
+			}
 		}
+	}
+	for name, q := range map[string]gpuquantity.Quantity{ // of OpenLIT's collector, and of the gpu receiver
+		"process.gpu.utilization":         gpuquantity.Utilization,
+		"process.gpu.memory.usage":        gpuquantity.MemoryUsed,
+		semconv.GPUProcessMemoryUsageName: gpuquantity.MemoryUsed,
+	} {
+		m := &q.Info().Metric
+		otel[name] = []rule{{field: q, scale: 1, key: string(m.Key), value: m.Value, any: true, own: true, part: true}}
 	}
 	return dcgm, amd, otel
 }()
@@ -131,12 +149,12 @@ func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamples
 	}
 	d := gpusamplesextension.Device{
 		ID:            get(string(semconv.HWIDKey), "UUID", "uuid", "gpu_uuid"),
-		Parent:        get(string(semconv.HWParentKey)),
+		Parent:        get(string(semconv.HWParentKey), "gpu.parent.uuid"),
 		Name:          get(string(semconv.HWNameKey)),
 		Model:         get(string(semconv.HWModelKey), "modelName", "device_name", "card_model"),
 		Vendor:        get(string(semconv.HWVendorKey)),
-		DriverVersion: get(string(semconv.HWDriverVersionKey), "DCGM_FI_DRIVER_VERSION"),
-		PCIBDF:        get(string(semconv.GPUPCIBDFKey), "pci_bus_id"),
+		DriverVersion: get(string(semconv.HWDriverVersionKey), "DCGM_FI_SYSTEM_DRIVER_VERSION", "DCGM_FI_DRIVER_VERSION"),
+		PCIBDF:        get(string(semconv.GPUPCIBDFKey), "pci_bus_id", "gpu.pci_address"),
 		HostName:      get("Hostname", "hostname", string(semconv.HostNameKey)),
 		HostID:        get(string(semconv.HostIDKey)),
 		Source:        get(string(semconv.GPUMeasurementSourceKey)),
@@ -172,16 +190,54 @@ func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamples
 	if amd {
 		d.Vendor = "AMD"
 	} else { // from dcgm-exporter
-		d.Vendor, d.Source = "NVIDIA", semconv.GPUMeasurementSourceDcgm
+		d.Vendor, d.Source, d.DeviceFile = "NVIDIA", semconv.GPUMeasurementSourceDcgm, get("device")
 		if instance := get("GPU_I_ID"); instance != "" {
 			d.Parent = d.ID
 			d.MIG.Profile = get("GPU_I_PROFILE")
 			d.Name += ":" + instance
+			if d.DeviceFile != "" {
+				d.DeviceFile += "/gi" + instance
+			}
 			d.Ordinal = -1
 			d.ID = c.instanceID(d.Parent, instance)
 		}
 	}
 	return d, true
+}
+
+// boardOf returns the physical GPU of an instance, as far as the instance's labels describe it.
+func boardOf(d *gpusamplesextension.Device) gpusamplesextension.Device {
+	b := gpusamplesextension.Device{
+		ID: d.Parent, Model: d.Model, Vendor: d.Vendor, DriverVersion: d.DriverVersion, PCIBDF: d.PCIBDF,
+		HostName: d.HostName, HostID: d.HostID, Source: d.Source, Ordinal: -1,
+	}
+	b.DeviceFile, _, _ = strings.Cut(d.DeviceFile, "/")
+	if name, _, ok := strings.Cut(d.Name, ":"); ok {
+		b.Name = name
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, "gpu")); err == nil {
+			b.Ordinal = n
+		}
+	}
+	return b
+}
+
+// otherHardware reports whether a point of the semantic conventions, which name the power and the temperature of all
+// hardware alike, is about hardware other than a GPU.
+func otherHardware(point, resource pcommon.Map) bool {
+	for _, m := range [...]pcommon.Map{point, resource} {
+		if v, ok := m.Get(string(semconv.HWTypeKey)); ok && v.AsString() != "" {
+			return !strings.EqualFold(v.AsString(), "gpu")
+		}
+	}
+	return false
+}
+
+// newUnits reports whether a name of dcgm-exporter exists since DCGM 4.7 only.
+func newUnits(name string) bool {
+	rest, ok := strings.CutPrefix(name, dcgmPrefix+"DEV_")
+	return ok && (strings.HasPrefix(rest, "FB_") && strings.HasSuffix(rest, "_BYTES") ||
+		slices.Contains([]string{"MEMORY_UTIL_RATIO", "ENC_UTIL_RATIO", "DEC_UTIL_RATIO"}, rest) ||
+		strings.HasSuffix(rest, "_THROTTLE_SECONDS_TOTAL") || strings.HasPrefix(rest, "NVLINK_THROUGHPUT_") && strings.HasSuffix(rest, "_BYTES_PER_SECOND"))
 }
 
 // uniqueID returns the ID by which HIP knows a physical GPU, from the UUID that AMD's management library makes of it: a

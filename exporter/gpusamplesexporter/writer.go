@@ -38,12 +38,16 @@ const (
 	refused
 	outOfOrder
 	outOfRange
+	otherType
+	unknownUnit
+	partWritten
+	duplicate
 	numOutcomes
 )
 
 var outcomeNames = [numOutcomes]string{
 	"written", "unknown_metric", "no_device", "no_value", "refused", "out_of_order",
-	"out_of_range",
+	"out_of_range", "other_hardware", "unknown_unit", "part", "copy",
 }
 
 // writer turns data points into samples.
@@ -58,6 +62,9 @@ type writer struct {
 	out     gpusamplesextension.Writer
 	devices map[string]*device // by ID
 	loads   gpusamplesextension.LoadCounters
+	uses    map[machine]*hostUses
+	unknown map[string]struct{} // of the present batch: names of device metrics without a rule
+	warned  bool                // of unknown
 }
 
 // device is the state of one device between two batches.
@@ -70,6 +77,14 @@ type device struct {
 	sums    [gpusamplesextension.NumFields]countertracker.Sum
 	xid     float64
 	hasXID  bool
+	unit    unit                                 // of values that are a ratio or a percentage
+	points  []*group                             // of the current batch, in order of arrival
+	groups  map[groupKey]*group                  // the same by key
+	whole   [gpusamplesextension.NumFields]int64 // time of the newest value that is no part
+	divided [gpusamplesextension.NumFields]int64 // time of the newest values of parts
+	owners  []gpusamplesextension.Part           // pods on the device, at time owned
+	owned   int64
+	newest  int64                                 // time of the newest points
 	pending map[int64]*gpusamplesextension.Sample // of the current batch, by time
 	events  []gpusamplesextension.Event
 }
@@ -86,7 +101,8 @@ func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &writer{cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{}}
+	x := &writer{cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{},
+		uses: map[machine]*hostUses{}, unknown: map[string]struct{}{}}
 	for i := range x.outcomes {
 		x.outcomes[i] = sharedcomponent.Label("outcome", outcomeNames[i])
 	}
@@ -106,6 +122,7 @@ func (x *writer) shutdown(context.Context) error {
 		d.close()
 		delete(x.devices, id)
 	}
+	x.forgetUses()
 	x.telemetry.Shutdown()
 	return nil
 }
@@ -123,27 +140,42 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 	now := time.Now()
 	var counts [numOutcomes]int64
 	for _, rm := range md.ResourceMetrics().All() {
-		resource := rm.Resource().Attributes()
+		from := origin{resource: rm.Resource().Attributes(), now: now}
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, m := range sm.Metrics().All() {
-				x.metric(m, resource, now, &counts)
+				from.newUnits = from.newUnits || newUnits(m.Name())
+			}
+		}
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				x.metric(m, &from, &counts)
 			}
 		}
 	}
 	for id, d := range x.devices {
+		d.settle(&counts)
 		d.flush()
 		if now.Sub(d.last) > forgetAfter {
 			d.close()
 			delete(x.devices, id)
 		}
 	}
+	x.writeUses()
+	x.warnUnknown()
 	for o, n := range counts {
 		sharedcomponent.Count(ctx, x.telemetry.ExporterGpuSamplesPoints, n, x.outcomes[o])
 	}
 	return nil
 }
 
-func (x *writer) metric(m pmetric.Metric, resource pcommon.Map, now time.Time, counts *[numOutcomes]int64) {
+// origin is what the points of one resource have in common.
+type origin struct {
+	resource pcommon.Map
+	now      time.Time
+	newUnits bool // it has names that exist since DCGM 4.7 only
+}
+
+func (x *writer) metric(m pmetric.Metric, from *origin, counts *[numOutcomes]int64) {
 	var (
 		points pmetric.NumberDataPointSlice
 		delta  bool
@@ -160,18 +192,41 @@ func (x *writer) metric(m pmetric.Metric, resource pcommon.Map, now time.Time, c
 	}
 	if form, ok := gpusamplesextension.LoadMetric(m.Name()); ok {
 		for _, p := range points.All() {
-			counts[x.load(p, form, resource)]++
+			counts[x.load(p, form, from.resource)]++
 		}
 		return
 	}
 	rules, ok := rulesOf(m.Name())
 	if !ok {
 		counts[unknownMetric] += int64(points.Len())
+		if deviceMetric(m.Name()) && len(x.unknown) < maxUnknown {
+			x.unknown[m.Name()] = struct{}{}
+		}
 		return
 	}
 	for _, p := range points.All() {
-		counts[x.point(p, rules, delta, resource, now)]++
+		if o := x.point(p, rules, delta, from); o != waiting {
+			counts[o]++
+		}
 	}
+}
+
+const maxUnknown = 8
+
+// deviceMetric reports whether a name looks like a device metric of some exporter.
+func deviceMetric(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "dcgm") || strings.HasPrefix(name, "hw.") || strings.Contains(name, "gpu")
+}
+
+// warnUnknown logs once that device metrics arrive under names that no rule has, if no other ones do.
+func (x *writer) warnUnknown() {
+	if !x.warned && len(x.unknown) > 0 && len(x.devices) == 0 {
+		x.warned = true
+		x.logger.Warn("Device metrics with unknown names are not read (use the names of dcgm-exporter 2 to 4, of AMD's exporters "+
+			"or of the semantic conventions, in their spelling)", zap.Strings("names", slices.Sorted(maps.Keys(x.unknown))))
+	}
+	clear(x.unknown)
 }
 
 // load writes how many requests a server runs.
@@ -206,31 +261,59 @@ func (x *writer) load(p pmetric.NumberDataPoint, form gpusamplesextension.LoadFo
 
 // unknownValue is above what any device counts to. DCGM writes larger integers (DCGM_INT64_BLANK, 2^63 - 16) for
 // unknown values; added to a sum, one of them would take up the precision of everything that follows.
-const unknownValue = 1 << 62
+const (
+	unknownValue = 1 << 62
+	blankInt     = math.MaxInt64 - 15
+)
 
-func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, resource pcommon.Map,
-	now time.Time,
-) outcome {
-	v := p.DoubleValue()
-	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		v = float64(p.IntValue())
-	}
-	if p.Flags().NoRecordedValue() || !(math.Abs(v) < unknownValue) || p.Timestamp() == 0 {
+func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, from *origin) outcome {
+	v, known := number(p, rules[0].field)
+	if p.Flags().NoRecordedValue() || !known || p.Timestamp() == 0 {
 		return noValue
 	}
 	i := slices.IndexFunc(rules, func(r rule) bool { return r.matches(p.Attributes()) })
 	if i < 0 {
 		return unknownMetric
 	}
-	desc, ok := x.cfg.describe(p.Attributes(), resource, rules[i].label)
+	r := &rules[i]
+	if otherHardware(p.Attributes(), from.resource) {
+		return otherType
+	}
+	desc, ok := x.cfg.describe(p.Attributes(), from.resource, r.label)
 	if !ok {
 		return noDevice
 	}
-	d := x.device(desc, now)
+	copied := desc.Parent != "" && !r.own && !r.xid
+	if copied {
+		// The parent's own description, if its points come too, is better.
+		desc = boardOf(&desc)
+	}
+	d := x.device(desc, from.now)
 	if d.w == nil {
 		return refused
 	}
-	return d.take(&rules[i], int64(p.StartTimestamp()), int64(p.Timestamp()), v, delta)
+	value := reading{start: int64(p.StartTimestamp()), t: int64(p.Timestamp()), v: v, delta: delta, newUnits: from.newUnits}
+	if r.xid {
+		return d.take(r, &value)
+	}
+	d.add(r, &value, p.Attributes(), from.resource, copied)
+	return waiting
+}
+
+// number returns the value of a point; false if it is not one.
+func number(p pmetric.NumberDataPoint, f gpuquantity.Quantity) (float64, bool) {
+	v := p.DoubleValue()
+	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		v = float64(p.IntValue())
+	}
+	if f != gpuquantity.Throttle || !(v >= -1<<63 && v < 1<<63) {
+		return v, math.Abs(v) < unknownValue
+	}
+	// A mask of 64 bits: DCGM reports it as a signed integer.
+	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		return gpusamplesextension.ThrottleMask(uint64(p.IntValue())), p.IntValue() < blankInt
+	}
+	return gpusamplesextension.ThrottleMask(uint64(int64(v))), true
 }
 
 // device finds or registers a device.
@@ -239,6 +322,7 @@ func (x *writer) device(said gpusamplesextension.Device, now time.Time) *device 
 	if d == nil {
 		d = &device{
 			desc:    gpusamplesextension.Device{ID: said.ID, Ordinal: -1},
+			groups:  map[groupKey]*group{},
 			pending: map[int64]*gpusamplesextension.Sample{},
 		}
 		x.devices[said.ID] = d
@@ -272,6 +356,7 @@ func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
 		{&known.Vendor, &said.Vendor},
 		{&known.DriverVersion, &said.DriverVersion},
 		{&known.PCIBDF, &said.PCIBDF},
+		{&known.DeviceFile, &said.DeviceFile},
 		{&known.HostName, &said.HostName},
 		{&known.HostID, &said.HostID},
 		{&known.Source, &said.Source},
@@ -288,7 +373,8 @@ func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
 }
 
 // take converts one value to the sample of its time.
-func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
+func (d *device) take(r *rule, p *reading) outcome {
+	t, v := p.t, p.v
 	if r.xid {
 		// The gauge keeps the last XID forever; the time of its first value is unknown.
 		if d.hasXID && v != d.xid && v > 0 {
@@ -300,16 +386,9 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 		d.xid, d.hasXID = v, true
 		return written
 	}
-	sum := &d.sums[r.field]
-	summed := r.form == gpuquantity.Rate || r.form == gpuquantity.Totals || delta
-	if summed && v < 0 {
-		return noValue
-	}
-	if r.positive && v == 0 || r.label != "" && v == -1 {
-		return noValue
-	}
-	if !r.field.Valid(v * r.scale) {
-		return outOfRange
+	v, o := d.convert(r, p)
+	if o != written {
+		return o
 	}
 	best := &d.best[r.field]
 	if *best == 0 || r.rank+1 < *best {
@@ -318,18 +397,16 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	if r.rank+1 > *best {
 		return written
 	}
-	v *= r.scale
+	sum := &d.sums[r.field]
 	switch {
-	case r.field == gpusamplesextension.Throttle:
-		v = float64(uint64(v) & uint64(gpusamplesextension.ThrottleReasons))
-	case summed && !sum.Newer(t):
+	case r.summed(p.delta) && !sum.Newer(t):
 		return outOfOrder // it would get the sum of a later time
 	case r.form == gpuquantity.Rate:
 		v = sum.AddRate(t, v, 0)
-	case delta:
+	case p.delta:
 		v = sum.AddDelta(t, v)
 	case r.form == gpuquantity.Totals:
-		v = sum.AddCounter(t, start, v)
+		v = sum.AddCounter(t, p.start, v)
 	}
 	s := d.pending[t]
 	if s == nil {
@@ -341,6 +418,31 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	}
 	s.Set(r.field, v)
 	return written
+}
+
+func (r *rule) summed(delta bool) bool {
+	return r.form == gpuquantity.Rate || r.form == gpuquantity.Totals || delta
+}
+
+// convert returns a value in base units.
+func (d *device) convert(r *rule, p *reading) (v float64, o outcome) {
+	v = p.v
+	switch {
+	case r.summed(p.delta) && v < 0, r.positive && v == 0, r.label != "" && v == -1:
+		return v, noValue
+	case r.either:
+		scale, ok := d.unit.scale(v, p.newUnits)
+		if !ok {
+			return v, unknownUnit
+		}
+		v *= scale
+	default:
+		v *= r.scale
+	}
+	if !r.field.Valid(v) {
+		return v, outOfRange
+	}
+	return v, written
 }
 
 // flush writes the points of the batch in order of time.

@@ -602,20 +602,40 @@ func TestADeviceHasItsNewestDescription(t *testing.T) {
 	assert.Len(t, d.Times(gpusamplesextension.Power, 0, math.MaxInt64, nil), 2)
 }
 
-// Bit 0 means idle, and unknown bits belong to future drivers.
-func TestOnlyKnownReasonsThrottle(t *testing.T) {
-	x, store := start(t, createDefaultConfig().(*Config))
-	at := time.Now().Add(-time.Minute)
-	for i := range 2 {
-		require.NoError(t, x.ConsumeMetrics(t.Context(), batch(t, point{
-			name: "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", at: at.Add(time.Duration(i) * time.Second), value: 1<<40 | 0x20 | 1,
-			attrs: map[string]any{"UUID": "GPU-3"},
-		})))
+// Bit 0 means idle. NVML's header reserves the right to add reasons, whose bits are kept.
+func TestEveryReasonButIdleThrottles(t *testing.T) {
+	for _, x := range []struct {
+		written any
+		want    uint64
+	}{
+		{float64(1<<40 | 0x20 | 1), 1<<40 | 0x20},
+		{float64(512), 512},
+		{float64(1024 | 1), 1024},
+		{int64(1<<62 | 4), 4}, // a float64 does not hold both
+		{int64(math.MinInt64), 1 << 63},
+		{float64(math.MinInt64), 1 << 63},
+		{float64(1), 0},
+	} {
+		exp, store := start(t, createDefaultConfig().(*Config))
+		at := time.Now().Add(-time.Minute)
+		for i := range 2 {
+			md := batch(t, point{
+				name: "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", at: at.Add(time.Duration(i) * time.Second),
+				attrs: map[string]any{"UUID": "GPU-3"},
+			})
+			p := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Gauge().DataPoints().At(0)
+			if n, ok := x.written.(int64); ok {
+				p.SetIntValue(n)
+			} else {
+				p.SetDoubleValue(x.written.(float64))
+			}
+			require.NoError(t, exp.ConsumeMetrics(t.Context(), md))
+		}
+		v := store.Acquire()
+		d, _ := v.Lookup("GPU-3")
+		assert.Equal(t, x.want, d.Mask(gpusamplesextension.Throttle, 0, math.MaxInt64), x.written)
+		v.Release()
 	}
-	v := store.Acquire()
-	defer v.Release()
-	d, _ := v.Lookup("GPU-3")
-	assert.EqualValues(t, gpusamplesextension.ThrottleSWThermal, d.Mask(gpusamplesextension.Throttle, 0, math.MaxInt64))
 }
 
 // Prometheus marks a series that has disappeared from a target with a point without a value, which still contains a

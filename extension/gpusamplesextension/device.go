@@ -28,10 +28,13 @@ type Device struct {
 	Vendor        string `json:"vendor,omitempty"` // hw.vendor
 	DriverVersion string `json:"driver,omitempty"` // hw.driver_version
 	PCIBDF        string `json:"pci,omitempty"`    // gpu.pci.bdf; NVML's or Linux' spelling, compared after NormalizePCI
-	Ordinal       int    `json:"ordinal"`          // gpu.device.ordinal as the source numbers it; -1 when unknown
-	Source        string `json:"source,omitempty"` // gpu.measurement.source: dcgm, nvml, gpm, replay, simulated
-	HostName      string `json:"-"`                // host.name of the device's machine
-	HostID        string `json:"-"`                // host.id of that machine
+	// Name of the device file in /dev by the driver's minor number, which is not its ordinal: "nvidia0"; of a MIG
+	// instance followed by its number, "nvidia0/gi3".
+	DeviceFile string `json:"device_file,omitempty"`
+	Ordinal    int    `json:"ordinal"`          // gpu.device.ordinal as the source numbers it; -1 when unknown
+	Source     string `json:"source,omitempty"` // gpu.measurement.source: dcgm, nvml, gpm, replay, simulated
+	HostName   string `json:"-"`                // host.name of the device's machine
+	HostID     string `json:"-"`                // host.id of that machine
 	// Interval is the requested time between two samples; 0: unknown, then it is measured.
 	Interval time.Duration `json:"-"`
 	MIG                    // share of the physical GPU, if ID is a MIG instance
@@ -84,6 +87,7 @@ type device struct {
 	open    bool // the owner has not released it
 	gen     int  // counts registrations: only the newest one writes
 	series  [NumFields]*series
+	parts   []*part // workloads that have a part of the device
 	events  []Event // by time, at most maxEvents
 	newest  int64   // newest sample of any field
 	settled int64   // oldest newest sample among the live fields; never decreases
@@ -134,10 +138,8 @@ func (d *device) addEvent(e Event) {
 func (d *device) setDescription(desc Device) {
 	desc.PCIBDF = NormalizePCI(desc.PCIBDF)
 	d.desc = desc
-	for _, s := range d.series {
-		if s != nil {
-			s.nominal = int64(max(desc.Interval, 0))
-		}
+	for s := range d.all() {
+		s.nominal = int64(max(desc.Interval, 0))
 	}
 }
 
@@ -229,22 +231,33 @@ const (
 	ThrottleHWThermal          ThrottleReason = 0x40  // hardware thermal slowdown
 	ThrottleHWPowerBrake       ThrottleReason = 0x80  // external power brake
 	ThrottleDisplayClock       ThrottleReason = 0x100 // display clock setting
+	ThrottleBoardLimit         ThrottleReason = 0x200 // limit of the board, since driver R615
+	ThrottleReliability        ThrottleReason = 0x400 // limit for reliability, since driver R615
 
-	// ThrottleReasons are all bits that mean throttling. A writer masks the driver's value with it (bit 0 is idle).
-	ThrottleReasons = ThrottleApplicationsClocks | ThrottleSWPowerCap | ThrottleHWSlowdown | ThrottleSyncBoost |
-		ThrottleSWThermal | ThrottleHWThermal | ThrottleHWPowerBrake | ThrottleDisplayClock
+	throttleIdle ThrottleReason = 0x1 // no work: the device is not throttled
 )
 
-// throttleReasons are the values of gpu.throttle.reason, by bit.
+// throttleReasons are the values of gpu.throttle.reason, by bit. NVML's header reserves the right to add reasons: other
+// bits are named by their number.
 var throttleReasons = [...]string{
-	"", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
-	"hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+	1: "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
+	"hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "board_limit", "reliability",
+}
+
+// ThrottleMask returns the value of the Throttle field for the driver's mask of reasons: every bit except idle. A
+// float64 holds 53 adjacent bits; of a mask that spans more, the highest are removed.
+func ThrottleMask(reasons uint64) float64 {
+	reasons &^= uint64(throttleIdle)
+	for bits.Len64(reasons)-bits.TrailingZeros64(reasons) > 53 {
+		reasons &^= 1 << (bits.Len64(reasons) - 1)
+	}
+	return float64(reasons)
 }
 
 // String returns the value of gpu.throttle.reason for a single bit.
 func (r ThrottleReason) String() string {
-	if bits.OnesCount64(uint64(r)) == 1 && r&ThrottleReasons != 0 {
-		return throttleReasons[bits.TrailingZeros64(uint64(r))]
+	if i := bits.TrailingZeros64(uint64(r)); bits.OnesCount64(uint64(r)) == 1 && i > 0 && i < len(throttleReasons) {
+		return throttleReasons[i]
 	}
 	return "0x" + strconv.FormatUint(uint64(r), 16)
 }

@@ -6,6 +6,7 @@ package gpusamplesextension
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,13 +136,11 @@ func (st *Store) unindex(d *device) {
 // sweep removes devices without a writer whose samples are too old; mu is held.
 func (st *Store) sweep(now time.Time) {
 	for key, d := range st.devices {
+		d.forgetParts(st, now.UnixNano()-st.maxAge)
 		if !d.open && now.UnixNano()-d.newest > st.maxAge {
 			st.unindex(d)
-			for _, s := range d.series {
-				if s != nil {
-					st.resize(s, 0)
-				}
-			}
+			st.free(&d.series)
+			d.forgetParts(st, math.MaxInt64)
 			delete(st.devices, key)
 			st.hostedMu.Lock()
 			delete(st.hosted, d)
@@ -198,11 +197,11 @@ func (st *Store) SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Durati
 
 // DevicesOf implements UseReader.
 func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]string, FoundBy) {
-	dst, by, decided := st.uses.find(dst, w, start, end)
-	if decided {
+	dst, by := st.uses.find(dst, w, start, end)
+	if by != FoundByNothing {
 		return dst, by
 	}
-	if only := st.onlyDevice(w); only != "" {
+	if only := st.onlyDevice(w); only != "" && !st.uses.othersUse(only, w, start, end) {
 		return append(dst, only), FoundByHost
 	}
 	return dst, FoundByNothing

@@ -26,9 +26,7 @@ type Workload struct {
 
 // DeviceUse records that a container or a process uses a device. Empty strings and 0 mean unknown.
 type DeviceUse struct {
-	// Device is the hw.id of the GPU or MIG instance. It is empty for a container that the kubelet lists without a
-	// device: such a container is known to have none.
-	Device                    string
+	Device                    string  // hw.id of the GPU or MIG instance
 	Namespace, Pod, Container string  // as the kubelet names them
 	PodUID, ContainerID       string  // of the process's control group
 	PID                       int64   // as the host counts it
@@ -49,7 +47,7 @@ type UseKind uint8
 
 // The kinds of uses.
 const (
-	UsesOfPods      UseKind = iota // the kubelet's list of pods
+	UsesOfPods      UseKind = iota // the kubelet's list of pods, or the labels of an exporter that reads it
 	UsesOfProcesses                // the driver's list of processes
 )
 
@@ -70,12 +68,14 @@ type UseReader interface {
 	// The first of these that is known decides:
 	//  1. its process in its container or pod, by their IDs and the process number inside, from the control groups of
 	//     the processes on the devices: in a job with one process per device, each gets its device;
-	//  2. its pod, by namespace and name as the kubelet lists them, and its container if known; a pod or container that
-	//     the kubelet lists without a device has none;
+	//  2. its pod, by namespace and name as the kubelet lists them, and its container if known;
 	//  3. its container or pod, by ID;
 	//  4. its process on its host, or its descendants: a server's front end often uses the GPU in a child process;
-	//  5. its host, if that has one device. A workload without a host is on the host of the devices if they are all on
-	//     one host. Workloads in pods are skipped here if the pods of devices are known.
+	//  5. its host, if that has one device, unless other pods are known to use it. A workload without a host is on the
+	//     host of the devices if they are all on one host.
+	//
+	// A pod or container that the kubelet lists without a device is not known to have none: it may have a claim that
+	// cannot be resolved, or a privileged container's access to all devices.
 	//
 	// DevicesOf never guesses. It allocates only to grow dst and does not lock the rings, so it can be called with or
 	// without a View.
@@ -115,10 +115,7 @@ type useTable struct {
 }
 
 // useList holds the uses of one origin.
-type useList struct {
-	uses []*heldUse
-	live int64 // the origin's statement is valid until then (unix ns)
-}
+type useList struct{ uses []*heldUse }
 
 // heldUse is a use and the time for which it is known.
 type heldUse struct {
@@ -154,16 +151,10 @@ type useIndex struct {
 	byGroup  map[string][]*heldUse // by container ID, and by pod UID
 	byPID    map[int64][]*heldUse  // processes with the host's numbers
 	byParent map[int64][]*heldUse  // the same by each process above them
-	podHosts []podHost
+	byDevice map[string][]*heldUse // of pods, by NormalizeID
 }
 
 type podName struct{ namespace, name string }
-
-// podHost is a host whose pods are known, and until when.
-type podHost struct {
-	hostID, hostName string
-	live             int64
-}
 
 func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {
 	now := t.now().UnixNano()
@@ -174,10 +165,6 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 	if list == nil {
 		list, known = &useList{}, false
 		t.origins[origin] = list
-	}
-	list.live = holds
-	if uses == nil {
-		list.live = now
 	}
 	next := list.uses[:0:0]
 	continued := map[useKey]int{} // uses that existed at the last read
@@ -234,16 +221,14 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 func (t *useTable) build() *useIndex {
 	x := &useIndex{
 		byPod: map[podName][]*heldUse{}, byGroup: map[string][]*heldUse{},
-		byPID: map[int64][]*heldUse{}, byParent: map[int64][]*heldUse{},
+		byPID: map[int64][]*heldUse{}, byParent: map[int64][]*heldUse{}, byDevice: map[string][]*heldUse{},
 	}
-	for origin, list := range t.origins {
-		if origin.Kind == UsesOfPods {
-			x.podHosts = append(x.podHosts, podHost{origin.HostID, origin.HostName, list.live})
-		}
+	for _, list := range t.origins {
 		for _, u := range list.uses {
 			if u.Pod != "" {
-				name := podName{u.Namespace, u.Pod}
+				name, id := podName{u.Namespace, u.Pod}, NormalizeID(u.Device)
 				x.byPod[name] = append(x.byPod[name], u)
+				x.byDevice[id] = append(x.byDevice[id], u)
 			}
 			for _, id := range [...]string{u.ContainerID, u.PodUID} {
 				if id != "" {
@@ -262,49 +247,59 @@ func (t *useTable) build() *useIndex {
 	return x
 }
 
-// find implements UseReader up to the process on its host. decided means that the host is not consulted.
-func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []string, by FoundBy, decided bool) {
+// find implements UseReader up to the process on its host.
+func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []string, by FoundBy) {
 	x := t.index.Load()
 	if x == nil {
-		return dst, FoundByNothing, false
+		return dst, FoundByNothing
 	}
 	q := useQuery{w: w, start: start, end: end, ids: dst, base: len(dst)}
 	groups := [...][]*heldUse{x.byGroup[w.ContainerID], x.byGroup[w.PodUID]}
 	if w.PID != 0 {
 		for _, uses := range groups {
 			if q.add(uses, func(u *heldUse) bool { return u.PID != 0 && cmp.Or(u.LocalPID, u.PID) == w.PID }) {
-				return q.ids, FoundByProcess, true
+				return q.ids, FoundByProcess
 			}
 		}
 	}
-	if w.Pod != "" {
-		pod := x.byPod[podName{w.Namespace, w.Pod}]
-		if q.add(pod, func(u *heldUse) bool { return w.Container == "" || u.Container == w.Container }) {
-			return q.ids, FoundByPod, true
-		}
-		if q.matched {
-			return q.ids, FoundByNothing, true // known to have none
-		}
+	if w.Pod != "" && q.add(x.byPod[podName{w.Namespace, w.Pod}], q.sameContainer) {
+		return q.ids, FoundByPod
 	}
 	for _, uses := range groups {
 		if q.add(uses, func(*heldUse) bool { return true }) {
-			return q.ids, FoundByContainer, true
+			return q.ids, FoundByContainer
 		}
-	}
-	if w.Pod != "" && slices.ContainsFunc(x.podHosts, func(h podHost) bool {
-		return h.live >= start && onHost(w, h.hostID, h.hostName)
-	}) {
-		return q.ids, FoundByNothing, true
 	}
 	if w.PID != 0 {
+		// The number of a process in a pod is the host's only if the pod shares the host's process namespace.
 		here := func(u *heldUse) bool {
-			return onHost(w, u.hostID, u.hostName) && (w.ContainerID == "" || u.ContainerID == w.ContainerID)
+			return onHost(w, u.hostID, u.hostName) && (w.ContainerID == "" || u.ContainerID == w.ContainerID) &&
+				(w.Pod == "" || u.PodUID != "" && (w.PodUID == "" || u.PodUID == w.PodUID))
 		}
 		if q.add(x.byPID[w.PID], here) || q.add(x.byParent[w.PID], here) {
-			return q.ids, FoundByProcess, true
+			return q.ids, FoundByProcess
 		}
 	}
-	return q.ids, FoundByNothing, false
+	return q.ids, FoundByNothing
+}
+
+// othersUse reports whether a device is known to be used by pods in [start, end], but not by the workload's.
+func (t *useTable) othersUse(device string, w *Workload, start, end int64) bool {
+	x := t.index.Load()
+	if x == nil || w.Pod == "" {
+		return false
+	}
+	q := useQuery{w: w, start: start, end: end}
+	others := false
+	for _, u := range x.byDevice[NormalizeID(device)] {
+		if q.during(u) {
+			if u.Namespace == w.Namespace && u.Pod == w.Pod && q.sameContainer(u) {
+				return false
+			}
+			others = true
+		}
+	}
+	return others
 }
 
 // useQuery collects the devices of one workload.
@@ -312,19 +307,19 @@ type useQuery struct {
 	w          *Workload
 	start, end int64
 	ids        []string
-	base       int  // number of ids before
-	matched    bool // the last add found a use, with or without a device
+	base       int // number of ids before
+}
+
+func (q *useQuery) during(u *heldUse) bool { return u.from <= q.end && u.until >= q.start }
+
+func (q *useQuery) sameContainer(u *heldUse) bool {
+	return q.w.Container == "" || u.Container == "" || u.Container == q.w.Container
 }
 
 // add appends the devices of the uses that match, sorted and without duplicates, and reports whether there were any.
 func (q *useQuery) add(uses []*heldUse, match func(*heldUse) bool) bool {
-	q.matched = false
 	for _, u := range uses {
-		if u.from > q.end || u.until < q.start || !match(u) {
-			continue
-		}
-		q.matched = true
-		if u.Device == "" {
+		if !q.during(u) || !match(u) {
 			continue
 		}
 		if i, found := slices.BinarySearch(q.ids[q.base:], u.Device); !found {

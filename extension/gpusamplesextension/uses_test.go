@@ -53,15 +53,37 @@ func TestThePodOfTheKubeletDecides(t *testing.T) {
 		DeviceUse{Device: "GPU-1", Namespace: "ml", Pod: "vllm-0", Container: "server"},
 		DeviceUse{Device: "GPU-0", Namespace: "ml", Pod: "vllm-0", Container: "server"},
 		DeviceUse{Device: "GPU-2", Namespace: "ml", Pod: "vllm-0", Container: "encoder"},
-		DeviceUse{Device: "GPU-3", Namespace: "other", Pod: "vllm-0", Container: "server"},
-		DeviceUse{Namespace: "web", Pod: "front-0", Container: "nginx"})
+		DeviceUse{Device: "GPU-3", Namespace: "other", Pod: "vllm-0", Container: "server"})
 	assert.Equal(t, "pod: [GPU-0 GPU-1 GPU-2]", r.now(Workload{Namespace: "ml", Pod: "vllm-0"}))
 	assert.Equal(t, "pod: [GPU-0 GPU-1]", r.now(Workload{Namespace: "ml", Pod: "vllm-0", Container: "server"}))
 	assert.Equal(t, "pod: [GPU-3]", r.now(Workload{Namespace: "other", Pod: "vllm-0", PID: 1}))
-	assert.Equal(t, "none: []", r.now(Workload{Namespace: "web", Pod: "front-0", HostName: "a"}), "known to have none")
-	assert.Equal(t, "none: []", r.now(Workload{Namespace: "web", Pod: "elsewhere-0", HostName: "a"}),
-		"the kubelet does not know it")
+	assert.Equal(t, "none: []", r.now(Workload{Namespace: "web", Pod: "front-0", HostName: "a"}), "another pod has it")
+	assert.Equal(t, "none: []", r.now(Workload{Namespace: "ml", Pod: "vllm-0", Container: "proxy"}), "another container has it")
 	assert.Equal(t, "host: [GPU-0]", r.now(Workload{HostName: "a"}))
+}
+
+// A pod that the kubelet lists without a device can have one by a claim, or by a privileged container.
+func TestPodWithoutAListedDeviceHasTheHostsOnlyOneIfNobodyElseHasIt(t *testing.T) {
+	r := newUseRig(t)
+	r.device("GPU-0", "", "a")
+	r.say(UsesOfPods, DeviceUse{Device: "GPU-9", Namespace: "ml", Pod: "other"})
+	w := Workload{Namespace: "ml", Pod: "train-0", HostName: "a"}
+	assert.Equal(t, "host: [GPU-0]", r.now(w))
+	r.say(UsesOfPods, DeviceUse{Device: "gpu-0", Namespace: "ml", Pod: "other"})
+	assert.Equal(t, "none: []", r.now(w))
+	r.clock = r.clock.Add(time.Minute)
+	assert.Equal(t, "host: [GPU-0]", r.now(w), "the other pod has ended")
+}
+
+// A process in a pod counts its processes itself, unless the pod shares the host's process namespace.
+func TestProcessNumbersOfPodsAreNotTheHosts(t *testing.T) {
+	r := newUseRig(t)
+	r.device("GPU-0", "", "a")
+	r.device("GPU-1", "", "a")
+	r.say(UsesOfProcesses, DeviceUse{Device: "GPU-0", PID: 7}, DeviceUse{Device: "GPU-1", PID: 8, PodUID: "u"})
+	assert.Equal(t, "none: []", r.now(Workload{Namespace: "ml", Pod: "p", PID: 7, HostName: "a"}))
+	assert.Equal(t, "process: [GPU-1]", r.now(Workload{Namespace: "ml", Pod: "p", PID: 8, HostName: "a"}))
+	assert.Equal(t, "process: [GPU-0]", r.now(Workload{PID: 7, HostName: "a"}))
 }
 
 func TestProcessHasItsOwnDevicesOrItsChildrens(t *testing.T) {

@@ -93,7 +93,14 @@ func (x DeviceView) field(f Field) *series {
 // mean is its rate per second. If coverage is 0, as for an interval of length 0, the mean is unknown.
 func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
 	s := x.field(f)
-	if s == nil || end <= start {
+	if s == nil {
+		return 0, 0
+	}
+	return s.mean(start, end)
+}
+
+func (s *series) mean(start, end int64) (mean, coverage float64) {
+	if end <= start {
 		return 0, 0
 	}
 	integral, covered := s.between(start, end)

@@ -42,7 +42,13 @@ func registered(word string) bool {
 	_, a := semconv.LookupAttribute(word)
 	_, m := semconv.LookupMetric(word)
 	_, e := semconv.LookupEvent(word)
-	return a || m || e || slices.Contains(otherHardware, word) || slices.Contains(otherHardwareMetrics, word)
+	return a || m || e || slices.Contains(otherHardware, word) || slices.Contains(otherHardwareMetrics, word) ||
+		slices.Contains(openLIT, word)
+}
+
+// openLIT are names of OpenLIT's collector, which the gpu_samples exporter reads.
+var openLIT = []string{
+	"hw.gpu.power.draw", "hw.gpu.energy.consumed", "hw.gpu.temperature", "gpu.parent.uuid", "gpu.pci_address",
 }
 
 // namespace reports whether names of the registry begin with word and a dot, because documents mention namespaces, too.

@@ -81,13 +81,13 @@ var (
 	traffic = Domain{Most: 1 << 64, PerSecond: 1e15} // By
 	events  = Domain{Most: 1 << 64, PerSecond: 1e9}
 	boolean = Domain{Most: 1 << 32}
-	bits    = Domain{Most: 1 << 53} // exact in a float64
+	mask    = Domain{Most: 1<<64 - 1<<11} // the largest float64 below 2^64
 )
 
 var catalogue = [Num]Info{
 	Energy: { // J, cumulative from any origin; whole board
 		Name: "energy", Kind: Counter, Domain: Domain{Most: 1 << 64, PerSecond: 1e6},
-		Metric: Metric{Name: semconv.HWEnergyName, Float: true},
+		Metric: Metric{Name: semconv.HWEnergyName, Float: true, Also: Exported{Name: "hw.gpu.energy.consumed"}},
 		DCGM: []Field{
 			{ID: 156, Names: []string{"DEV_TOTAL_ENERGY_CONSUMPTION"}, Scale: milli, Pace: Fast},
 			{ID: 1611, Names: []string{"DEV_GPU_ENERGY_JOULES_TOTAL"}, Rank: 1, Pace: Fast, Since46: true},
@@ -96,8 +96,9 @@ var catalogue = [Num]Info{
 		AMD:  []Exported{{Name: "gpu_energy_consumed", Scale: micro, Form: Totals}},
 	},
 	Power: { // W, whole board
-		Name: "power", Domain: Domain{Most: 100_000}, Metric: Metric{Name: semconv.HWPowerName}, Chart: true,
-		Span: Span{Key: semconv.GPUPowerKey, Lean: true},
+		Name: "power", Domain: Domain{Most: 100_000}, Chart: true,
+		Metric: Metric{Name: semconv.HWPowerName, Also: Exported{Name: "hw.gpu.power.draw"}},
+		Span:   Span{Key: semconv.GPUPowerKey, Lean: true},
 		DCGM: []Field{
 			// NVML answers an unsupported instantaneous power with a call that succeeds and a status in the field; DCGM
 			// reads the result of the call only and stores 0 W. A board that is on draws more.
@@ -117,8 +118,11 @@ var catalogue = [Num]Info{
 		},
 	},
 	Temperature: { // Cel, the chip
-		Name: "temperature", Domain: Domain{Least: -100, Most: 300}, Metric: Metric{Name: semconv.HWTemperatureName},
-		Span: Span{Key: semconv.GPUTemperatureMaxKey, Max: true}, Chart: true,
+		Name: "temperature", Domain: Domain{Least: -100, Most: 300},
+		Metric: Metric{
+			Name: semconv.HWTemperatureName, Also: Exported{Name: "hw.gpu.temperature", Key: "sensor", Value: "die"},
+		},
+		Span:   Span{Key: semconv.GPUTemperatureMaxKey, Max: true}, Chart: true,
 		DCGM: []Field{{ID: 150, Names: []string{"DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS"}, Pace: Medium}},
 		NVML: Call{Function: "nvmlDeviceGetTemperature", Args: []int{nvmlTemperatureGPU}, Results: 1, Pace: Fast},
 		AMD: []Exported{
@@ -134,8 +138,8 @@ var catalogue = [Num]Info{
 		},
 		Span: Span{Key: semconv.GPUUtilizationKey, OwnOnly: true},
 		DCGM: []Field{
-			// still 0 to 100 under its newer name
-			{ID: 203, Names: []string{"DEV_GPU_UTIL", "DEV_GPU_UTIL_RATIO"}, Scale: percent, Pace: Fast},
+			{ID: 203, Names: []string{"DEV_GPU_UTIL"}, Scale: percent, Pace: Fast},
+			{Names: []string{"DEV_GPU_UTIL_RATIO"}, RatioOrPercent: true}, // 1613
 			// replaces 203, which instances and divided boards do not have
 			{
 				ID: 1001, Names: []string{"PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO"}, Rank: 1, Pace: Profiling,
@@ -220,11 +224,14 @@ var catalogue = [Num]Info{
 	},
 	MemoryUsed: { // By
 		Name: "memory_used", Domain: size, Metric: Metric{Name: semconv.HWGPUMemoryUsageName}, Chart: true,
-		DCGM: []Field{{ID: 252, Names: []string{"DEV_FB_USED"}, Scale: mebi, Pace: Fast, Levels: GPUInstance}},
-		AMD:  []Exported{{Name: "gpu_used_vram", Scale: mebi}},
+		DCGM: []Field{
+			{ID: 252, Names: []string{"DEV_FB_USED"}, Scale: mebi, Pace: Fast, Levels: GPUInstance},
+			{Names: []string{"DEV_FB_USED_BYTES"}, Levels: GPUInstance}, // 1627
+		},
+		AMD: []Exported{{Name: "gpu_used_vram", Scale: mebi}},
 	},
 	Throttle: { // the bits of NVML's clock event reasons; idle is removed
-		Name: "throttle", Kind: Mask, Domain: bits,
+		Name: "throttle", Kind: Mask, Domain: mask,
 		DCGM: []Field{{
 			ID: 112, Names: []string{"DEV_CLOCK_THROTTLE_REASONS", "DEV_CLOCKS_EVENT_REASONS"}, Pace: Fast,
 		}},

@@ -7,6 +7,7 @@
 package gpuquantity
 
 import (
+	"math/bits"
 	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -78,6 +79,8 @@ type Domain struct {
 // Metric names a metric and, where several quantities share it, the attribute value of this one.
 type Metric struct {
 	Name string
+	// Also is the same metric under the name of OpenLIT's collector.
+	Also Exported
 	Key  attribute.Key
 	// Value is the quantity's value of the attribute Key.
 	Value string
@@ -141,6 +144,8 @@ type Field struct {
 	Positive bool
 	// Levels are the kinds of MIG instances that have the field.
 	Levels Level
+	// RatioOrPercent states that the headers of DCGM 4.6 give the name to another field, in percent.
+	RatioOrPercent bool
 	// Extra states that not every device with profiling has the field: it is tried first and omitted if refused.
 	Extra bool
 }
@@ -203,10 +208,14 @@ func (q Quantity) Kind() Kind {
 	return catalogue[q].Kind
 }
 
+// maxBits is the number of bits of a mask that can be set at a time: NVML has ten reasons for throttling, of which a
+// few apply together. A number that is no mask has more.
+const maxBits = 16
+
 // Valid reports whether a device can have the value. A NaN is never valid.
 func (q Quantity) Valid(v float64) bool {
 	d := &catalogue[q].Domain
-	return v >= d.Least && v <= d.Most
+	return v >= d.Least && v <= d.Most && (catalogue[q].Kind != Mask || bits.OnesCount64(uint64(v)) <= maxBits)
 }
 
 // HasRing reports whether gpu_samples keeps the quantity.

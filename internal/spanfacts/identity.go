@@ -89,10 +89,10 @@ func SameDevice(a, b string) bool {
 	return a == b || a != "" && strings.EqualFold(Bare(a), Bare(b))
 }
 
-// Bare returns a value of hw.id without its prefix.
+// Bare returns a value of hw.id without its prefixes: drivers before 470 name an instance MIG-GPU-<uuid>/<n>/<n>.
 func Bare(id string) string {
-	if len(id) > 4 && (strings.EqualFold(id[:4], "gpu-") || strings.EqualFold(id[:4], "mig-")) {
-		return id[4:]
+	for len(id) > 4 && (strings.EqualFold(id[:4], "gpu-") || strings.EqualFold(id[:4], "mig-")) {
+		id = id[4:]
 	}
 	return id
 }

@@ -79,7 +79,8 @@ func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) 
 	return m.loads.levels(process, m.board, from, to, m.shift, dst)
 }
 
-// bind makes the meter read a device until the view is released.
+// bind makes the meter read a device until the view is released. Energy and power of a MIG instance whose physical GPU
+// is unknown are those of the whole GPU, which every instance repeats: they are not read.
 func (m *meter) bind(dev gpusamplesextension.DeviceView) {
 	m.dev, m.cell = dev, cell{}
 	m.field = gpusamplesextension.Energy
@@ -88,6 +89,7 @@ func (m *meter) bind(dev gpusamplesextension.DeviceView) {
 		m.field = gpusamplesextension.Power
 		m.known = dev.Has(m.field)
 	}
+	m.known = m.known && dev.Device().Parent == ""
 }
 
 // Knots implements attribution.Meter.

@@ -277,8 +277,8 @@ func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
 // remedies are the remedies for spans whose device is not found.
 var remedies = [outcomes]string{
 	unknownDevice: "no samples of their device come (is a `gpu` receiver with `samples` in a pipeline, on this host?)",
-	noDevice: "no device is known here (this host has no GPU, or the `gpu` receiver cannot reach it and says why at " +
-		"log level info; spans of services on other hosts must come to the Collector there)",
+	noDevice: "no device is known here (this host has no GPU, the `gpu` receiver cannot reach it and says why at log " +
+		"level info, or the `gpu_samples` exporter receives metrics of unknown names, which it logs; spans of services on other hosts must come to the Collector there)",
 	noIdentity: "they name no device (OTEL_RESOURCE_ATTRIBUTES=hw.id=GPU-… of their service, hw.id on the span or its " +
 		"scope, a PCI address, or `ordinals` here; a `gpu_derive` with presets must precede gpu_join)",
 	severalDevices: "their process, pod or host has several devices (say which one by hw.id on the span or its scope)",

@@ -199,7 +199,7 @@ func TestUsersOfADeviceAreReported(t *testing.T) {
 		"GPU-elsewhere": {Namespace: "ml", Name: "front-0", Container: "f"},
 	}))
 	assert.ElementsMatch(t, []gpusamplesextension.DeviceUse{
-		{Device: "GPU-1", Namespace: "ml", Pod: "serve-0", Container: "s"}, {Namespace: "ml", Pod: "front-0", Container: "f"},
+		{Device: "GPU-1", Namespace: "ml", Pod: "serve-0", Container: "s"},
 	}, rec.uses[gpusamplesextension.UsesOfPods])
 	r.forgetUses()
 	assert.Nil(t, rec.uses[gpusamplesextension.UsesOfPods])

@@ -124,8 +124,7 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 
 // throttled integrates the mask and records starts and ends.
 func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last seriesState) {
-	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
-	before := gpusamplesextension.ThrottleReason(last.value) & gpusamplesextension.ThrottleReasons
+	mask, before := gpusamplesextension.ThrottleReason(v.V), gpusamplesextension.ThrottleReason(last.value)
 	if last.time > v.Time {
 		d.throttled = [64]float64{} // the clock was set back, and the stream starts over
 	} else if gap := last.covers(v.Time, r.cfg.SamplingInterval); gap > 0 {

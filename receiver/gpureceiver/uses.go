@@ -52,28 +52,21 @@ func (r *gpuReceiver) origin(kind gpusamplesextension.UseKind) gpusamplesextensi
 	return gpusamplesextension.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
 }
 
-// usesOfPods writes to gpu_samples which container uses which devices, and which use none.
+// usesOfPods writes to gpu_samples which container uses which devices.
 func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 	if r.samples == nil {
 		return
 	}
 	uses := []gpusamplesextension.DeviceUse{}
-	holds := map[podresources.Pod]bool{}
 	r.mu.Lock()
 	for id, d := range r.devices {
 		for _, p := range pods.Owners(&d.desc) {
-			holds[p] = true
 			uses = append(uses, gpusamplesextension.DeviceUse{
 				Device: id, Namespace: p.Namespace, Pod: p.Name, Container: p.Container,
 			})
 		}
 	}
 	r.mu.Unlock()
-	for _, p := range pods.Containers() {
-		if !holds[p] {
-			uses = append(uses, gpusamplesextension.DeviceUse{Namespace: p.Namespace, Pod: p.Name, Container: p.Container})
-		}
-	}
 	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
 }
 

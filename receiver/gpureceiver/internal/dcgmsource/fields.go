@@ -82,13 +82,17 @@ var describing = func() []uint16 {
 // maxFields is at least the number of fields in byID.
 const maxFields = 64
 
-// convert returns the value in base units.
-func (f *field) convert(v float64) float64 {
-	if f.quantity == gpuquantity.Throttle {
-		return float64(uint64(v) & uint64(gpusamplesextension.ThrottleReasons))
+// number returns a raw value as a number; a mask without idle, as the field's quantity has it.
+func (f *field) number(v *rawValue) (float64, bool) {
+	x, ok := v.number()
+	if ok && f.quantity == gpuquantity.Throttle {
+		x = gpusamplesextension.ThrottleMask(uint64(v.i))
 	}
-	return v * f.Factor()
+	return x, ok
 }
+
+// convert returns the value in base units.
+func (f *field) convert(v float64) float64 { return v * f.Factor() }
 
 // mebi converts DCGM's MB.
 const mebi = 1 << 20

@@ -117,7 +117,6 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 	require.NoError(t, err)
 	b, err := os.ReadFile(filepath.Join(dir, "dcgm_fields.h"))
 	require.NoError(t, err)
-	var all gpusamplesextension.ThrottleReason
 	for _, m := range regexp.MustCompile(
 		`#define DCGM_CLOCKS_EVENT_REASON_(\w+) 0x([0-9A-Fa-f]+)LL`).FindAllStringSubmatch(string(b), -1) {
 		bit, err := strconv.ParseUint(m[2], 16, 64)
@@ -127,9 +126,7 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 		}
 		r := gpusamplesextension.ThrottleReason(bit)
 		assert.Contains(t, r.String(), strings.TrimSuffix(strings.ToLower(m[1]), "s"))
-		all |= r
 	}
-	assert.Equal(t, gpusamplesextension.ThrottleReasons, all)
 }
 
 // TestFormsOfFields verifies that rates are integrated and counters, which the header names totals, are used unchanged.

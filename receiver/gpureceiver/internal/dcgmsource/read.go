@@ -385,7 +385,7 @@ func (s *session) value(b *gpudata.Batch, v *rawValue) {
 	if v.entity.kind == entityGPUInstance {
 		kind = 1 // a compute instance's own value has precedence
 	}
-	raw, ok := v.number()
+	raw, ok := f.number(v)
 	ok = ok && v.ts > 0 && (!f.Positive || raw > 0)
 	own := v.entity.kind == entityGPU && f.Pace != gpuquantity.Profiling
 	for _, i := range devices {

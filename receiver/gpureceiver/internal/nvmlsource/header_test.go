@@ -30,7 +30,7 @@ func TestEveryReadingMatchesTheHeader(t *testing.T) {
 		[]any{d[1].ID, d[1].Parent, d[1].Name, d[1].SMs, d[1].Limits.Memory})
 	b := read(t, s)
 	for q, want := range map[gpuquantity.Quantity]float64{
-		gpuquantity.Energy: float64(1<<40) / 1000, gpuquantity.Power: 0.02, gpuquantity.Utilization: 0.21, gpuquantity.Throttle: 0,
+		gpuquantity.Energy: float64(1<<40) / 1000, gpuquantity.Power: 0.02, gpuquantity.Utilization: 0.21, gpuquantity.Throttle: 1 << 41,
 		gpuquantity.ClockSM: 24e6, gpuquantity.ClockMemory: 25e6, gpuquantity.Temperature: 27, gpuquantity.ClockGraphics: 23e6,
 		gpuquantity.ClockVideo: 26e6, gpuquantity.EncoderUtilization: 0.28, gpuquantity.DecoderUtilization: 0.29,
 		gpuquantity.ECCCorrected: 30, gpuquantity.ECCUncorrected: 31, gpuquantity.PCIeReplays: 32, gpuquantity.RemappedCorrected: 33,

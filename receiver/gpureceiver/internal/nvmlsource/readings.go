@@ -40,8 +40,6 @@ func readingsAt(pace gpuquantity.Pace) (list []reading) {
 			r.args = append(r.args, a)
 		}
 		switch {
-		case q == gpuquantity.Throttle:
-			r.get = throttleReasons
 		case r.Function == "nvmlDeviceGetRetiredPages":
 			r.get = retiredPages
 		case r.FieldID != 0:
@@ -57,11 +55,6 @@ const fieldValues = "nvmlDeviceGetFieldValues"
 // supported reports whether the driver has a function for the reading.
 func (r *reading) supported(lib nvml.Library) bool {
 	return r.Function != "" && lib.Has(r.Function) || r.FieldID != 0 && lib.Has(fieldValues)
-}
-
-func throttleReasons(r *reading, s *source, device any) (uint64, nvml.Return) {
-	v, ret := s.number(r.Function, device)
-	return v & uint64(gpusamplesextension.ThrottleReasons), ret
 }
 
 // retiredPages returns a number of pages. With an empty buffer, the library reports how many there are and that they do
@@ -103,6 +96,9 @@ func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 	v := s.results[r.Use]
 	if !r.Wide {
 		v &= math.MaxUint32 // the upper half holds another value
+	}
+	if r.quantity == gpuquantity.Throttle {
+		return gpusamplesextension.ThrottleMask(v), ret
 	}
 	return float64(v) * r.Factor(), ret
 }

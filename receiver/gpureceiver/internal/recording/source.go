@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -134,6 +135,9 @@ func (s *source) Read(b *gpudata.Batch) error {
 		}
 		s.samples++
 		for _, v := range s.next.Values {
+			if v.Quantity == gpuquantity.Throttle && v.V > 0 {
+				v.V = gpusamplesextension.ThrottleMask(uint64(v.V))
+			}
 			b.Add(s.next.Device, v.Quantity, t, v.V)
 		}
 		if e := s.next.Event; e != nil {

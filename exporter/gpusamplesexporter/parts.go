@@ -1,0 +1,268 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesexporter
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+)
+
+// waiting is the outcome of a point that is decided at the end of the batch.
+const waiting = numOutcomes
+
+// reading is a point of a known metric and device.
+type reading struct {
+	start, t int64
+	v        float64
+	delta    bool
+	newUnits bool // it comes with names that exist since DCGM 4.7 only
+	part     gpusamplesextension.Part
+	target   string // pod of the exporter, if the series also names the pod that uses the device
+	copied   bool   // of the board, in the series of an instance
+}
+
+// groupKey identifies the points of one metric of one device at one time.
+type groupKey struct {
+	rule *rule
+	t    int64
+}
+
+type group struct {
+	groupKey
+	points []reading
+}
+
+// dividedFor is the time after which the only series of a device is its own again, after it was divided among pods.
+const dividedFor = int64(5 * time.Minute)
+
+// add keeps a point until all series of its metric are known.
+func (d *device) add(r *rule, p *reading, labels, resource pcommon.Map, copied bool) {
+	p.copied = copied
+	if !copied {
+		p.part, p.target = ownerOf(labels, resource)
+	}
+	d.newest = max(d.newest, p.t)
+	k := groupKey{r, p.t}
+	g := d.groups[k]
+	if g == nil {
+		g = &group{groupKey: k}
+		d.groups[k] = g
+		d.points = append(d.points, g)
+	}
+	g.points = append(g.points, *p)
+}
+
+// ownerOf returns the pod or process that the labels of a series name. Prometheus prefixes labels of an exporter with
+// exported_ if they collide with the labels of its target, which then name the exporter's pod.
+func ownerOf(labels, resource pcommon.Map) (owner gpusamplesextension.Part, target string) {
+	get := func(keys ...string) string {
+		for _, k := range keys {
+			if v, ok := labels.Get(k); ok && v.AsString() != "" {
+				return v.AsString()
+			}
+		}
+		return ""
+	}
+	owner = gpusamplesextension.Part{
+		Namespace: get("exported_namespace", "namespace", "pod_namespace", "k8s.namespace.name"),
+		Pod:       get("exported_pod", "pod", "pod_name", "k8s.pod.name"),
+		PodUID:    get("pod_uid", "k8s.pod.uid"),
+		Container: get("exported_container", "container", "container_name", "k8s.container.name"),
+		Replica:   get("vgpu"), ContainerID: get("container.id"),
+	}
+	owner.PID, _ = strconv.ParseInt(get("process.pid"), 10, 64)
+	if get("exported_pod") != "" {
+		target = get("pod")
+	} else if pod, ok := resource.Get("k8s.pod.name"); ok && pod.AsString() == owner.Pod {
+		owner.Pod = "" // the target's own
+	}
+	if owner.Pod == "" && owner.PodUID == "" && owner.PID == 0 && owner.Replica == "" {
+		return whole, target // the namespace and container of an exporter, or none
+	}
+	return owner, target
+}
+
+// whole is the part of a series that names no workload.
+var whole gpusamplesextension.Part
+
+// settle decides which points of the batch are values of the device, and which are parts or copies of them.
+func (d *device) settle(counts *[numOutcomes]int64) {
+	for _, g := range d.points {
+		d.decide(g, counts)
+		delete(d.groups, g.groupKey)
+	}
+	d.points = d.points[:0]
+}
+
+// decide writes the points of a metric at one time. A series that names no pod and no process is the device's. If there
+// is none, the series of pods are copies of the device's as long as they agree: dcgm-exporter writes one for each pod
+// that uses a device. With KUBERNETES_VIRTUAL_GPUS the utilization and the memory are each pod's own.
+func (d *device) decide(g *group, counts *[numOutcomes]int64) {
+	f := g.rule.field
+	for i := range g.points {
+		// The device's own series names the exporter's pod only, which the others name besides their own.
+		p := &g.points[i]
+		if p.part.Pod != "" && slices.ContainsFunc(g.points, func(o reading) bool { return o.target == p.part.Pod }) {
+			p.part = whole
+		}
+	}
+	hasWhole := d.whole[f] == g.t
+	for i := range g.points {
+		p := &g.points[i]
+		if p.part == whole && !p.copied && !g.rule.part {
+			hasWhole = true
+			d.whole[f] = max(d.whole[f], g.t)
+			counts[d.take(g.rule, p)]++
+		} else if p.part.Pod != "" {
+			d.addOwner(&p.part, g.t)
+		}
+	}
+	divided := (f == gpuquantity.Utilization || f == gpuquantity.MemoryUsed) &&
+		slices.ContainsFunc(g.points, func(p reading) bool { return p.part != whole && p.part.PID == 0 })
+	if divided {
+		if hasWhole || slices.ContainsFunc(g.points, func(p reading) bool { return p.v != g.points[0].v }) {
+			d.divided[f] = max(d.divided[f], g.t)
+		} else {
+			// Idle pods of a divided device agree, too.
+			divided = d.divided[f] != 0 && (len(g.points) > 1 || g.t-d.divided[f] <= dividedFor)
+		}
+	}
+	taken := hasWhole
+	for i := range g.points {
+		p := &g.points[i]
+		switch {
+		case p.part == whole && !p.copied && !g.rule.part:
+		case p.copied && taken:
+			counts[duplicate]++
+		case g.rule.part, p.part.PID != 0 && !p.copied, divided && !p.copied:
+			counts[d.writePart(g.rule, p)]++
+		case taken:
+			counts[duplicate]++
+		default:
+			taken = true
+			counts[d.take(g.rule, p)]++
+		}
+	}
+}
+
+// writePart writes what one pod or process has of a device.
+func (d *device) writePart(r *rule, p *reading) outcome {
+	w, ok := d.w.(gpusamplesextension.PartWriter)
+	if !ok || r.field.Kind() == gpuquantity.Counter || p.part == whole {
+		return duplicate
+	}
+	v, o := d.convert(r, p)
+	if o != written {
+		return o
+	}
+	s := gpusamplesextension.Sample{Time: p.t}
+	s.Set(r.field, v)
+	w.WriteParts(p.part, []gpusamplesextension.Sample{s})
+	return partWritten
+}
+
+// machine is a host with devices.
+type machine struct{ id, name string }
+
+// hostUses is when the uses of a host's devices were written.
+type hostUses struct {
+	newest  int64         // time of the newest points
+	refresh time.Duration // between two of them
+	written bool
+}
+
+const (
+	// firstRefresh is the time for which uses are valid before the interval of scrapes is known.
+	firstRefresh = time.Minute
+	leastRefresh = 10 * time.Second
+	mostRefresh  = 10 * time.Minute
+)
+
+// addOwner notes a pod that uses the device at time t.
+func (d *device) addOwner(p *gpusamplesextension.Part, t int64) {
+	if t > d.owned {
+		d.owners, d.owned = d.owners[:0], t
+	}
+	o := gpusamplesextension.Part{Namespace: p.Namespace, Pod: p.Pod, PodUID: p.PodUID, Container: p.Container}
+	if t == d.owned && len(d.owners) < gpusamplesextension.MaxParts && !slices.Contains(d.owners, o) {
+		d.owners = append(d.owners, o)
+	}
+}
+
+// writeUses writes which pods use which devices, by the labels of the newest points of each host's devices.
+func (x *writer) writeUses() {
+	out, ok := x.out.(gpusamplesextension.UseWriter)
+	if !ok {
+		return
+	}
+	newest := map[machine]int64{}
+	for _, d := range x.devices {
+		h := machine{d.desc.HostID, d.desc.HostName}
+		newest[h] = max(newest[h], d.newest)
+	}
+	uses := map[machine][]gpusamplesextension.DeviceUse{}
+	for h, t := range newest {
+		u := x.uses[h]
+		if u == nil {
+			u = &hostUses{refresh: firstRefresh}
+			x.uses[h] = u
+		}
+		if t <= u.newest {
+			continue
+		}
+		if u.newest > 0 {
+			u.refresh = min(max(time.Duration(t-u.newest), leastRefresh), mostRefresh)
+		}
+		u.newest = t
+		uses[h] = []gpusamplesextension.DeviceUse{}
+	}
+	for _, d := range x.devices {
+		h := machine{d.desc.HostID, d.desc.HostName}
+		// A pod that the newest points of its device no longer name has ended.
+		if list, ok := uses[h]; ok && d.owned == d.newest {
+			for _, o := range d.owners {
+				list = append(list, gpusamplesextension.DeviceUse{
+					Device: d.desc.ID, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, PodUID: o.PodUID,
+				})
+			}
+			uses[h] = list
+		}
+	}
+	for h, list := range uses {
+		if u := x.uses[h]; len(list) > 0 || u.written {
+			u.written = true
+			out.SetUses(x.useOrigin(h), list, u.refresh)
+		}
+	}
+	for h := range x.uses {
+		if _, ok := newest[h]; !ok {
+			x.forgetHost(h)
+		}
+	}
+}
+
+func (x *writer) useOrigin(h machine) gpusamplesextension.UseOrigin {
+	return gpusamplesextension.UseOrigin{
+		Owner: x.id, Kind: gpusamplesextension.UsesOfPods, HostID: h.id, HostName: h.name,
+	}
+}
+
+func (x *writer) forgetHost(h machine) {
+	if out, ok := x.out.(gpusamplesextension.UseWriter); ok && x.uses[h].written {
+		out.SetUses(x.useOrigin(h), nil, 0)
+	}
+	delete(x.uses, h)
+}
+
+func (x *writer) forgetUses() {
+	for h := range x.uses {
+		x.forgetHost(h)
+	}
+}
