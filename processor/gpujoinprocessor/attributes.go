@@ -5,10 +5,6 @@ package gpujoinprocessor
 
 import (
 	"math"
-	"slices"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
@@ -38,7 +34,7 @@ type spanValue struct {
 // wholeCoverage is the coverage from which it counts as complete.
 const wholeCoverage = 0.99
 
-// attributes writes a span's values from the samples.
+// attributes finds a span's values in the samples.
 type attributes struct {
 	shift       int64
 	energyOnMIG bool
@@ -50,45 +46,29 @@ type attributes struct {
 	weights     []float64                   // and of how many devices
 }
 
-// room returns how many attributes a span of a target usually gains here and from gpu_derive, the next processor:
-// pdata's maps are slices, and one growth costs less than two.
-func (a *attributes) room(g *gpuSpan, at *target) int {
-	switch {
-	case g.fault != sound || at.outcome != found:
-		return 0
-	case a.level == spanfacts.Full:
-		return 32
-	case at.method(g.end-g.start) == semconv.GPUJoinMethodInterval:
-		return 7 + int(g.derives) // energy, power, SMs, tensor pipes, memory, clock, throttle reasons
-	}
-	return 4 + int(g.derives) // energy, power, SMs, throttle reasons
-}
-
 // write joins one span with its device and physical GPU in the current view. False: no sample is near.
 func (a *attributes) write(
-	span ptrace.Span, g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope,
+	to *results, g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope,
 ) bool {
 	start, end := g.start+a.shift, g.end+a.shift
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
 	how := at.method(end - start)
-	to := span.Attributes()
-	to.EnsureCapacity(to.Len() + a.room(g, at))
 	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
 	if at.hwID == "" { // found by another identity: later processors need not search again
-		to.PutStr(string(semconv.HWIDKey), dev.Device().ID)
+		to.putStr(string(semconv.HWIDKey), dev.Device().ID)
 	}
 	coverage, samples := dev.Coverage(start, end)
 	if coverage > 0 {
 		// Measured values are first: an attribute limit truncates the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
+			to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
 			a.bound(g, at, to)
 			whole, _ := boardDev.Integral(b.meter.field, start, end)
 			a.energyError(to, share.Value, whole, b.energyError(start, end))
 			if share.Own != share.Value {
-				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
+				to.putDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
 			}
 			// The share covers only the counter as known when it was attributed; the quality is the worst value's.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
@@ -105,37 +85,37 @@ func (a *attributes) write(
 		}
 	}
 	a.events = boardDev.Events(start, end, a.events[:0])
-	a.met(span)
+	to.putEvents(a.events)
 	if share.Late > 0 {
-		to.PutDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
+		to.putDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
 	}
 	if !lean || coverage < wholeCoverage || !marked {
-		to.PutDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
+		to.putDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
 	}
 	if !lean {
-		to.PutInt(string(semconv.GPUJoinSamplesKey), int64(samples))
+		to.putInt(string(semconv.GPUJoinSamplesKey), int64(samples))
 	}
 	if source := dev.Device().Source; source != "" && !marked {
-		to.PutStr(string(semconv.GPUMeasurementSourceKey), source)
+		to.putStr(string(semconv.GPUMeasurementSourceKey), source)
 	}
 	if coverage > 0 && (!lean || how != in.method) {
-		to.PutStr(string(semconv.GPUJoinMethodKey), how)
+		to.putStr(string(semconv.GPUJoinMethodKey), how)
 	}
 	return coverage > 0
 }
 
 // fullMeans writes everything that the device and its physical GPU measure.
-func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *target, start, end int64) {
+func (a *attributes) fullMeans(g *gpuSpan, to *results, at *target, start, end int64) {
 	dev := at.dev
 	for i := range measured {
 		m := &measured[i]
 		if x, ok := at.board.measure(dev, m.quantity, start, end); ok {
-			to.PutDouble(m.key, spanfacts.Round12(x))
+			to.putDouble(m.key, spanfacts.Round12(x))
 		}
 	}
 	if !g.hasMemory {
 		if used, known := dev.Mean(gpusamplesextension.MemoryUsed, start, end); known > 0 {
-			to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
+			to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
 		}
 	}
 }
@@ -161,11 +141,11 @@ func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quanti
 // leanMeans writes what shows whether the device computed, moved data or was throttled. A span shorter than a sample
 // has the values of its surroundings, of which only power and the utilization of the SMs are relevant; the clock is
 // written if it was throttled.
-func (a *attributes) leanMeans(to pcommon.Map, at *target, start, end int64, how string, throttled bool) {
+func (a *attributes) leanMeans(to *results, at *target, start, end int64, how string, throttled bool) {
 	put := func(q gpuquantity.Quantity) bool {
 		x, ok := at.board.measure(at.dev, q, start, end)
 		if ok {
-			to.PutDouble(string(q.Info().Span.Key), spanfacts.Round5(x))
+			to.putDouble(string(q.Info().Span.Key), spanfacts.Round5(x))
 		}
 		return ok
 	}
@@ -211,69 +191,16 @@ func (h *holdback) add(dev gpusamplesextension.DeviceView, start, end int64) {
 
 // throttle writes for how long and why a device was throttled; it reports whether it was. At level lean a time of 0 is
 // not stated, and one of the whole span only by its reasons.
-func (a *attributes) throttle(to pcommon.Map, h *holdback, length int64) bool {
+func (a *attributes) throttle(to *results, h *holdback, length int64) bool {
 	if !h.known {
 		return false
 	}
 	if a.level == spanfacts.Full || h.part > 0 && (h.part < wholeCoverage || h.mask == 0) {
-		to.PutDouble(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(h.part*float64(length)*1e-9))
+		to.putDouble(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(h.part*float64(length)*1e-9))
 	}
 	if h.mask == 0 {
 		return h.part > 0
 	}
-	reasons := make([]string, 0, 8)
-	h.mask.Each(func(r gpusamplesextension.ThrottleReason) { reasons = append(reasons, r.String()) })
-	slices.Sort(reasons)
-	list := to.PutEmptySlice(string(semconv.GPUThrottleReasonsKey))
-	list.EnsureCapacity(len(reasons))
-	for _, r := range reasons {
-		list.AppendEmpty().SetStr(r)
-	}
+	to.putReasons(h.mask)
 	return true
-}
-
-// met writes the events of its physical GPUs that occurred during the span.
-func (a *attributes) met(span ptrace.Span) {
-	to := span.Attributes()
-	var xids pcommon.Slice
-	hasXID := false
-	errs := int64(0)
-	for _, e := range a.events {
-		switch e.Kind {
-		case gpusamplesextension.EventXID:
-			if !hasXID {
-				hasXID = true
-				xids = to.PutEmptySlice(string(semconv.GPUXIDKey))
-			}
-			xids.AppendEmpty().SetInt(e.Code)
-		case gpusamplesextension.EventECCCorrected, gpusamplesextension.EventECCUncorrected:
-			errs += e.Count
-		}
-		if a.spanEvents {
-			a.spanEvent(span, e)
-		}
-	}
-	if errs > 0 {
-		to.PutInt(string(semconv.GPUECCErrorsKey), errs)
-	}
-}
-
-// spanEvent adds an event with the names that the gpu receiver uses in its log records.
-func (a *attributes) spanEvent(span ptrace.Span, e gpusamplesextension.Event) {
-	ev := span.Events().AppendEmpty()
-	ev.SetTimestamp(pcommon.Timestamp(e.Time - a.shift))
-	switch e.Kind {
-	case gpusamplesextension.EventXID:
-		ev.SetName(string(semconv.GPUXIDKey))
-		ev.Attributes().PutInt(string(semconv.GPUEventCodeKey), e.Code)
-	case gpusamplesextension.EventECCCorrected:
-		ev.SetName("gpu.ecc")
-		ev.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCCorrected)
-	case gpusamplesextension.EventECCUncorrected:
-		ev.SetName("gpu.ecc")
-		ev.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCUncorrected)
-	case gpusamplesextension.EventThrottleStart, gpusamplesextension.EventThrottleEnd:
-		ev.SetName("gpu.throttle")
-		ev.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), gpusamplesextension.ThrottleReason(e.Code).String())
-	}
 }

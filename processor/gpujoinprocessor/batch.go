@@ -24,6 +24,7 @@ type batch struct {
 	spans     []gpuSpan
 	shares    []attribution.Span   // of spans, until they have arrived
 	wire      []ptrace.Span        // all spans of the request; nil while it is packed
+	frame     ptrace.Traces        // the packed request's resources and scopes
 	more      []attribution.Handle // on the further devices of spans on several
 	resources []resourceInfo
 	targets   targets
@@ -32,6 +33,8 @@ type batch struct {
 	bridges   map[attribution.Key][8]byte
 	boards    []boardEnd
 	packed    packed
+	results   *results // nil until the batch is written
+	tally     tally
 	seed      maphash.Seed
 	waiting   int   // the spans that are waited for
 	latest    int64 // end of those
@@ -82,7 +85,12 @@ func (b *batch) reset() {
 	b.packed.reset()
 	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
 	b.wire, b.more, b.shares = nil, b.more[:0], b.shares[:0]
-	b.waiting = 0
+	b.frame, b.waiting, b.tally = ptrace.Traces{}, 0, tally{}
+	if b.results != nil {
+		b.results.reset()
+		resultScratch.Put(b.results)
+		b.results = nil
+	}
 }
 
 // furtherHandles returns the handles of a span on the further devices of its target.
@@ -258,31 +266,30 @@ type pendingRequest struct {
 	mu    sync.Mutex
 	td    ptrace.Traces
 	size  int    // in bytes of OTLP, at arrival
-	batch *batch // nil once it was taken: a retried request has been written to
+	batch *batch // nil once it was taken
 }
 
 type pendingKey struct{}
 
-// pendingBatch returns the batch of a request that leaves the queue. Nil: nothing is known about this request, or a
-// device has been replaced since then.
-func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) *batch {
+// pendingBatch returns the batch of a request that leaves the queue. Nil: nothing is known about the request that is
+// returned, because it is from the storage or a device has been replaced since then.
+func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) (*batch, ptrace.Traces) {
 	r, ok := ctx.Value(pendingKey{}).(*pendingRequest)
 	if !ok || r.td != td {
-		return nil
+		return nil, td
 	}
 	r.mu.Lock()
 	b := r.batch
 	r.batch = nil
 	r.mu.Unlock()
 	if b == nil {
-		return nil
+		return nil, td
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	replaced := func(x boardEnd) bool { return e.boards[x.board.id] != x.board || x.board.dev != x.dev }
 	if b.waiting == 0 || slices.ContainsFunc(b.boards, replaced) {
-		b.unpack(td, nil)
-		return nil
+		return nil, b.build(nil)
 	}
 	// Children of the request's host spans may have arrived since.
 	for _, h := range b.host {
@@ -290,5 +297,5 @@ func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) *batch {
 			x.dev.Pass(h.key, h.parent)
 		}
 	}
-	return b
+	return b, td
 }

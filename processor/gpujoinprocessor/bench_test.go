@@ -145,11 +145,13 @@ func BenchmarkJoin(b *testing.B) {
 		p.engine.look(t)
 		through := context.WithValue(ctx, pendingKey{}, &pendingRequest{td: td, batch: t})
 		p.engine.arrive(t, arrived, true)
+		t.pack(td)
 
-		if pendingBatch(through, td, p.engine) != t || !p.engine.settled(t, left, false) {
+		if from, _ := pendingBatch(through, td, p.engine); from != t || !p.engine.settled(t, left, false) {
 			b.Fatal("not settled")
 		}
-		p.write(ctx, t, td)
+		p.write(t)
+		t.build(&p.attrs)
 		p.put(t)
 
 		spent += cputime.Used() - at

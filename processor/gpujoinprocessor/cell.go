@@ -6,8 +6,6 @@ package gpujoinprocessor
 import (
 	"math"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -100,11 +98,11 @@ func (b *board) energyError(start, end int64) (joules float64) {
 
 // energyError writes by how much a span's energy can be off, if that is much of it. The error is divided as the energy
 // is.
-func (a *attributes) energyError(to pcommon.Map, energy, whole, joules float64) {
+func (a *attributes) energyError(to *results, energy, whole, joules float64) {
 	if whole > energy && energy > 0 {
 		joules *= energy / whole
 	}
 	if joules > 0 && joules >= leastError*energy {
-		to.PutDouble(string(semconv.GPUEnergyErrorKey), spanfacts.Round5(joules))
+		to.putDouble(string(semconv.GPUEnergyErrorKey), spanfacts.Round5(joules))
 	}
 }

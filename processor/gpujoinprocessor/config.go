@@ -26,9 +26,13 @@ type Config struct {
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// Queue configures the queue of waiting batches.
 	Queue QueueConfig `mapstructure:"queue"`
-	// RetryOnFailure configures retries when the next component rejects a joined batch. Default: retries start after 1s
-	// and never end, because the queue is bounded and rejects new batches when it is full.
+	// RetryOnFailure configures retries when the next component rejects a batch. The first retries follow faster than
+	// InitialInterval, so that the queue drains as fast as the next component accepts. Default: an interval of 1s, without
+	// end, because the queue is bounded and rejects new batches when it is full.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
+	// ShutdownTimeout is the maximum time for which a shutdown waits until the next component has accepted the waiting
+	// batches; positive. Default 30s.
+	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
 	// MaxSpans is the maximum number of spans that energy attribution keeps, waiting ones and settled ones; positive.
 	// Default 1048576.
 	MaxSpans int `mapstructure:"max_spans"`
@@ -63,14 +67,16 @@ type QueueConfig struct {
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.InitialInterval = time.Second
+	retry.MaxInterval = time.Second
 	retry.MaxElapsedTime = 0
 	return &Config{
-		Settle:         6 * time.Second,
-		MaxWait:        10 * time.Second,
-		Queue:          QueueConfig{Size: 512 << 20},
-		RetryOnFailure: retry,
-		MaxSpans:       1 << 20,
-		MaxSpanSize:    3_500_000,
+		Settle:          6 * time.Second,
+		MaxWait:         10 * time.Second,
+		Queue:           QueueConfig{Size: 512 << 20},
+		RetryOnFailure:  retry,
+		ShutdownTimeout: 30 * time.Second,
+		MaxSpans:        1 << 20,
+		MaxSpanSize:     3_500_000,
 	}
 }
 
@@ -87,6 +93,7 @@ func (c *Config) Validate() error {
 	configvalidate.Positive(&bad, "max_wait", c.MaxWait)
 	bad.If(c.MaxWait < c.Settle, "`max_wait` (%s) must not be shorter than `settle` (%s)", c.MaxWait, c.Settle)
 	bad.If(c.Queue.Size <= 0, "`queue::size` must be a positive number of bytes, found %d", c.Queue.Size)
+	configvalidate.Positive(&bad, "shutdown_timeout", c.ShutdownTimeout)
 	configvalidate.Positive(&bad, "max_spans", c.MaxSpans)
 	configvalidate.Positive(&bad, "max_span_size", c.MaxSpanSize)
 	bad.If(c.Shift.Abs() > maxShift, "`shift` must be at most %s in either direction, found %s", maxShift, c.Shift)

@@ -36,7 +36,7 @@ func TestConfigFile(t *testing.T) {
 	full := createDefaultConfig().(*Config)
 	full.Samples, full.Settle, full.MaxWait = &samplesID, 2*time.Second, 4*time.Second
 	full.Queue = QueueConfig{Size: 1 << 20, Storage: &storage}
-	full.RetryOnFailure.Enabled = false
+	full.RetryOnFailure.Enabled, full.ShutdownTimeout = false, 20*time.Second
 	full.MaxSpans, full.MaxSpanSize, full.Shift = 1000, 800_000, 50*time.Millisecond
 	full.Ordinals = map[string]string{"0": gpu0}
 	full.EnergyOnMIG, full.Events, full.Attributes = true, true, spanfacts.Full
@@ -51,12 +51,13 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	c := createDefaultConfig().(*Config)
 	c.Settle, c.MaxWait, c.Queue.Size, c.MaxSpans, c.MaxSpanSize, c.Shift = -time.Second, 0, 0, -1, 0,
 		2*time.Hour
-	c.Ordinals = map[string]string{"gpu0": gpu0, "1": ""}
+	c.Ordinals, c.ShutdownTimeout = map[string]string{"gpu0": gpu0, "1": ""}, 0
 	err := c.Validate()
 	for _, want := range []string{
 		"`settle` must not be negative, found -1s",
 		"`max_wait` must be positive, found 0s",
 		"`queue::size` must be a positive number of bytes, found 0",
+		"`shutdown_timeout` must be positive, found 0s",
 		"`max_spans` must be positive, found -1",
 		"`max_span_size` must be positive, found 0",
 		"`shift` must be at most 1h0m0s in either direction, found 2h0m0s",

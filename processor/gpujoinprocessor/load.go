@@ -118,8 +118,8 @@ func weightOf(v pcommon.Value) float64 {
 }
 
 // bound writes that a request's energy is an upper bound.
-func (a *attributes) bound(g *gpuSpan, x *target, to pcommon.Map) {
+func (a *attributes) bound(g *gpuSpan, x *target, to *results) {
 	if x.request && !a.loads.known(x.res, g.start+a.shift, g.end+a.shift) {
-		to.PutStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
+		to.putStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
 	}
 }

@@ -204,9 +204,8 @@ func fits(form []column, attrs pcommon.Map) bool {
 	return true
 }
 
-// give restores the attributes of the i-th span, with room for some more.
-func (p *packed) give(i int, attrs pcommon.Map, room int) {
-	s := p.spans[i]
+// give copies the attributes of a span to an empty one, with capacity for some more.
+func (p *packed) give(s *packedSpan, attrs pcommon.Map, room int) {
 	if s.form == noForm {
 		attrs.EnsureCapacity(room)
 		return
@@ -229,7 +228,7 @@ func (p *packed) give(i int, attrs pcommon.Map, room int) {
 		case pcommon.ValueTypeInt:
 			v.SetInt(unzigzag(x))
 		default:
-			p.others.At(int(x)).MoveTo(v)
+			p.others.At(int(x)).CopyTo(v)
 		}
 	}
 	p.build.UnsafeIntoMap(attrs)
@@ -242,45 +241,74 @@ func (p *packed) reset() {
 	p.others, p.kept, p.counts = pcommon.Slice{}, ptrace.SpanSlice{}, p.counts[:0]
 }
 
-// pack packs a request that the batch was read from.
+// pack packs a request that the batch was read from. td keeps its resources and scopes.
 func (b *batch) pack(td ptrace.Traces) {
 	b.packed.take(td)
-	b.wire = nil
+	b.frame, b.wire = td, nil
 }
 
-// unpack restores what was packed, with room for what will be written; nil: nothing.
-func (b *batch) unpack(td ptrace.Traces, will *attributes) {
-	if len(b.packed.counts) == 0 {
-		return
+// build returns the packed request with the values of the join, as data that nobody else has seen.
+func (b *batch) build(a *attributes) ptrace.Traces {
+	td := ptrace.NewTraces()
+	p, x := &b.packed, builder{of: &b.packed, joined: b.results, attrs: a}
+	if x.joined == nil {
+		x.joined = new(results)
 	}
-	p := &b.packed
-	b.wire = make([]ptrace.Span, len(p.spans))
-	i, scope, kept, next := 0, 0, 0, b.spans
-	for _, rs := range td.ResourceSpans().All() {
+	td.ResourceSpans().EnsureCapacity(b.frame.ResourceSpans().Len())
+	scope := 0
+	for _, from := range b.frame.ResourceSpans().All() {
+		rs := td.ResourceSpans().AppendEmpty()
+		from.CopyTo(rs)
 		for _, ss := range rs.ScopeSpans().All() {
-			spans, n := ss.Spans(), int(p.counts[scope])
-			spans.EnsureCapacity(n)
-			for range n {
-				s, x := spans.AppendEmpty(), &p.spans[i]
-				b.wire[i] = s
-				if x.kept {
-					p.kept.At(kept).MoveTo(s)
-					kept++
-				} else {
-					p.unpack(x, s)
-				}
-				room := 0
-				if len(next) > 0 && int(next[0].wire) == i {
-					if will != nil {
-						room = will.room(&next[0], &b.targets.list[next[0].target])
-					}
-					next = next[1:]
-				}
-				p.give(i, s.Attributes(), room)
-				i++
-			}
+			x.add(ss.Spans(), int(p.counts[scope]))
 			scope++
 		}
 	}
-	p.reset()
+	return td
+}
+
+// builder builds the spans of a request in the order of the wire.
+type builder struct {
+	of     *packed
+	joined *results
+	attrs  *attributes
+
+	wire, kept, next int // indexes in the packed request and its results
+	value, event     int
+}
+
+// add adds the next n spans, but those that are in the request a second time.
+func (x *builder) add(to ptrace.SpanSlice, n int) {
+	to.EnsureCapacity(n)
+	for range n {
+		packed := &x.of.spans[x.wire]
+		kept := x.kept
+		if packed.kept {
+			x.kept++
+		}
+		var found joinedSpan
+		joined := x.next < len(x.joined.spans) && int(x.joined.spans[x.next].wire) == x.wire
+		x.wire++
+		if joined {
+			found = x.joined.spans[x.next]
+			x.next++
+			if found.repeated {
+				continue
+			}
+		}
+		s := to.AppendEmpty()
+		if packed.kept {
+			x.of.kept.At(kept).CopyTo(s)
+		} else {
+			x.of.unpack(packed, s)
+		}
+		if !joined {
+			x.of.give(packed, s.Attributes(), 0)
+			continue
+		}
+		values, events := x.joined.values[x.value:found.values], x.joined.events[x.event:found.events]
+		x.value, x.event = int(found.values), int(found.events)
+		x.of.give(packed, s.Attributes(), len(values)+int(found.derives))
+		x.attrs.writeTo(s, values, events)
+	}
 }

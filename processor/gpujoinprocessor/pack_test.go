@@ -16,8 +16,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata"
-
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // anything returns a request whose spans have attributes of every type, equal and different ones, none, and duplicate
@@ -114,10 +112,12 @@ func TestPackingIsLossless(t *testing.T) {
 	for range 200 {
 		td := anything(r)
 		want := wire(t, td)
-		b.packed.take(td)
+		b.pack(td)
 		assert.Zero(t, td.SpanCount())
-		b.unpack(td, nil)
-		require.Equal(t, want, wire(t, td))
+		for range 2 {
+			require.Equal(t, want, wire(t, b.build(nil)))
+		}
+		b.reset()
 		assert.Empty(t, b.packed.values)
 	}
 }
@@ -143,7 +143,7 @@ func TestPackedSpansAreHeldInFewPieces(t *testing.T) {
 }
 
 // A released span has capacity for new attributes: its attributes are allocated once.
-func TestUnpackedAttributesHaveSpareCapacity(t *testing.T) {
+func TestReleasedSpansHaveSpareCapacity(t *testing.T) {
 	td := newTraces("a")
 	now := time.Unix(1_700_000_000, 0)
 	s := td.gpu(1, 0, now, now.Add(time.Millisecond))
@@ -152,18 +152,19 @@ func TestUnpackedAttributesHaveSpareCapacity(t *testing.T) {
 	b := new(batch)
 	b.scan(td.Traces, identifier{seed: maphash.MakeSeed()}, now.UnixNano(), time.Second)
 	require.Len(t, b.spans, 1)
-	b.targets.list[0].cell = int64(time.Second) // method cell: 4 of gpu_join, 4 of gpu_derive
-	allocs := func(writes int) float64 {
+	b.pack(td.Traces)
+	b.results = new(results)
+	b.results.putDouble("gpu.energy", 1)
+	b.results.end(&b.spans[0], false)
+	allocs := func(writes int) float64 { // gpu_derive writes 4
 		return testing.AllocsPerRun(10, func() {
-			b.pack(td.Traces)
-			b.unpack(td.Traces, &attributes{level: spanfacts.Lean})
-			a := b.wire[0].Attributes()
-			for i := range writes {
-				a.PutEmpty("abcdefghi"[i : i+1])
+			for s := range spansOf(b.build(&attributes{})) {
+				for i := range writes {
+					s.Attributes().PutEmpty("abcdefghi"[i : i+1])
+				}
 			}
-			a.RemoveIf(func(k string, _ pcommon.Value) bool { return len(k) == 1 })
 		})
 	}
-	assert.Equal(t, allocs(0), allocs(8))
-	assert.Equal(t, allocs(0)+1, allocs(9))
+	assert.Equal(t, allocs(0), allocs(4))
+	assert.Equal(t, allocs(0)+1, allocs(5))
 }

@@ -30,11 +30,15 @@ func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
 	td.gpu(2, 1, s.now, s.now.Add(time.Second))
 	ctx, was := s.pending(td)
 
-	assert.Nil(t, pendingBatch(context.Background(), td.Traces, s.engine), "from a storage: there is no such value")
-	assert.Nil(t, pendingBatch(ctx, other.Traces, s.engine), "another request")
-	assert.Same(t, was, pendingBatch(ctx, td.Traces, s.engine))
+	resumed := func(ctx context.Context, td *traces) *batch {
+		b, _ := pendingBatch(ctx, td.Traces, s.engine)
+		return b
+	}
+	assert.Nil(t, resumed(context.Background(), td), "from a storage: there is no such value")
+	assert.Nil(t, resumed(ctx, other), "another request")
+	assert.Same(t, was, resumed(ctx, td))
 	assert.Equal(t, 1, was.waiting)
-	assert.Nil(t, pendingBatch(ctx, td.Traces, s.engine), "it is written to by now")
+	assert.Nil(t, resumed(ctx, td), "it is in use by now")
 }
 
 func TestNothingIsResumedOnADeviceThatRestarted(t *testing.T) {
@@ -43,12 +47,13 @@ func TestNothingIsResumedOnADeviceThatRestarted(t *testing.T) {
 	td.gpu(1, 0, zero.Add(10*time.Second), zero.Add(11*time.Second))
 	ctx, b := s.pending(td)
 	want := wire(t, td.Traces)
-	b.packed.take(td.Traces)
+	b.pack(td.Traces)
 	require.True(t, s.settled(b, s.now, false))
 	s.now = zero.Add(-time.Hour) // the host's clock is set back
 	s.tick(s.now, nil, func(*board) {})
-	assert.Nil(t, pendingBatch(ctx, td.Traces, s.engine))
-	assert.Equal(t, want, wire(t, td.Traces), "it is read again, whole")
+	resumed, whole := pendingBatch(ctx, td.Traces, s.engine)
+	assert.Nil(t, resumed)
+	assert.Equal(t, want, wire(t, whole), "it is read again, whole")
 }
 
 // A host span of a pending request connects a later kernel to the step above.
@@ -65,7 +70,7 @@ func TestHostSpanOfAPendingRequestIsFollowed(t *testing.T) {
 	ctx, _ := s.pending(first)
 	s.pending(second)
 
-	b := pendingBatch(ctx, first.Traces, s.engine)
+	b, _ := pendingBatch(ctx, first.Traces, s.engine)
 	require.NotNil(t, b)
 	s.now = zero.Add(20 * time.Second)
 	require.True(t, s.settled(b, s.now, false))

@@ -10,6 +10,8 @@ import (
 	"hash/maphash"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // tickEvery is how often idle devices are settled and the energy is reported.
@@ -42,11 +45,17 @@ type joinProcessor struct {
 	attrs   attributes // of the consumer
 	said    [outcomes]sync.Once
 	large   sync.Once
+	dropped [losses]sync.Once
+
+	rejecting, wasRejected bool // the next component: now, and the batch before
+	lostAtShutdown         atomic.Int64
 
 	release  func()
 	unsub    func()
 	wake     <-chan struct{}
 	draining chan struct{}
+	ending   context.Context // ends when the shutdown has taken too long
+	end      context.CancelFunc
 	ticker   sync.WaitGroup
 	stop     chan struct{}
 	down     sync.Once
@@ -68,6 +77,7 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 		draining: make(chan struct{}),
 		stop:     make(chan struct{}),
 	}
+	p.ending, p.end = context.WithCancel(context.Background())
 	p.batches.New = func() any { return new(batch) }
 	p.engine = &engine{
 		cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{},
@@ -129,18 +139,18 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent; what the
-// next component does not accept stays in the storage, if there is one.
+// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent until the next
+// component has accepted them, for at most ShutdownTimeout; the others stay in the storage or, without one, are lost.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {
 		close(p.draining)
 		if p.queue != nil && p.started {
-			if p.cfg.Queue.Storage != nil {
-				p.drain(ctx)
-			}
-			err = p.queue.Shutdown(ctx)
+			limit, cancel := context.WithTimeout(ctx, p.cfg.ShutdownTimeout)
+			err = p.drain(limit)
+			cancel()
 		}
+		p.end()
 		close(p.stop)
 		p.ticker.Wait()
 		if p.started {
@@ -184,13 +194,26 @@ func (p *joinProcessor) report(b *board) {
 // the rest of it must not be refused alone, because senders repeat whole requests. Its GPU spans are added to the
 // energy attribution immediately, while earlier requests still wait. Other requests pass.
 func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
-	size := p.dropLarge(ctx, td)
-	if size == 0 {
-		return nil
+	size, dropped := p.dropLarge(td)
+	repeated := int64(0)
+	var err error
+	switch {
+	case size == 0:
+	case p.queue == nil:
+		err = p.next.ConsumeTraces(ctx, td)
+	default:
+		repeated, err = p.consume(ctx, td, size)
 	}
-	if p.queue == nil {
-		return p.next.ConsumeTraces(ctx, td)
+	if err == nil { // otherwise the sender repeats the request, with the spans that were removed
+		p.droppedLarge(ctx, dropped)
+		sharedcomponent.Count(ctx, p.stats.tb.ProcessorGpuJoinRepeatedSpans, repeated, nil)
 	}
+	return err
+}
+
+// consume queues a request or passes it on, and returns how many of its spans were removed because they had arrived
+// before.
+func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int) (repeated int64, err error) {
 	now := p.now()
 	b := p.batches.Get().(*batch)
 	held := false
@@ -201,29 +224,25 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	}()
 	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 	if len(b.spans) == 0 {
-		return p.next.ConsumeTraces(ctx, td)
+		return 0, p.next.ConsumeTraces(ctx, td)
 	}
 	switch known := p.engine.look(b); {
 	case b.waiting == 0:
-		err := p.next.ConsumeTraces(ctx, td)
-		if err == nil {
+		if err = p.next.ConsumeTraces(ctx, td); err == nil {
 			p.accepted(ctx, b)
 		}
-		return err
+		return 0, err
 	case known == b.waiting && p.engine.repeats(b):
-		// The sender repeats what the queue has accepted: the response was lost.
-		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(td.SpanCount()))
-		return nil
+		return int64(td.SpanCount()), nil // the response to the request, which the queue has accepted, was lost
 	case known > 0:
 		others := b.others()
-		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(p.engine.removeKnown(b, td)))
+		repeated = int64(p.engine.removeKnown(b, td))
 		if known == b.waiting {
-			err := p.next.ConsumeTraces(ctx, td)
-			if err == nil {
+			if err = p.next.ConsumeTraces(ctx, td); err == nil {
 				p.engine.passed(others)
 				p.accepted(ctx, b)
 			}
-			return err
+			return repeated, err
 		}
 		b.reset()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
@@ -234,9 +253,9 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	defer pending.mu.Unlock()
 	if err := p.queue.ConsumeTraces(context.WithValue(ctx, pendingKey{}, pending), td); err != nil {
 		if int64(size) > p.cfg.Queue.Size { // a retry cannot help
-			return p.joinNow(ctx, td)
+			return repeated, p.joinNow(ctx, td)
 		}
-		return p.refused(ctx, td, err)
+		return 0, p.refused(ctx, td, err)
 	}
 	held = true
 	fresh := p.engine.arrive(b, now, false)
@@ -248,18 +267,40 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 		p.stats.held.Add(int64(b.waiting))
 	}
 	p.accepted(ctx, b)
-	return nil
+	return repeated, nil
 }
 
-// refused counts a request that the queue did not accept, and explains a full queue to the sender.
+// refusal is why the queue does not accept a request.
+type refusal uint8
+
+const (
+	queueFull refusal = iota
+	storageFull
+	storageFailed
+	other
+	refusals
+)
+
+var refusalNames = [refusals]string{"queue_full", "storage_full", "storage_failed", "other"}
+
+// refused counts a request that the queue did not accept, and explains to the sender what can be changed.
 func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error) error {
-	full := errors.Is(err, exporterhelper.ErrQueueIsFull)
-	p.stats.refused(ctx, int64(td.SpanCount()), full)
-	if !full {
-		return err
+	why := other
+	switch {
+	case errors.Is(err, exporterhelper.ErrQueueIsFull):
+		why = queueFull
+		err = fmt.Errorf("%s: queue full: %d bytes of spans wait for %s (raise `queue::size` or lower `settle`): %w",
+			p.id, p.cfg.Queue.Size, p.cfg.Settle, err)
+	case p.cfg.Queue.Storage == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		why = storageFull
+		err = fmt.Errorf("%s: the disk of the storage %s is full (free space there): %w", p.id, p.cfg.Queue.Storage, err)
+	default:
+		why = storageFailed
+		err = fmt.Errorf("%s: the storage %s failed: %w", p.id, p.cfg.Queue.Storage, err)
 	}
-	return fmt.Errorf("%s: queue full: %d bytes of spans wait for %s (raise `queue::size` or lower `settle`): %w",
-		p.id, p.cfg.Queue.Size, p.cfg.Settle, err)
+	p.stats.tb.ProcessorGpuJoinRefusedSpans.Add(ctx, int64(td.SpanCount()), p.stats.refusals[why])
+	return err
 }
 
 // accepted counts the GPU spans of a request that will never have samples, and logs the remedy the first time.

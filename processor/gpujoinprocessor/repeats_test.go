@@ -99,6 +99,7 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 		}
 		for i := range all {
 			p.engine.arrive(batches[i], now, false)
+			batches[i].pack(all[i].Traces)
 			p.stats.held.Add(int64(batches[i].waiting))
 		}
 		for i := range all {

@@ -7,8 +7,6 @@ import (
 	"math"
 	"strings"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
@@ -85,11 +83,9 @@ func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now i
 // if each one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst. It
 // returns false if no sample is near one of them.
 func (a *attributes) writeSeveral(
-	span ptrace.Span, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
+	to *results, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
 ) bool {
 	start, end := g.start+a.shift, g.end+a.shift
-	to := span.Attributes()
-	to.EnsureCapacity(to.Len() + a.room(g, x))
 	lean := a.level == spanfacts.Lean
 
 	a.values, a.weights = a.values[:0], a.weights[:0]
@@ -145,41 +141,41 @@ func (a *attributes) writeSeveral(
 		}
 	}
 
-	to.PutInt(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
+	to.putInt(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
 	if coverage > 0 {
 		for i, weight := range a.weights {
 			switch {
 			case weight == 0:
 			case !lean:
-				to.PutDouble(measured[i].key, spanfacts.Round12(a.values[i]/weight))
+				to.putDouble(measured[i].key, spanfacts.Round12(a.values[i]/weight))
 			case measured[i].Lean:
-				to.PutDouble(measured[i].key, spanfacts.Round5(a.values[i]/weight))
+				to.putDouble(measured[i].key, spanfacts.Round5(a.values[i]/weight))
 			}
 		}
 		if hasMemory && !g.hasMemory && !lean {
-			to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
+			to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
 		}
 		a.throttle(to, &held, end-start)
 		if known {
-			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
+			to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
 			a.bound(g, x, to)
 			a.energyError(to, energy, whole, wrong)
 			if own != energy {
-				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
+				to.putDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
 			}
 		}
 	}
-	a.met(span)
+	to.putEvents(a.events)
 	if late > 0 {
-		to.PutDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(late)*1e-9))
+		to.putDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(late)*1e-9))
 	}
-	to.PutDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
-	to.PutInt(string(semconv.GPUJoinSamplesKey), int64(samples))
+	to.putDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
+	to.putInt(string(semconv.GPUJoinSamplesKey), int64(samples))
 	if source := x.dev.Device().Source; source != "" {
-		to.PutStr(string(semconv.GPUMeasurementSourceKey), source)
+		to.putStr(string(semconv.GPUMeasurementSourceKey), source)
 	}
 	if coverage > 0 {
-		to.PutStr(string(semconv.GPUJoinMethodKey), x.method(end-start))
+		to.putStr(string(semconv.GPUJoinMethodKey), x.method(end-start))
 	}
 	return coverage > 0
 }

@@ -25,8 +25,8 @@ type stats struct {
 	noSamples metric.MeasurementOption
 	tooLarge  metric.MeasurementOption
 	reasons   [reasons]metric.MeasurementOption
-
-	queueFull, notTaken metric.MeasurementOption // reasons of refused
+	losses    [losses]metric.MeasurementOption
+	refusals  [refusals]metric.MeasurementOption
 }
 
 func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
@@ -36,7 +36,6 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 	}
 	s := &stats{tb: tb, noSamples: sharedcomponent.Label("reason", "no_samples")}
 	s.tooLarge = sharedcomponent.Label("reason", "too_large")
-	s.queueFull, s.notTaken = sharedcomponent.Label("reason", "queue_full"), sharedcomponent.Label("reason", "other")
 	for i, n := range faultNames {
 		s.faults[i] = sharedcomponent.Label("reason", n)
 	}
@@ -45,6 +44,12 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 	}
 	for i, n := range reasonNames {
 		s.reasons[i] = sharedcomponent.Label("reason", n)
+	}
+	for i, n := range lossNames {
+		s.losses[i] = sharedcomponent.Label("reason", n)
+	}
+	for i, n := range refusalNames {
+		s.refusals[i] = sharedcomponent.Label("reason", n)
 	}
 	err = tb.RegisterProcessorGpuJoinHeldSpansCallback(func(_ context.Context, o metric.Int64Observer) error {
 		o.Observe(max(0, s.held.Load()))
@@ -91,27 +96,40 @@ func (s *stats) unplaced(ctx context.Context, b *batch) (lost [outcomes]int64) {
 	return lost
 }
 
-// refused counts the spans of a request that the queue did not take.
-func (s *stats) refused(ctx context.Context, n int64, full bool) {
-	why := s.notTaken
-	if full {
-		why = s.queueFull
+// tally is what is counted of a batch when the next component has accepted it.
+type tally struct {
+	late, uncovered, untracked, repeated int64
+
+	reason releaseReason
+	hold   float64 // seconds from the latest end to the release
+	passes bool    // its devices are unknown since a restart
+}
+
+func (t *tally) released(why releaseReason, b *batch, now time.Time) {
+	t.reason, t.hold = why, max(0, now.Sub(time.Unix(0, b.latest)).Seconds())
+}
+
+// delivered counts a batch that the next component has accepted.
+func (s *stats) delivered(ctx context.Context, b *batch) {
+	t := &b.tally
+	if b.waiting > 0 {
+		s.held.Add(int64(-b.waiting))
+		s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(b.waiting), s.reasons[t.reason])
+		s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, t.hold)
 	}
-	s.tb.ProcessorGpuJoinRefusedSpans.Add(ctx, n, why)
+	if t.passes {
+		s.unplaced(ctx, b)
+	}
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, t.late, nil)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncovered, s.noSamples)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, t.untracked, nil)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinRepeatedSpans, t.repeated, nil)
 }
 
-// released counts a batch that is released.
-func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason, now time.Time) {
-	s.held.Add(int64(-n))
-	s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(n), s.reasons[why])
-	s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, max(0, now.Sub(time.Unix(0, b.latest)).Seconds()))
-}
-
-// joined counts the spans of a batch by what they lack.
-func (s *stats) joined(ctx context.Context, late, uncovered, untracked int64) {
-	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, late, nil)
-	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, uncovered, s.noSamples)
-	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, untracked, nil)
+// lost counts a batch that was accepted and is dropped.
+func (s *stats) lost(ctx context.Context, b *batch, why lossReason) {
+	s.held.Add(int64(-b.waiting))
+	s.tb.ProcessorGpuJoinLostSpans.Add(ctx, int64(len(b.packed.spans)), s.losses[why])
 }
 
 // energy reports the outcomes of a board's energy since the last report.

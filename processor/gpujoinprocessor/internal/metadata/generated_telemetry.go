@@ -34,6 +34,7 @@ type TelemetryBuilder struct {
 	ProcessorGpuJoinHoldDuration   metric.Float64Histogram
 	ProcessorGpuJoinKnownSpans     metric.Int64ObservableGauge
 	ProcessorGpuJoinLateSpans      metric.Int64Counter
+	ProcessorGpuJoinLostSpans      metric.Int64Counter
 	ProcessorGpuJoinOrphans        metric.Int64Counter
 	ProcessorGpuJoinRefusedSpans   metric.Int64Counter
 	ProcessorGpuJoinReleasedSpans  metric.Int64Counter
@@ -148,6 +149,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorGpuJoinLostSpans, err = builder.meter.Int64Counter(
+		"otelcol_processor_gpu_join_lost_spans",
+		metric.WithDescription("Accepted spans of any kind that were dropped, by reason: rejected (the next component rejects them permanently), retries_ended (`retry_on_failure` is disabled, or its `max_elapsed_time` has passed), shutdown (the next component did not accept them within `shutdown_timeout`). [Development]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinOrphans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_orphans",
 		metric.WithDescription("Sums of child spans evicted because no parent that uses the device arrived. Normal below host spans. [Development]"),
@@ -156,13 +163,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinRefusedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_refused_spans",
-		metric.WithDescription("Spans of requests that the queue rejected, by reason: queue_full (raise `queue::size` or lower `settle`), other (its storage failed, or it has shut down). Senders retry them. [Development]"),
+		metric.WithDescription("Spans of requests that the queue rejected, by reason: queue_full (raise `queue::size` or lower `settle`), storage_full (no space on the disk of `queue::storage`), storage_failed (another error of the storage), other (it has shut down). Senders retry them. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinReleasedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_released_spans",
-		metric.WithDescription("GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined immediately). [Development]"),
+		metric.WithDescription("GPU spans that the next component accepted from the queue, by the reason of their release: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined immediately). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -112,6 +112,22 @@ func AssertEqualProcessorGpuJoinLateSpans(t *testing.T, tt *componenttest.Teleme
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
+func AssertEqualProcessorGpuJoinLostSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_processor_gpu_join_lost_spans",
+		Description: "Accepted spans of any kind that were dropped, by reason: rejected (the next component rejects them permanently), retries_ended (`retry_on_failure` is disabled, or its `max_elapsed_time` has passed), shutdown (the next component did not accept them within `shutdown_timeout`). [Development]",
+		Unit:        "{span}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_processor_gpu_join_lost_spans")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualProcessorGpuJoinOrphans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_orphans",
@@ -131,7 +147,7 @@ func AssertEqualProcessorGpuJoinOrphans(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualProcessorGpuJoinRefusedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_refused_spans",
-		Description: "Spans of requests that the queue rejected, by reason: queue_full (raise `queue::size` or lower `settle`), other (its storage failed, or it has shut down). Senders retry them. [Development]",
+		Description: "Spans of requests that the queue rejected, by reason: queue_full (raise `queue::size` or lower `settle`), storage_full (no space on the disk of `queue::storage`), storage_failed (another error of the storage), other (it has shut down). Senders retry them. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -147,7 +163,7 @@ func AssertEqualProcessorGpuJoinRefusedSpans(t *testing.T, tt *componenttest.Tel
 func AssertEqualProcessorGpuJoinReleasedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_released_spans",
-		Description: "GPU spans released from the queue, by release reason: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined immediately). [Development]",
+		Description: "GPU spans that the next component accepted from the queue, by the reason of their release: settled (normal), deadline (max_wait exceeded), shutdown, oversize (the request exceeds the whole queue and was joined immediately). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

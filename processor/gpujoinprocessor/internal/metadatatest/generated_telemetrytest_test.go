@@ -32,6 +32,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorGpuJoinEnergy.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinHoldDuration.Record(context.Background(), 1)
 	tb.ProcessorGpuJoinLateSpans.Add(context.Background(), 1)
+	tb.ProcessorGpuJoinLostSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinOrphans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinRefusedSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinReleasedSpans.Add(context.Background(), 1)
@@ -54,6 +55,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorGpuJoinLateSpans(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorGpuJoinLostSpans(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorGpuJoinOrphans(t, testTel,

@@ -1,0 +1,222 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.uber.org/zap"
+)
+
+// lossReason is why accepted spans were dropped.
+type lossReason uint8
+
+const (
+	rejected lossReason = iota
+	retriesEnded
+	lostAtShutdown
+	losses
+)
+
+var lossNames = [losses]string{"rejected", "retries_ended", "shutdown"}
+
+// lossRemedies are logged the first time.
+var lossRemedies = [losses]string{
+	rejected:     "the next component rejects them permanently, see the error",
+	retriesEnded: "the next component rejects them (raise `retry_on_failure::max_elapsed_time`)",
+}
+
+// deliver sends a batch until the next component accepts it. Each attempt sends other data, because the next component
+// may have shared or changed what it rejected. An error means that the batch is dropped or, with a storage, stays there.
+func (p *joinProcessor) deliver(ctx context.Context, b *batch) error {
+	to := sendContext{p.ending, ctx}
+	retry := retryDelay{cfg: &p.cfg.RetryOnFailure}
+	var first time.Time
+	for {
+		err := p.next.ConsumeTraces(to, b.build(&p.attrs))
+		if err == nil {
+			p.stats.delivered(ctx, b)
+			p.acceptsAgain()
+			return nil
+		}
+		if first.IsZero() {
+			first = time.Now()
+		}
+		why := losses
+		delay := retry.next()
+		limit := p.cfg.RetryOnFailure.MaxElapsedTime
+		switch {
+		case permanent(err):
+			why = rejected
+		case p.ending.Err() != nil:
+			why = lostAtShutdown
+		case !p.cfg.RetryOnFailure.Enabled, limit > 0 && time.Since(first)+delay > limit:
+			why = retriesEnded
+		case !p.pause(delay):
+			why = lostAtShutdown
+		default:
+			p.rejects(err)
+			continue
+		}
+		return p.drop(ctx, b, why, err)
+	}
+}
+
+// pause waits before the next attempt. It returns false if the time for a shutdown has passed.
+func (p *joinProcessor) pause(delay time.Duration) bool {
+	draining := p.draining
+	select {
+	case <-draining:
+		draining, delay = nil, min(delay, maxDrainDelay)
+	default:
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-draining:
+	case <-p.ending.Done():
+		return false
+	}
+	return true
+}
+
+// drop counts a batch that is not sent again.
+func (p *joinProcessor) drop(ctx context.Context, b *batch, why lossReason, err error) error {
+	if why == lostAtShutdown && p.cfg.Queue.Storage != nil {
+		return err // the queue keeps it
+	}
+	p.stats.lost(ctx, b, why)
+	if why == lostAtShutdown {
+		p.lostAtShutdown.Add(int64(len(b.packed.spans)))
+	} else {
+		p.dropped[why].Do(func() {
+			p.logger.Error("spans are dropped: "+lossRemedies[why]+"; further ones are counted, not logged",
+				zap.String("reason", lossNames[why]), zap.Int("spans", len(b.packed.spans)), zap.Error(err))
+		})
+	}
+	return consumererror.NewPermanent(err) // for the queue
+}
+
+// rejects and acceptsAgain log the beginning and the end of an outage, during which every batch is rejected at least
+// once. The queue has one consumer, which calls them.
+func (p *joinProcessor) rejects(err error) {
+	if !p.rejecting {
+		p.logger.Warn("the next component rejects spans, which are sent again; further rejections are not logged",
+			zap.Error(err))
+	}
+	p.rejecting = true
+	p.wasRejected = true
+}
+
+func (p *joinProcessor) acceptsAgain() {
+	if p.rejecting && !p.wasRejected {
+		p.rejecting = false
+		p.logger.Info("the next component accepts spans again")
+	}
+	p.wasRejected = false
+}
+
+// permanent reports whether all of an error is permanent. A fan-out returns the errors of several components: if one of
+// them may accept the data later, it is sent again.
+func permanent(err error) bool {
+	for consumererror.IsPermanent(err) {
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range several.Unwrap() {
+				if !permanent(e) {
+					return false
+				}
+			}
+			return true
+		}
+		inner := errors.Unwrap(err)
+		if inner == nil || !consumererror.IsPermanent(inner) {
+			return true
+		}
+		err = inner
+	}
+	return false
+}
+
+// sendContext has the values of a request and the end of the processor: an exporter with `block_on_overflow` must not
+// delay the shutdown beyond its limit.
+type sendContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c sendContext) Value(key any) any { return c.values.Value(key) }
+
+const (
+	// minDelay is the delay before the first repetition of a batch, unless `initial_interval` is shorter: a full queue
+	// has space again when its exporter has sent one request, and a longer delay would limit the rate after an outage.
+	minDelay = 10 * time.Millisecond
+	// maxDrainDelay is the maximum delay during the shutdown.
+	maxDrainDelay = 100 * time.Millisecond
+)
+
+// retryDelay returns the delays between the attempts to send a batch: from minDelay, doubled, to `initial_interval`,
+// and from there as in exporters.
+type retryDelay struct {
+	cfg *configretry.BackOffConfig
+	now time.Duration
+}
+
+func (r *retryDelay) next() time.Duration {
+	switch {
+	case r.now == 0:
+		r.now = min(minDelay, r.cfg.InitialInterval)
+	case r.now < r.cfg.InitialInterval:
+		r.now = min(2*r.now, r.cfg.InitialInterval)
+	default:
+		r.now = time.Duration(min(float64(r.now)*max(1, r.cfg.Multiplier), float64(r.cfg.MaxInterval)))
+	}
+	spread := r.cfg.RandomizationFactor * (2*rand.Float64() - 1)
+	return time.Duration(float64(r.now) * (1 + spread))
+}
+
+// drainPatience is how long a shutdown with a storage waits for the next batch to be accepted: the others stay there.
+const drainPatience = time.Second
+
+// drain sends the queue's batches until the limit. A queue in memory drains by itself; one in a storage would end with
+// the current batch, and the others would be read after the restart, when their samples no longer exist.
+func (p *joinProcessor) drain(limit context.Context) error {
+	defer context.AfterFunc(limit, p.end)()
+	if p.cfg.Queue.Storage != nil {
+		p.awaitDelivery(limit)
+		p.end()
+	}
+	// Not limited: the consumer must have ended, or it would use what is closed next.
+	err := p.queue.Shutdown(context.WithoutCancel(limit))
+	if n := p.lostAtShutdown.Load(); n > 0 {
+		p.logger.Error("spans are lost: the next component did not accept them before the end of the shutdown "+
+			"(raise `shutdown_timeout`, or set `queue::storage`)", zap.Int64("spans", n))
+	} else if n := p.stats.held.Load(); n > 0 {
+		p.logger.Warn("spans stay in the storage: the next component did not accept them before the end of the shutdown",
+			zap.Int64("gpu_spans", n))
+	}
+	return err
+}
+
+// awaitDelivery waits until all batches have been accepted, the next component stops accepting, or the limit.
+func (p *joinProcessor) awaitDelivery(limit context.Context) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	held, left := p.stats.held.Load(), time.Now()
+	for held > 0 && time.Since(left) < drainPatience {
+		select {
+		case <-limit.Done():
+			return
+		case <-tick.C:
+		}
+		if n := p.stats.held.Load(); n != held {
+			held, left = n, time.Now()
+		}
+	}
+}
