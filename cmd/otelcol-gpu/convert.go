@@ -128,9 +128,6 @@ const (
 	garbagePercent = 25
 )
 
-// partial is the remark on a profile that was read only in part, at any detail.
-const partial = "spans restored from an earlier conversion: the table has only activities with their own span"
-
 // alone reports whether one file is converted, of which more is printed.
 func alone(args []string) bool {
 	if len(args) != 1 {
@@ -174,9 +171,6 @@ func read(
 		return profile{Stats: st.Stats, what: "rows"}, err
 	}
 	st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
-	if st.Restored > 0 && len(st.Devices) > 0 {
-		st.Faults = append(st.Faults, partial)
-	}
 	return profile{st.Stats, "events", st.Partial}, err
 }
 

@@ -33,6 +33,7 @@ func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 		"kubernetes-gateway-2.yaml": {`the exporter "load_balancing", the processor "tail_sampling" are ` + full},
 		"profiles-1.yaml":           {"start with --feature-gates service.profilesSupport"},
 		"profiles-2.yaml":           {"start with --feature-gates service.profilesSupport"},
+		"removed-chrome_trace.yaml": {"`per_trace` was removed (use `rotation`, or a query of the store of traces by trace ID)"},
 		"removed-gpu_metrics.yaml": {
 			"`regressions` was removed (use the rules in config/alerts/versions.yaml)",
 			"`stragglers::max_ranks` was removed (use `stragglers::max_waiting`",

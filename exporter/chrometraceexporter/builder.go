@@ -36,18 +36,15 @@ func (b *builder) traces(td ptrace.Traces) {
 		resource := b.attributes(rs.Resource().Attributes())
 		process := chrometrace.ProcessOf(resource)
 		for _, ss := range rs.ScopeSpans().All() {
-			origin := &chrometrace.Origin{
-				Resource: resource, ResourceSchema: rs.SchemaUrl(), Scope: ss.Scope().Name(), ScopeVersion: ss.Scope().Version(),
-				ScopeArgs: b.attributes(ss.Scope().Attributes()), ScopeSchema: ss.SchemaUrl(),
-			}
+			scope := b.attributes(ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
-				b.span(process, origin, s)
+				b.span(process, scope, s)
 			}
 		}
 	}
 }
 
-func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, s ptrace.Span) {
+func (b *builder) span(process chrometrace.Process, scope []chrometrace.Arg, s ptrace.Span) {
 	args, mark := b.attributes(s.Attributes()), len(b.marks)
 	for _, e := range s.Events().All() {
 		b.marks = append(b.marks, chrometrace.Mark{
@@ -56,7 +53,7 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 	}
 	b.events = append(b.events, chrometrace.Event{
 		Process: process, Name: s.Name(), Start: int64(s.StartTimestamp()), End: int64(s.EndTimestamp()),
-		Trace: s.TraceID(), Span: s.SpanID(), Parent: s.ParentSpanID(), Origin: origin,
+		Trace: s.TraceID(), Span: s.SpanID(), Parent: s.ParentSpanID(), Scope: scope,
 		Args: args, Marks: b.marks[mark:len(b.marks):len(b.marks)],
 	})
 	e := &b.events[len(b.events)-1]

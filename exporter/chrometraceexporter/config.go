@@ -28,8 +28,6 @@ type Config struct {
 	Existing chrometrace.Existing `mapstructure:"existing" enum:"number,replace"`
 	// Rotation starts a new file by size or time. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
-	// PerTrace writes one file for each trace; it excludes Rotation. Default off; the empty key turns it on.
-	PerTrace configoptional.Optional[PerTrace] `mapstructure:"per_trace"`
 	// Counters are the gauges and non-monotonic sums that are drawn. Default hw.power, gpu.sm.utilization,
 	// gpu.dram.utilization, gpu.tensor.utilization, gpu.clock.frequency.
 	Counters []string `mapstructure:"counters"`
@@ -57,17 +55,6 @@ type Rotation struct {
 	MaxFiles int `mapstructure:"max_files"`
 }
 
-// PerTrace writes one file for each trace.
-type PerTrace struct {
-	// Idle completes a trace's file when it has received no span for this long; positive. Default 30s.
-	Idle time.Duration `mapstructure:"idle"`
-	// MaxOpen is the maximum number of open files, positive; at the limit the one that has been idle for longest is
-	// completed. Default 64.
-	MaxOpen int `mapstructure:"max_open"`
-	// MaxFiles is the number of complete files to keep; the oldest are removed. Default 1000; 0: all.
-	MaxFiles int `mapstructure:"max_files"`
-}
-
 // defaultCounters are the gauges that explain a span at a glance. More would push the spans off the screen.
 var defaultCounters = []string{
 	"hw.power", "gpu.sm.utilization", "gpu.dram.utilization", "gpu.tensor.utilization", "gpu.clock.frequency",
@@ -81,7 +68,6 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Existing: chrometrace.Number,
 		Rotation: configoptional.Default(Rotation{MaxMegabytes: 200, MaxFiles: 100}),
-		PerTrace: configoptional.Default(PerTrace{Idle: 30 * time.Second, MaxOpen: 64, MaxFiles: 1000}),
 		Counters: defaultCounters,
 		Timeout:  exporterhelper.NewDefaultTimeoutConfig(),
 		Queue:    configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
@@ -90,7 +76,11 @@ func createDefaultConfig() component.Config {
 }
 
 // Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error {
+	return configvalidate.Read(conf, c, configvalidate.Removed{
+		Key: "per_trace", Use: "`rotation`, or a query of the store of traces by trace ID",
+	})
+}
 
 // Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
@@ -107,7 +97,6 @@ func (c *Config) Validate() error {
 		bad.Add("`existing` must be number or replace, found %q", string(c.Existing))
 	}
 	bad.Names("counters", c.Counters)
-	bad.If(c.Rotation.HasValue() && c.PerTrace.HasValue(), "`rotation` and `per_trace` exclude each other")
 	return bad.Err()
 }
 
@@ -122,22 +111,10 @@ func (r *Rotation) Validate() error {
 	return bad.Err()
 }
 
-// Validate returns an error that lists every invalid value by its key.
-func (p *PerTrace) Validate() error {
-	var bad configvalidate.List
-	configvalidate.Positive(&bad, "idle", p.Idle)
-	configvalidate.Positive(&bad, "max_open", p.MaxOpen)
-	bad.If(p.MaxFiles < 0, "`max_files` must be non-negative, found %d", p.MaxFiles)
-	return bad.Err()
-}
-
 func (c *Config) files() chrometrace.Files {
 	f := chrometrace.Files{Path: c.Path, Compression: c.Compression, Existing: c.Existing}
 	if r := c.Rotation.Get(); r != nil {
 		f.MaxBytes, f.MaxAge, f.MaxFiles = r.MaxMegabytes*1e6, r.MaxAge, r.MaxFiles
-	}
-	if p := c.PerTrace.Get(); p != nil {
-		f.PerTrace, f.MaxOpen, f.MaxFiles = p.Idle, p.MaxOpen, p.MaxFiles
 	}
 	return f
 }

@@ -310,26 +310,6 @@ func TestRotatedFilesAreCompleteAndOldOnesAreDeleted(t *testing.T) {
 	}
 }
 
-func TestOneFilePerTrace(t *testing.T) {
-	cfg := config(t, func(cfg *Config) {
-		cfg.PerTrace = configoptional.Some(PerTrace{Idle: time.Hour, MaxOpen: 2, MaxFiles: 10})
-	})
-	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
-	both := service(1)
-	service(2).ResourceSpans().MoveAndAppendTo(both.ResourceSpans())
-	require.NoError(t, tr.ConsumeTraces(t.Context(), both))
-	require.NoError(t, tr.ConsumeTraces(t.Context(), service(3)))
-	require.NoError(t, stop())
-	dir := filepath.Dir(cfg.Path)
-	assert.Equal(t, []string{
-		"trace-01000000000000000000000000000000.json", "trace-02000000000000000000000000000000.json",
-		"trace-03000000000000000000000000000000.json",
-	}, files(t, dir))
-	for _, f := range files(t, dir) {
-		assert.Len(t, read(t, filepath.Join(dir, f)).Of("X"), 4)
-	}
-}
-
 func TestExportersOfDifferentIDsDoNotShareFiles(t *testing.T) {
 	f := NewFactory()
 	a, b := config(t), config(t)

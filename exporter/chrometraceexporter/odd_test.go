@@ -21,7 +21,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
-	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
 // oddTexts are names and values that often break JSON encoders and viewers.
@@ -176,22 +175,5 @@ func TestOddSpansMakeFilesWithoutFaults(t *testing.T) {
 				agrees(t, path, data)
 			}
 		}
-	}
-}
-
-// A file written from the restored spans of another file restores to the same spans.
-func TestOddSpansAreRestoredAndExportedUnchanged(t *testing.T) {
-	all := func(path string) (out []ptrace.Traces) {
-		for _, name := range files(t, filepath.Dir(path)) {
-			b, _ := restored(t, filepath.Join(filepath.Dir(path), name), kinetoreceiver.Options{})
-			out = append(out, b...)
-		}
-		return out
-	}
-	for seed := range uint64(8) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		first := all(exported(t, "", oddSpans(r, 20), oddSpans(r, 20)))
-		assert.NotEmpty(t, first)
-		assert.Equal(t, dumpSpans(first...), dumpSpans(all(exported(t, "", first...))...), "seed %d", seed)
 	}
 }

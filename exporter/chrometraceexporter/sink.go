@@ -10,7 +10,6 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -21,7 +20,6 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // sink is the files of one exporter, used by its traces and its metrics exporter.
@@ -156,28 +154,7 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 			}
 		}
 	}
-	if p := (*chrometrace.PartialError)(nil); errors.As(err, &p) {
-		return consumererror.NewTraces(err, only(td, p.Failed)) // a retry must not write the others again
-	}
 	return err
-}
-
-// only returns a copy of the spans that the events represent.
-func only(td ptrace.Traces, events []chrometrace.Event) ptrace.Traces {
-	wanted := make(map[spanfacts.Key]bool, len(events))
-	for i := range events {
-		wanted[spanfacts.Key{Trace: events[i].Trace, Span: events[i].Span}] = true
-	}
-	out := ptrace.NewTraces()
-	td.CopyTo(out)
-	out.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
-		rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool {
-			ss.Spans().RemoveIf(func(s ptrace.Span) bool { return !wanted[spanfacts.Key{Trace: s.TraceID(), Span: s.SpanID()}] })
-			return ss.Spans().Len() == 0
-		})
-		return rs.ScopeSpans().Len() == 0
-	})
-	return out
 }
 
 func (s *sink) consumeMetrics(_ context.Context, md pmetric.Metrics) error {

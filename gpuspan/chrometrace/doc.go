@@ -13,10 +13,10 @@
 //	{"ph":"C","name":N,"pid":P,"ts":µs,"args":{UNIT:V}},                              a point of a counter
 //	{"ph":"i","s":"t",…},                                                             an event of a span
 //	{"ph":"M","name":"thread_name",…}                                                 names and order, at the end
-//	],"otelgpuOrigins":[{"resource":{…},"scope":N},…]}            what the spans' resources and scopes were
+//	]}
 //
 // Times are microseconds with three decimals, exact to the nanosecond, since B, midnight (UTC) a week before the
-// first span: as doubles they remain exact for three months. Spans of other times go to another file. A dur may have
+// first span: as doubles they remain exact for three months. Spans of other times go to the next file. A dur may have
 // more decimals, down to an eighth of a nanosecond, so that ts + dur, added as doubles, equals the ts of a slice that
 // begins where this one ends, as some viewers need. One process (pid) represents one service and rank; one track
 // (tid) represents a stream, a host thread, or the steps of a loop. Slices of one track always nest: a slice that

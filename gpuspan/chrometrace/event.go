@@ -4,6 +4,7 @@
 package chrometrace
 
 import (
+	"encoding/hex"
 	"math"
 	"slices"
 	"strconv"
@@ -74,16 +75,19 @@ type Event struct {
 	Message string  // description of the status
 	Links   []Value // "<trace_id>:<span_id>"
 
-	Args   []Arg   // shown by viewers for the slice: its attributes
-	Marks  []Mark  // its span events
-	Origin *Origin // resource and scope; nil: as in Process
+	Args  []Arg  // shown by viewers for the slice: its attributes
+	Marks []Mark // its span events
+	Scope []Arg  // attributes of the instrumentation scope, which may state the device and the stream
+}
 
-	// Set by Classify, and not in the event's fields and args; see exact.go.
-	name           string // of the span when renamed: Name is another
-	end            int64  // of the span when ended: End is the end of its slice
-	renamed, ended bool
-	absent         bool // Track.Device is made up
-	kept           []Arg
+// maxLinks of a span become an argument; a batch of thousands of requests would drown the others.
+const maxLinks = 64
+
+// Link adds a link to a span. At most 64 links are kept; further ones are dropped.
+func (e *Event) Link(trace [16]byte, span [8]byte) {
+	if len(e.Links) < maxLinks {
+		e.Links = append(e.Links, String(hex.EncodeToString(trace[:])+":"+hex.EncodeToString(span[:])))
+	}
 }
 
 // Mark is a span event.
@@ -130,7 +134,20 @@ func (e *Event) Classify() {
 	default:
 		e.onStream(&s)
 	}
-	e.settle(at)
+	// These arguments are also fields of the event.
+	device := e.Track.Kind >= DeviceSteps
+	e.blank(at.device, device)
+	e.blank(at.stream, device && e.Track.ID >= 0)
+	e.blank(at.correlation, e.Correlation != 0)
+}
+
+// taken are the indices of arguments that may become fields; −1: there is none.
+type taken struct{ device, stream, correlation int }
+
+func (e *Event) blank(i int, field bool) {
+	if i >= 0 && field && e.Args[i].Value.kind == kindInt {
+		e.Args[i].Key = ""
+	}
 }
 
 // onHost chooses the track of a span that is not a GPU span. device is the index of the argument of that name; −1:
@@ -162,7 +179,7 @@ func (e *Event) onSteps(s *stated) {
 		e.DeviceStart = e.Start + nanoseconds(s.delay)
 		e.DeviceEnd = e.DeviceStart + nanoseconds(s.step)
 		if s.hostStep > 0 {
-			e.ended, e.end, e.End = true, e.End, e.Start+nanoseconds(s.hostStep)
+			e.End = e.Start + nanoseconds(s.hostStep)
 		}
 	}
 	if n := "ProfilerStep#" + strconv.FormatInt(s.index, 10); s.hasIndex && e.Name != n {
@@ -183,7 +200,7 @@ func (e *Event) onStream(s *stated) {
 			e.messageElements()
 		}
 		if s.kernel != "" && !mangled(s.kernel) {
-			e.renamed, e.name, e.Name = true, e.Name, s.kernel
+			e.Name = s.kernel
 			e.rename(string(semconv.GPUKernelNameKey), "")
 		}
 	case semconv.GPUOperationTypeCopy:

@@ -289,11 +289,7 @@ type sourceKey struct {
 // sourceOf returns what spans of one resource and scope share.
 func sourceOf(s sdktrace.ReadOnlySpan) Event {
 	r, scope := s.Resource(), s.InstrumentationScope()
-	o := &Origin{
-		Resource: arguments(r.Attributes()), ResourceSchema: r.SchemaURL(), Scope: scope.Name, ScopeVersion: scope.Version,
-		ScopeArgs: arguments(scope.Attributes.ToSlice()), ScopeSchema: scope.SchemaURL,
-	}
-	return Event{Process: ProcessOf(o.Resource), Origin: o}
+	return Event{Process: ProcessOf(arguments(r.Attributes())), Scope: arguments(scope.Attributes.ToSlice())}
 }
 
 func arguments(attributes []attribute.KeyValue) []Arg {

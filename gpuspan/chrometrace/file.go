@@ -69,8 +69,8 @@ type file struct {
 	broken error
 	*Writer
 
-	began, used time.Time // read from the Rotator's clock
-	told        bool      // that its end cannot be written
+	began time.Time // by the Rotator's clock
+	told  bool      // that its end cannot be written
 }
 
 // partialExtension ends the names of files that are not complete: <name>.<number>.partial.

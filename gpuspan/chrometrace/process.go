@@ -28,9 +28,6 @@ type process struct {
 	order  []*track
 	tids   map[int64]bool
 	free   int64 // below it, from 1 on, all tids are taken
-
-	hasOrigin bool // events without one were seen
-	origin    int  // of those
 }
 
 type track struct {

@@ -49,9 +49,6 @@ func (w *Writer) slice(e *Event, p *process, tid, start, end int64) {
 	if len(e.Links) > 0 {
 		w.buf = appendValue(appendKey(w.buf, "links"), List(e.Links))
 	}
-	if e.Span != [8]byte{} {
-		w.exact(e, w.origins.of(e, p), start, end)
-	}
 	w.tail(e)
 }
 
@@ -108,21 +105,12 @@ func (w *Writer) mark(m *Mark, e *Event, pid, tid int64) {
 	w.str("name", m.Name)
 	w.at(pid, tid, m.Time)
 	w.buf = append(w.buf, `,"args":{`...)
-	var kept, apart []Arg
 	for i := range m.Args {
-		a := &m.Args[i]
-		if a.Key == "" || a.Key == "otel" || a.Key == "span_id" {
-			apart = append(apart, *a)
-			continue
+		key := m.Args[i].Key
+		if key == "" || key == "span_id" {
+			key = ownPrefix + key
 		}
-		w.buf = appendValue(appendKey(w.buf, a.Key), a.Value)
-		if !a.Value.tells() {
-			kept = append(kept, *a)
-		}
-	}
-	if kept = append(kept, apart...); len(kept) > 0 {
-		w.buf = append(appendKey(w.buf, "otel"), '{')
-		w.buf = append(appendExactArgs(w.buf, "attributes", kept), '}')
+		w.buf = appendValue(appendKey(w.buf, key), m.Args[i].Value)
 	}
 	w.id("span_id", e.Span[:])
 	w.buf = append(w.buf, "}}"...)

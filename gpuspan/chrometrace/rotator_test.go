@@ -59,27 +59,6 @@ func TestFilesRotateBySize(t *testing.T) {
 	}
 }
 
-func TestLateSpansOfATraceDoNotReplaceIt(t *testing.T) {
-	dir := t.TempDir()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r, err := chrometrace.NewRotator(chrometrace.Files{
-		Path: filepath.Join(dir, "trace.json"), PerTrace: time.Hour, Existing: chrometrace.Replace,
-		Now: func() time.Time { return now },
-	})
-	require.NoError(t, err)
-	require.NoError(t, r.Write(batchOf(3, 0)))
-	now = now.Add(2 * time.Hour)
-	require.NoError(t, r.Sweep())
-	require.NoError(t, r.Write(batchOf(2, 10)))
-	require.NoError(t, r.Close())
-	require.ErrorIs(t, r.Write(batchOf(1, 0)), chrometrace.ErrClosed)
-	require.ErrorIs(t, r.WriteCounters(nil), chrometrace.ErrClosed)
-	require.NoError(t, r.Close())
-	got := traces(t, dir)
-	require.Len(t, got["trace-00000000000000000000000000000000.json"].Of("X"), 3)
-	require.Len(t, got["trace-00000000000000000000000000000000-1.json"].Of("X"), 2)
-}
-
 func TestMistakesAreErrorsOfTheConstructor(t *testing.T) {
 	for want, f := range map[string]chrometrace.Files{
 		"needs a path":              {},
@@ -122,13 +101,14 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	require.Len(t, spans, 4*50*20)
 }
 
-// One file cannot represent spans that are months apart to the nanosecond, and Perfetto drops spans before its base
-// time.
-func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
+// One file cannot represent times that are months apart to the nanosecond, and Perfetto drops what precedes its base:
+// the times of most spans of a batch decide.
+func TestSpansOfOtherTimesGoToTheNextFile(t *testing.T) {
 	dir := t.TempDir()
+	var left int64
 	r, err := chrometrace.NewRotator(chrometrace.Files{
-		Path:     filepath.Join(dir, "trace.json"),
-		Existing: chrometrace.Replace,
+		Path: filepath.Join(dir, "trace.json"), Existing: chrometrace.Replace,
+		OnComplete: func(_ string, s chrometrace.Stats) { left += s.NoTime },
 	})
 	require.NoError(t, err)
 	year := int64(365 * 24 * time.Hour)
@@ -137,13 +117,13 @@ func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
 	}
 	require.NoError(t, r.Write([]chrometrace.Event{at("now", epoch)}))
 	require.NoError(t, r.Write([]chrometrace.Event{
-		at("a year ago", epoch-year),
-		at("three days ago", epoch-3*int64(24*time.Hour)), at("in a year", epoch+year),
+		at("a year ago", epoch-year), at("three days ago", epoch-3*int64(24*time.Hour)), at("later", epoch+100),
 	}))
-	require.NoError(t, r.Write([]chrometrace.Event{
-		at("later", epoch+100), at("a year ago and later", epoch-year+100),
-		at("when?", 0),
-	}))
+	require.NoError(t, r.Write([]chrometrace.Event{at("another year ago", epoch-year), at("when?", 0)}))
+	require.NoError(t, r.Write([]chrometrace.Event{at("again", epoch+200)}))
+	require.NoError(t, r.Close())
+	require.ErrorIs(t, r.Write([]chrometrace.Event{at("closed", epoch)}), chrometrace.ErrClosed)
+	require.ErrorIs(t, r.WriteCounters(nil), chrometrace.ErrClosed)
 	require.NoError(t, r.Close())
 	got := map[string][]string{}
 	for name, f := range traces(t, dir) {
@@ -152,10 +132,9 @@ func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string][]string{
-		"trace.json":   {"now", "three days ago", "later"},
-		"trace-1.json": {"in a year"},
-		"trace-2.json": {"a year ago", "a year ago and later"},
+		"trace.json": {"now", "three days ago", "later"}, "trace-1.json": {"another year ago"}, "trace-2.json": {"again"},
 	}, got)
+	require.EqualValues(t, 2, left, "a year ago, when?")
 }
 
 func TestABrokenClockOpensFewFiles(t *testing.T) {
@@ -171,6 +150,6 @@ func TestABrokenClockOpensFewFiles(t *testing.T) {
 		require.NoError(t, r.Write([]chrometrace.Event{{Name: "x", Track: stream(7), Start: start, End: start + 1}}))
 	}
 	require.NoError(t, r.Close())
-	require.Len(t, names(t, dir), 16)
-	require.EqualValues(t, 200-16, left, "counted")
+	require.Len(t, names(t, dir), 17)
+	require.EqualValues(t, 200-17, left, "counted")
 }

@@ -29,6 +29,24 @@ var torchNames = map[string]string{
 	string(semconv.GPUGraphNodeIDKey):            "graph node id",
 }
 
+const occupancyPercent = "est. achieved occupancy %"
+
+// ownPrefix precedes the names of attributes for which arguments have another use.
+const ownPrefix = "attribute."
+
+var reserved = func() map[string]bool {
+	m := map[string]bool{
+		"": true, "loop": true, "trace_id": true, "span_id": true, "parent_span_id": true, "span.kind": true,
+		"otel.status_code": true, "otel.status_description": true, "links": true, "device": true, "stream": true,
+		"correlation": true, "bytes": true, "flops": true, occupancyPercent: true, "In msg nelems": true,
+		"Out msg nelems": true,
+	}
+	for _, name := range torchNames {
+		m[name] = true
+	}
+	return m
+}()
+
 // stated holds the attributes that decide on which track a span is shown.
 type stated struct {
 	kind, category, kernel string // gpu.operation.type, gpu.operation.category, gpu.kernel.name
@@ -41,15 +59,12 @@ type stated struct {
 	hasDelay, hasIndex     bool
 }
 
-// read removes from Args what decides on the track, renames arguments to PyTorch's names and records what these cannot
-// represent.
+// read reads from Args what decides on the track, and renames arguments to PyTorch's names.
 func (e *Event) read(at *taken) stated {
 	s := stated{stream: -1, thread: -1}
-	var apart []Arg
 	for i := range e.Args {
 		a := &e.Args[i]
-		key := a.Key
-		switch key {
+		switch a.Key {
 		case string(semconv.GPUOperationTypeKey):
 			s.kind, _ = a.Value.AsString()
 		case string(semconv.GPUOperationCategoryKey):
@@ -83,27 +98,18 @@ func (e *Event) read(at *taken) stated {
 		default:
 			if to, ok := torchNames[a.Key]; ok {
 				a.Key = to
-			} else if reserved(a.Key) {
-				apart = append(apart, *a)
-				a.Key = ""
-				continue
+			} else if reserved[a.Key] {
+				a.Key = ownPrefix + a.Key
 			}
 		}
-		if !a.Value.tells() {
-			e.kept = append(e.kept, Arg{key, a.Value})
-		}
 	}
-	e.kept = append(e.kept, apart...)
 	e.inherit(at, &s)
 	return s
 }
 
 // inherit takes device and stream from the scope if the span does not state them, unless it names another device.
 func (e *Event) inherit(at *taken, s *stated) {
-	if e.Origin == nil {
-		return
-	}
-	scope := e.Origin.ScopeArgs
+	scope := e.Scope
 	id, known := valueOf(scope, semconv.HWIDKey).AsString()
 	if known && e.Device != "" && e.Device != id {
 		return
@@ -126,11 +132,7 @@ func (e *Event) occupancy(a *Arg) {
 	if !ok {
 		return
 	}
-	percent := math.Round(v*1e11) / 1e9
-	if percent/100 < v || percent/100 > v || a.Value.kind != kindFloat {
-		e.kept = append(e.kept, *a)
-	}
-	a.Key, a.Value = occupancyPercent, Float(percent)
+	a.Key, a.Value = occupancyPercent, Float(math.Round(v*1e11)/1e9)
 }
 
 func whole(v Value, otherwise int64) int64 {

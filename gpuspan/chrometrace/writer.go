@@ -20,7 +20,7 @@ type Stats struct {
 	Events    int64 // spans written
 	Counters  int64 // counter points written
 	Flows     int64 // arrows written
-	NoTime    int64 // spans dropped: start is zero, or before the file's base, which is a week before its first span
+	NoTime    int64 // spans dropped: start is zero, over a week before the file's first, or over three months after it
 	Backwards int64 // spans that ended before they began, written with duration 0
 	Crowded   int64 // spans dropped: more than 1024 overlapping rows on one track
 }
@@ -47,7 +47,6 @@ type Writer struct {
 	models    map[int64]string // by ordinal; empty if two processes disagree
 	flows     flows
 	loaded    map[loadKey]*load
-	origins   origins
 	slots     int
 	stats     Stats
 	sequence  []int // order of the batch being written
@@ -71,7 +70,6 @@ func (w *Writer) Write(events []Event) error {
 		return ErrClosed
 	}
 	before := w.stats
-	w.origins.last = nil // the caller may reuse its memory
 	w.sequence = w.sequence[:0]
 	for i := range events {
 		w.sequence = append(w.sequence, i)
@@ -81,8 +79,10 @@ func (w *Writer) Write(events []Event) error {
 		x, y := &events[a], &events[b]
 		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(y.End, x.End), cmp.Compare(x.Track.Kind, y.Track.Kind))
 	})
-	if first := w.first(events); first > 0 {
-		w.begin(first)
+	if !w.began {
+		if first := typicalStart(events); first > 0 {
+			w.begin(first)
+		}
 	}
 	for _, i := range w.sequence {
 		w.event(&events[i])
@@ -96,7 +96,7 @@ func (w *Writer) Write(events []Event) error {
 
 func (w *Writer) event(e *Event) {
 	start, end := e.Start, e.End
-	if start <= 0 || !w.began || start < w.base {
+	if start <= 0 || !w.began || !w.holds(start) {
 		w.stats.NoTime++
 		return
 	}
@@ -145,7 +145,6 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 			Parent: e.Parent,
 		}
 		w.head(&again, p.pid, l.tid, start, end)
-		w.buf = append(appendKey(w.buf, "otel"), `"again"`...)
 		w.tail(&again)
 	}
 }
@@ -271,12 +270,9 @@ const (
 	fine = int64(1000) << 40
 )
 
-// first returns the start of the span that sets the base, and 0 if there is none or the base is set: the earliest start
-// that is not far from the median, because a single span with a wrong clock must not decide.
-func (w *Writer) first(events []Event) int64 {
-	if w.began || len(events) == 0 {
-		return 0
-	}
+// typicalStart returns the earliest start that is not far from the median, because a single span with a wrong clock must
+// not decide on the file's time; 0 if there is none.
+func typicalStart(events []Event) int64 {
 	starts := make([]int64, 0, len(events))
 	for i := range events {
 		if s := events[i].Start; s > 0 {

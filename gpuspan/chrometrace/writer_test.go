@@ -227,7 +227,7 @@ func TestEventsWithoutValidTimesAreCounted(t *testing.T) {
 		{Name: "next century", Start: epoch + 100*365*24*3600*1_000_000_000, End: math.MaxInt64},
 		{Name: "before", Start: 5, End: 6},
 	})
-	require.Equal(t, chrometrace.Stats{Events: 3, NoTime: 2, Backwards: 1}, stats)
+	require.Equal(t, chrometrace.Stats{Events: 2, NoTime: 3, Backwards: 1}, stats)
 	require.Contains(t, f.Slices(), "good")
 	f, stats = written(t, []chrometrace.Event{{Name: "good", Start: epoch, End: epoch + 1}},
 		[]chrometrace.Event{
@@ -235,7 +235,7 @@ func TestEventsWithoutValidTimesAreCounted(t *testing.T) {
 			{Name: "backwards", Start: epoch + 9, End: epoch + 1},
 			{Name: "far", Start: epoch + 1<<60, End: epoch + 1<<61},
 		})
-	require.Equal(t, chrometrace.Stats{Events: 3, NoTime: 1, Backwards: 1}, stats)
+	require.Equal(t, chrometrace.Stats{Events: 2, NoTime: 2, Backwards: 1}, stats)
 	require.Zero(t, f.Slices()["backwards"].Dur)
 }
 
@@ -403,6 +403,25 @@ func TestProcessesAndTracksHaveBounds(t *testing.T) {
 }
 
 // A scope's stream, ordinal and model apply to its own device only.
+// Names of arguments with another meaning do not hide attributes of these names, nor are they hidden.
+func TestAttributesWithTheNamesOfArgumentsAreKept(t *testing.T) {
+	e := chrometrace.Event{
+		Name: "x", Start: epoch, End: epoch + 1, Trace: [16]byte{1}, Span: [8]byte{2}, Args: []chrometrace.Arg{
+			{Key: "stream", Value: chrometrace.String("of water")}, {Key: "span_id", Value: chrometrace.Int(9)},
+			{Key: "gpu.operation.type", Value: chrometrace.String("kernel")}, {Key: "gpu.stream.id", Value: chrometrace.Int(7)},
+		},
+		Marks: []chrometrace.Mark{{Name: "m", Time: epoch, Args: []chrometrace.Arg{{Key: "span_id", Value: chrometrace.Int(8)}}}},
+	}
+	e.Classify()
+	f, _ := written(t, []chrometrace.Event{e})
+	x := f.Slices()["x"]
+	require.Equal(t, "of water", x.Args["attribute.stream"])
+	require.EqualValues(t, 9, x.Args["attribute.span_id"])
+	require.EqualValues(t, 7, x.Args["stream"])
+	require.Equal(t, "0200000000000000", x.Args["span_id"])
+	require.EqualValues(t, 8, f.Of("i")[0].Args["attribute.span_id"])
+}
+
 func TestASpanOfAnotherDeviceTakesNothingFromItsScope(t *testing.T) {
 	scope := []chrometrace.Arg{
 		{Key: "gpu.stream.id", Value: chrometrace.Int(3)},
@@ -411,7 +430,7 @@ func TestASpanOfAnotherDeviceTakesNothingFromItsScope(t *testing.T) {
 		{Key: "hw.id", Value: chrometrace.String("GPU-aa")},
 	}
 	for id, same := range map[string]bool{"": true, "GPU-aa": true, "GPU-bb": false} {
-		e := chrometrace.Event{Name: "gemm", Origin: &chrometrace.Origin{ScopeArgs: scope}, Args: []chrometrace.Arg{
+		e := chrometrace.Event{Name: "gemm", Scope: scope, Args: []chrometrace.Arg{
 			{Key: "gpu.operation.type", Value: chrometrace.String("kernel")},
 		}}
 		if id != "" {

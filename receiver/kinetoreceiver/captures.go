@@ -74,7 +74,6 @@ func capturesOf(ctx context.Context, path string, o Options) (profiletrace.Captu
 	p := profiletrace.New(o, profiletrace.Source{})
 	defer p.Close()
 	c := &collect{p: p, opts: o, texts: map[string]int64{}}
-	defer c.close()
 	if _, err := c.read(ctx, path, f); err != nil {
 		return profiletrace.Captures{}, err
 	}

@@ -19,9 +19,7 @@ type collect struct {
 	meta   metaReader
 	event  profiletrace.Event
 	shapes bool
-
-	opts     Options
-	restored *restorer // of files by gpuspan/chrometrace
+	opts   Options
 
 	inputs       inputs
 	works        works
@@ -50,11 +48,6 @@ func (c *collect) Wants(phase byte) bool {
 
 // Event adds one event; unusable ones are counted by reason.
 func (c *collect) Event(j *chromejson.Event) error {
-	if c.restored != nil {
-		if mine, err := c.restored.event(j); mine {
-			return err
-		}
-	}
 	switch j.Phase {
 	case 'X':
 	case 'i', 'I':
@@ -318,19 +311,6 @@ func (c *collect) id(v []byte) int64 {
 const maxTexts = 1 << 16
 
 func (c *collect) Meta(key, value []byte) error {
-	switch {
-	case string(key) == "otelgpuFormat" && c.restored == nil && restorable(value):
-		c.restored = newRestorer(c.opts, &c.meta.meta.Base, c.p.Skip)
-	case string(key) == "otelgpuOrigins" && c.restored != nil:
-		c.restored.readOrigins(value)
-	default:
-		c.meta.field(string(key), value)
-	}
+	c.meta.field(string(key), value)
 	return nil
-}
-
-func (c *collect) close() {
-	if c.restored != nil {
-		c.restored.spool.close()
-	}
 }

@@ -83,9 +83,6 @@ func (c *collect) process(j *chromejson.Event) {
 // refuse returns what a file is if nothing supported was found, or no work of a device in a file of another producer.
 // err is the error of the JSON reader.
 func (c *collect) refuse(path string, head []byte, err error) error {
-	if c.restored != nil {
-		return err
-	}
 	if what := profilefile.Document(path, head); what != "" {
 		switch {
 		case errors.Is(err, ErrNotTrace):

@@ -70,7 +70,6 @@ type Stats struct {
 	profiletrace.Stats
 	JSONBytes  int64 // uncompressed size in bytes
 	JSONEvents int64 // elements of traceEvents, of every phase
-	Restored   int64 // spans written by gpuspan/chrometrace, restored unchanged
 	Partial    bool  // only the beginning could be read; Faults has the reason
 }
 
@@ -79,10 +78,6 @@ type Stats struct {
 // passes its spans to emit in batches, which emit owns. Nothing is emitted before the whole file has been read, so a
 // rejected file (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names the file) emits nothing. An error
 // of emit stops reading and is returned.
-//
-// A file that gpuspan/chrometrace wrote contains spans already. They are restored unchanged: only the options
-// BatchSpans, MemoryMiB, TempDir, Resource and Partial apply to them. Devices are the ones that the spans name, in
-// the order of the file, the first 256 of each.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
 	error,
 ) {
@@ -121,28 +116,15 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	})
 	defer p.Close()
 	c := &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}}
-	defer c.close()
 	st, err := c.read(ctx, path, r)
 	if err != nil {
 		return st, err
-	}
-	if c.restored != nil {
-		st.Restored = c.restored.n
-		p.Faults = append(p.Faults, c.restored.faults()...)
-		if err := c.restored.emit(ctx, o.Resource, p.Meta.Partial, emit); err != nil {
-			return st, err
-		}
 	}
 	if err := c.knowCaptures(ctx); err != nil {
 		return st, err
 	}
 	st.Stats, err = p.Emit(ctx, emit)
-	st.Events += st.Restored
-	st.Spans += st.Restored
 	st.Faults = append(st.Faults, graphFaults(&st.Graphs)...)
-	if c.restored != nil {
-		st.Devices = append(st.Devices, c.restored.devices...)
-	}
 	return st, err
 }
 

@@ -101,7 +101,6 @@ func Read(data []byte) (File, []string) {
 		Service     string           `json:"service.name"`
 		Job         string           `json:"gpu.job.id"`
 		Host        string           `json:"host_name"`
-		Origins     []any            `json:"otelgpuOrigins"`
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
