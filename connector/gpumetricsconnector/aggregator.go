@@ -142,7 +142,7 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 		res.Load(rs.Resource().Attributes())
 		var r *resource // made for the first GPU span
 		if a.jobs != nil {
-			a.jobs.source = rs.Resource().Attributes()
+			a.jobs.read(rs.Resource().Attributes(), &res)
 		}
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&res, ss.Scope().Attributes())
@@ -150,7 +150,7 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 			for _, s := range ss.Spans().All() {
 				if !f.load(s, &scope) {
 					if a.jobs != nil {
-						a.jobs.tree.addHost(&f)
+						a.jobs.tree.addHost(a.jobs.rank, &f)
 					}
 					continue
 				}

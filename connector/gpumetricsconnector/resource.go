@@ -4,6 +4,7 @@
 package gpumetricsconnector
 
 import (
+	"hash/maphash"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -72,7 +73,8 @@ type resource struct {
 	seen    int64  // when the last span arrived
 
 	service, job string
-	rank, world  int64 // −1 if unknown
+	rank, world  int64  // −1 if unknown
+	process      uint64 // of the rank that reports now; 0 if unknown
 }
 
 func newResource(attrs pcommon.Map, st *settings) *resource {
@@ -96,6 +98,10 @@ func newResource(attrs pcommon.Map, st *settings) *resource {
 // identify sets the identity of the spans' resource; several resources may share the series.
 func (r *resource) identify(of *spanfacts.Resource) {
 	r.service, r.job, r.rank, r.world = of.Service, of.JobID, of.Rank, of.WorldSize
+	r.process = 0
+	if of.Instance != "" {
+		r.process = maphash.String(ranks, of.Instance)
+	}
 }
 
 // startOf returns the time from which a series created for a span counts: the span's start, but not before points that

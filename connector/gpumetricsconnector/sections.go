@@ -46,18 +46,19 @@ type hostSpan struct{ key, parent spanfacts.Key }
 
 // add adds a span of the batch; process identifies its process.
 func (t *sectionTree) add(process uint64, f *facts) {
+	key := f.Key.In(process)
 	t.spans = append(t.spans, treeSpan{
-		key: f.Key, time: f.Time, name: f.Name, category: f.Category,
+		key: key, time: f.Time, name: f.Name, category: f.Category,
 		NestSpan: spanfacts.NestSpan{
-			Owner: process, Device: f.Device.Number(), Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
+			Owner: process, Device: f.Device.Number(), Stream: f.Stream, Trace: key.Trace, Parent: f.Parent,
 			Start: int64(f.Start), End: int64(f.End),
 		},
 	})
 }
 
 // addHost adds a host span of the batch, so that the spans below it count for the span above it.
-func (t *sectionTree) addHost(f *facts) {
-	t.hosts = append(t.hosts, hostSpan{f.Key, f.parent()})
+func (t *sectionTree) addHost(process uint64, f *facts) {
+	t.hosts = append(t.hosts, hostSpan{f.Key.In(process), f.parent().In(process)})
 }
 
 // settle adds the spans of the batch to the sums, children before parents.

@@ -309,7 +309,7 @@ func TestPendingSectionsAreLimited(t *testing.T) {
 		a.take(td, clock)
 		n := 0
 		for k := range 256 * (i + 1) {
-			p := a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{byte(k / 256)}, Span: [8]byte{byte(k)}})
+			p := a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{byte(k / 256)}, Span: [8]byte{byte(k)}}.In(a.jobs.rank))
 			if p == nil {
 				continue
 			}
@@ -325,7 +325,7 @@ func TestPendingSectionsAreLimited(t *testing.T) {
 	a = newTest(t, nil)
 	a.take(batch(t, rankOf(0, 4), chain...), clock)
 	require.Equal(t, 1, a.jobs.tree.sums.Len())
-	assert.Equal(t, 16, levels(a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}})))
+	assert.Equal(t, 16, levels(a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}.In(a.jobs.rank))))
 }
 
 // Parents that form a cycle with other spans below it, in any order, are one sum: each span is included once, below the
@@ -354,7 +354,7 @@ func TestACycleOfParentsIsOneSum(t *testing.T) {
 		a.take(batch(t, rankOf(0, 4), spans...), clock)
 		require.Equal(t, 1, a.jobs.tree.sums.Len(), "%v", spans)
 		require.Equal(t, n, a.jobs.tree.count)
-		sum := a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{first.id}})
+		sum := a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{first.id}}.In(a.jobs.rank))
 		require.NotNil(t, sum, "%v", spans)
 		runs := map[string]int{}
 		countRuns(sum, runs)

@@ -4,6 +4,7 @@
 package gpumetricsconnector
 
 import (
+	"hash/maphash"
 	"math"
 	"strings"
 
@@ -27,12 +28,24 @@ type stragglers struct {
 	found []*reported // since the last call; stays empty without spans
 	// source is the resource of the spans being read; it shares the batch's memory.
 	source pcommon.Map
+	rank   uint64 // of the spans being read, for [spanfacts.Key.In]
+}
+
+var ranks = maphash.MakeSeed()
+
+// read begins a resource.
+func (g *stragglers) read(attrs pcommon.Map, res *spanfacts.Resource) {
+	g.source, g.rank = attrs, 0
+	if res.JobID != "" && res.Rank >= 0 {
+		g.rank = maphash.Comparable(ranks, straggler.Loop{Job: res.JobID}) ^ maphash.Comparable(ranks, res.Rank)
+	}
 }
 
 // stepSpan is the span of a rank's step, with the fields that a span below it needs.
 type stepSpan struct {
 	spanfacts.Key
-	start, end uint64 // unix ns
+	inRank     spanfacts.Key // see [spanfacts.Key.In]
+	start, end uint64        // unix ns
 	flags      uint32
 	state      string
 	resource   pcommon.Map // set only if spans have a consumer
@@ -63,7 +76,7 @@ func (g *stragglers) meeting(r *resource, f *facts) {
 	if r.job == "" || r.rank < 0 || f.GroupID == "" || f.Parent.IsEmpty() || !transfer && !f.HasSequence {
 		return
 	}
-	list, _ := g.meetings.At(f.parent(), 0)
+	list, _ := g.meetings.At(f.parent().In(g.rank), 0)
 	if len(*list) < maxMeetings {
 		m := straggler.Meeting{Group: strings.Clone(f.GroupID), Peer: f.Peer}
 		if !transfer {
@@ -82,7 +95,7 @@ func (g *stragglers) section(r *resource, f *facts) {
 	if r.job == "" || r.rank < 0 || f.Time == 0 || f.collective() || f.Key.Trace.IsEmpty() || f.Parent.IsEmpty() {
 		return
 	}
-	g.tree.add(uint64(r.rank), f)
+	g.tree.add(g.rank, f)
 }
 
 // step adds a step of one rank. Without job, rank and index there is nothing to compare.
@@ -101,17 +114,22 @@ func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 		return
 	}
 	key := straggler.Loop{Service: r.service, Job: r.job, Name: f.Name}
-	switch g.jobs.Add(key, r.world, r.rank, f.StepIndex, f.Start, f.End, now, g.rankStep(r, f)) {
+	report := straggler.Report{
+		World: max(r.world, 0), Rank: r.rank, Index: f.StepIndex, Start: f.Start, End: f.End, Process: r.process,
+	}
+	switch g.jobs.Add(key, report, now, g.rankStep(r, f)) {
 	case straggler.Late:
 		stats.stepLate++
 	case straggler.Full:
 		stats.stepLimit++
+	case straggler.Shared:
+		stats.alone(aloneShared, 1)
 	}
 }
 
 func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	rs := rankStep{
-		stepSpan: stepSpan{Key: f.Key, start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state)},
+		stepSpan: stepSpan{Key: f.Key, inRank: f.Key.In(g.rank), start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state)},
 		Rank:     straggler.Rank{Rank: r.rank, Step: f.StepTime()},
 	}
 	switch {
@@ -153,21 +171,29 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	steps := make(map[int64]*stepSpan, len(c.Steps))
 	for i := range c.Steps {
 		s := &c.Steps[i]
-		below := g.tree.take(s.Key)
-		s.Meetings, _ = g.meetings.Take(s.Key)
+		below := g.tree.take(s.inRank)
+		s.Meetings, _ = g.meetings.Take(s.inRank)
 		if c.Enough {
 			s.Loose = s.Phases.Divide(below)
 			ranks[i], steps[s.Rank.Rank] = s.Rank, &s.stepSpan
 		}
 	}
-	if !c.Enough {
+	switch {
+	case c.Shared:
+		a.stats.alone(aloneShared, len(ranks))
+		return
+	case !c.Enough:
 		a.stats.alone(aloneFewRanks, len(ranks))
 		return
 	}
 	sets, alone := c.History.Peers(ranks)
 	a.stats.alone(aloneNoPeer, alone[straggler.NoPeer])
 	a.stats.alone(aloneOutOfStep, alone[straggler.OutOfStep])
-	for i, x := range c.History.Compare(sets) {
+	missing := c.Missing()
+	if missing && straggler.AllWait(ranks) {
+		a.stats.alone(aloneAbsent, len(ranks))
+	}
+	for i, x := range c.History.Compare(sets, missing) {
 		a.scorePeers(c, sets[i], x, steps, now)
 	}
 }

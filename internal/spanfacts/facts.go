@@ -4,6 +4,7 @@
 package spanfacts
 
 import (
+	"encoding/binary"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -103,6 +104,14 @@ type Facts struct {
 type Key struct {
 	Trace pcommon.TraceID
 	Span  pcommon.SpanID
+}
+
+// In returns a key of the span within a process. Processes whose random generators are seeded alike, as trainers do on
+// all ranks, draw the same IDs.
+func (k Key) In(process uint64) Key {
+	first := k.Trace[:8]
+	binary.LittleEndian.PutUint64(first, binary.LittleEndian.Uint64(first)^process)
+	return k
 }
 
 // Phase is one gpu.step.phase.duration.<name>.

@@ -104,6 +104,7 @@ type Resource struct {
 	Service   string // service.name
 	HostID    string // host.id
 	HostName  string // host.name
+	Instance  string // service.instance.id
 	JobID     string // gpu.job.id
 	Rank      int64  // gpu.job.rank; -1: not stated
 	WorldSize int64  // gpu.job.world_size; -1: not stated
@@ -116,6 +117,8 @@ func (r *Resource) Load(attrs pcommon.Map) {
 		switch k {
 		case string(semconv.ServiceNameKey):
 			r.Service = Clip(v.Str())
+		case string(semconv.ServiceInstanceIDKey):
+			r.Instance = Clip(v.Str())
 		case "host.id":
 			r.HostID = Clip(v.Str())
 		case "host.name":

@@ -54,13 +54,19 @@ type Comparison struct {
 	Typical int      // number of the rank nearest to the median
 }
 
+// forget removes a rank's past.
+func (h *History) forget(rank int64) { delete(h.ranks, rank) }
+
 // Compare compares the ranks of each set with one another and adds the step to the history. Sets are of one step, whose
 // time they share: a delay that is small compared with another set's does not delay the step. A comparison is empty if
 // the median is 0. A nil history is empty and stays so.
 //
+// If ranks are missing, a rank that waits longer for others than it is late itself is not slow: it waits for one of
+// them, and delays nobody.
+//
 // A rank is slow by the rule of [Compare] if its delay also exceeds the noise of the loop; or if it is slow by its
 // median over the last steps, in a step that it delays.
-func (h *History) Compare(sets [][]Rank) []Comparison {
+func (h *History) Compare(sets [][]Rank, missing bool) []Comparison {
 	all := make([]peers, len(sets))
 	worst, worstTypical := 0.0, 0.0
 	for i, ranks := range sets {
@@ -82,7 +88,7 @@ func (h *History) Compare(sets [][]Rank) []Comparison {
 		// has little noise.
 		spread := noise * math.Sqrt(1+2/float64(len(p.ranks)))
 		out[i] = p.compare(func(k int, delay float64) bool {
-			if delay <= outlierShare*p.median || delay <= outlierStep*p.ranks[k].Step {
+			if delay <= outlierShare*p.median || delay <= outlierStep*p.ranks[k].Step || missing && p.ranks[k].waits(delay) {
 				return false
 			}
 			if delay > outlierSigmas*p.sigma && delay >= outlierWorst*worst && (!known || delay > outlierSigmas*spread) {

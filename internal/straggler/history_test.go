@@ -45,7 +45,7 @@ func (j noisyJob) run(seed uint64) (found, late, wrong, punctual int) {
 			}
 			ranks[k] = Rank{Rank: int64(k), Own: own, Step: own, Phases: phases}
 		}
-		for k, v := range h.Compare([][]Rank{ranks})[0].Results {
+		for k, v := range h.Compare([][]Rank{ranks}, false)[0].Results {
 			isSlow := slices.Contains(j.slow, k)
 			switch {
 			case i < warmUp:
@@ -123,7 +123,7 @@ func alternate(h *History, steps int, x float64) {
 		if i%2 == 0 {
 			own = 100 - x
 		}
-		h.Compare([][]Rank{ranksOf(100, own)})
+		h.Compare([][]Rank{ranksOf(100, own)}, false)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestASingleDelayIsComparedWithTheNoise(t *testing.T) {
 	for own, slow := range map[float64]bool{114.5: false, 114.9: true} {
 		var h History
 		alternate(&h, 40, 2)
-		got := h.Compare([][]Rank{ranksOf(100, own)})[0].Results
+		got := h.Compare([][]Rank{ranksOf(100, own)}, false)[0].Results
 		assert.Equal(t, slow, got[1].Slow, own)
 		assert.False(t, got[0].Slow)
 	}
@@ -149,7 +149,7 @@ func TestRepeatedDelaysAreComparedWithTheNoise(t *testing.T) {
 			if i%2 == 0 {
 				own = 100 + delay - 20
 			}
-			got := h.Compare([][]Rank{ranksOf(100, own)})[0].Results
+			got := h.Compare([][]Rank{ranksOf(100, own)}, false)[0].Results
 			if i >= 20 {
 				assert.Equal(t, slow, got[1].Slow, "%g, step %d", delay, i)
 			}
@@ -165,7 +165,7 @@ func TestARankIsLateRepeatedlyFromEightStepsOn(t *testing.T) {
 		if i%2 == 0 {
 			own = 109 - 2
 		}
-		got := h.Compare([][]Rank{ranksOf(100, own)})[0].Results
+		got := h.Compare([][]Rank{ranksOf(100, own)}, false)[0].Results
 		if _, known := h.noise(); known && i >= 6 {
 			assert.Equal(t, i >= 7, got[1].Slow, "step %d", i+1)
 		}
@@ -174,19 +174,19 @@ func TestARankIsLateRepeatedlyFromEightStepsOn(t *testing.T) {
 
 func TestWithoutHistoryOnlyTheStepIsCompared(t *testing.T) {
 	var h History
-	assert.True(t, h.Compare([][]Rank{ranksOf(100, 106)})[0].Results[1].Slow)
+	assert.True(t, h.Compare([][]Rank{ranksOf(100, 106)}, false)[0].Results[1].Slow)
 	_, known := h.noise()
 	assert.False(t, known)
 	alternate(&h, 4, 30) // eight changes with the first ones; the ranks' 30 are then noise
 	_, known = h.noise()
 	assert.True(t, known)
-	assert.False(t, h.Compare([][]Rank{ranksOf(100, 106)})[0].Results[1].Slow)
+	assert.False(t, h.Compare([][]Rank{ranksOf(100, 106)}, false)[0].Results[1].Slow)
 }
 
 // A small delay in one set is irrelevant compared to a large one in another.
 func TestDelaysOfAllSetsAreCompared(t *testing.T) {
 	var h History
-	got := h.Compare([][]Rank{ranksOf(100, 160), ranksOf(100, 129), ranksOf(100, 131)})
+	got := h.Compare([][]Rank{ranksOf(100, 160), ranksOf(100, 129), ranksOf(100, 131)}, false)
 	assert.True(t, got[0].Results[1].Slow)
 	assert.False(t, got[1].Results[1].Slow, "less than half of 60")
 	assert.True(t, got[2].Results[1].Slow)
@@ -199,10 +199,28 @@ func TestTheHistoryIsBounded(t *testing.T) {
 		for k := range ranks {
 			ranks[k] = Rank{Rank: int64(i*50 + k), Own: 1, Step: 1}
 		}
-		h.Compare([][]Rank{ranks})
+		h.Compare([][]Rank{ranks}, false)
 	}
 	assert.Len(t, h.ranks, maxRanks)
-	got := h.Compare([][]Rank{ranksOf(100, 160)})
+	got := h.Compare([][]Rank{ranksOf(100, 160)}, false)
 	require.Len(t, got[0].Results, 2)
-	assert.Empty(t, h.Compare([][]Rank{ranksOf(0, 0, 1)})[0].Results)
+	assert.Empty(t, h.Compare([][]Rank{ranksOf(0, 0, 1)}, false)[0].Results)
+}
+
+// While ranks are missing, a rank that waits longer than it is late waits for one of them.
+func TestARankThatWaitsForAMissingOneIsNotLate(t *testing.T) {
+	rank := func(of int64, own, step float64) Rank { return Rank{Rank: of, Own: own, Step: step} }
+	slow := func(missing bool, late, step float64) bool {
+		var h History
+		var got []Comparison
+		for range 20 {
+			got = h.Compare([][]Rank{{rank(0, 0.1, step), rank(1, 0.1, step), rank(2, 0.1+late, step)}}, missing)
+		}
+		return got[0].Results[2].Slow
+	}
+	assert.True(t, slow(false, 0.02, 0.2), "all report: the transfer takes 80 ms")
+	assert.False(t, slow(true, 0.02, 0.2), "it waits for 80 ms, and is 20 ms late")
+	assert.True(t, slow(true, 0.06, 0.2), "it waits for 40 ms, and is 60 ms late")
+	assert.True(t, AllWait([]Rank{rank(0, 0.1, 0.2), rank(1, 0.15, 0.2)}))
+	assert.False(t, AllWait([]Rank{rank(0, 0.1, 0.2), rank(1, 0.195, 0.2)}))
 }

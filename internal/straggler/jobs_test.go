@@ -4,6 +4,10 @@
 package straggler
 
 import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -27,7 +31,7 @@ func newRig(t *testing.T, maxWaiting int) rig {
 // at adds a step that starts at the given step time.
 func (r rig) at(rank, index int64, start uint64) Outcome {
 	const step = 100_000_000
-	return r.Add(train, 4, rank, index, 1e18+start*step, 1e18+(start+1)*step, 0, rank)
+	return r.Add(train, Report{World: 4, Rank: rank, Index: index, Start: 1e18 + start*step, End: 1e18 + (start+1)*step}, 0, rank)
 }
 
 func (r rig) due(now time.Duration, final bool) (indices []int64, ranks int) {
@@ -121,7 +125,7 @@ func TestARepeatedStepDoesNotStartANewRun(t *testing.T) {
 func TestLoopsAndRanksAreBounded(t *testing.T) {
 	g := NewJobs[int64](Limits{MaxWaiting: 1 << 20})
 	add := func(service string, rank int64) Outcome {
-		return g.Add(Loop{Service: service}, 0, rank, 1, 1, 2, 0, rank)
+		return g.Add(Loop{Service: service}, Report{Rank: rank, Index: 1, Start: 1, End: 2}, 0, rank)
 	}
 	for i := range maxJobs {
 		require.Equal(t, Taken, add(strconv.Itoa(i), 0))
@@ -151,4 +155,101 @@ func TestPendingDataIsBounded(t *testing.T) {
 	assert.Zero(t, g.Waiting())
 	g.Due(1, 1, false, nil)
 	assert.Zero(t, len(g.loops), "silent loops are forgotten")
+}
+
+// A loop that restarts every few steps, as one loop for each epoch does. Ranks send batches at their own times, clocks
+// differ by less than a step, ranks have different numbers of steps, and a rank loses batches.
+func TestEachRanksEpochsAreItsOwn(t *testing.T) {
+	const ms = 1_000_000
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 23))
+		world, epochs := int64(2+r.IntN(5)), int64(2+r.IntN(8))
+		length, pause := int64(20+r.IntN(200))*ms, r.Int64N(2)*r.Int64N(500*ms)
+		every := 500*ms + r.Int64N(6000*ms)
+		type sent struct {
+			report Report
+			epoch  int64
+			at     int64
+		}
+		var all []sent
+		want := map[string]int{}
+		at := int64(1e18)
+		skew := make([]int64, world)
+		for rank := range world {
+			skew[rank] = r.Int64N(length/2) - length/4
+		}
+		for epoch := range epochs {
+			steps := 1 + r.Int64N(20)
+			for index := int64(1); index <= steps; index++ {
+				var ranks []int64
+				for rank := range world {
+					if rank > 0 && (index > 1 && r.IntN(30) == 0 || index == steps && steps > 2 && r.IntN(4) == 0) {
+						continue // lost, or the rank has less input
+					}
+					ranks = append(ranks, rank)
+					start := at + skew[rank]
+					batch := (start + length + (rank+1)*every/(world+1)) / every
+					all = append(all, sent{
+						Report{World: world, Rank: rank, Index: index, Start: uint64(start), End: uint64(start + length)}, epoch,
+						(batch+1)*every - (rank+1)*every/(world+1),
+					})
+				}
+				want[fmt.Sprint(epoch, index, ranks)]++
+				at += length
+			}
+			at += pause
+		}
+		slices.SortStableFunc(all, func(x, y sent) int { return cmp.Compare(x.at, y.at) })
+		g := NewJobs[sent](Limits{MaxWait: 30 * time.Second, MinRanks: 1, MaxWaiting: 1 << 20})
+		got := map[string]int{}
+		due := func(now int64, final bool) {
+			g.Due(now, 0, final, func(c Compared[sent]) {
+				for i := range c.Steps {
+					require.Equal(t, c.Steps[0].epoch, c.Steps[i].epoch, "seed %d: steps of two epochs", seed)
+				}
+				got[fmt.Sprint(c.Steps[0].epoch, c.Index, c.Ranks)]++
+			})
+		}
+		for _, x := range all {
+			due(x.at, false)
+			require.Equal(t, Taken, g.Add(train, x.report, x.at, x), "seed %d", seed)
+		}
+		due(all[len(all)-1].at, true)
+		require.Equal(t, want, got, "seed %d: %d ranks, %d epochs, steps of %v, pause %v", seed, world, epochs,
+			time.Duration(length), time.Duration(pause))
+	}
+}
+
+// shared reports whether the loop's steps are refused: with the same ID, two processes are two jobs, or one that was
+// restarted.
+func shared(second, index, start, steps int64) bool {
+	g := NewJobs[int64](Limits{MaxWait: 30 * time.Second, MinRanks: 1, MaxWaiting: 1 << 20})
+	const step = 100_000_000
+	add := func(process, index, at int64) Outcome {
+		return g.Add(train, Report{
+			World: 2, Rank: 1, Index: index, Start: uint64(1e18 + at), End: uint64(1e18 + at + step), Process: uint64(process),
+		}, 0, 1)
+	}
+	refused := false
+	for i := range int64(50) {
+		refused = add(7, i+1, i*step) == Shared || refused
+	}
+	for i := range steps {
+		refused = add(second, index+i, start+i*step) == Shared || refused
+	}
+	refused = add(7, 50, 49*step) == Shared || refused // sent twice
+	g.Due(0, -1, true, func(c Compared[int64]) { refused = refused || c.Shared && !c.Enough })
+	return refused
+}
+
+func TestTwoProcessesOfOneRankAreTwoJobs(t *testing.T) {
+	const s = int64(time.Second)
+	assert.True(t, shared(8, 1, s/2+s/20, 40), "at the same time")
+	assert.True(t, shared(8, 1001, s/2+s/20, 40), "at the same time, with other indices")
+	assert.True(t, shared(7, 1, s/2+s/20, 40), "two loops of one name in one process")
+	assert.True(t, shared(0, 1, s/2+s/20, 40), "processes are unknown")
+	assert.False(t, shared(8, 51, 5*s+s/20, 40), "restarted, and continued")
+	assert.False(t, shared(8, 40, 5*s-4*s/10, 40), "restarted on a host whose clock is behind")
+	assert.False(t, shared(8, 1, 5*s, 40), "restarted from the beginning")
+	assert.False(t, shared(7, 1, 5*s, 40), "another epoch")
 }

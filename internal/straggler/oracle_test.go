@@ -88,7 +88,8 @@ func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 				due(x.comes, false)
 				tick = x.comes + 1000*ms
 			}
-			g.Add(train, world, x.rank, x.index, x.start, x.end, x.comes, x)
+			s := Report{World: world, Rank: x.rank, Index: x.index, Start: x.start, End: x.end, Process: uint64(x.rank + 1 + world*x.run)}
+			g.Add(train, s, x.comes, x)
 		}
 		due(tick, true)
 		require.Equal(t, want, got, "seed %d: %d ranks, steps of %v", seed, world, time.Duration(step))

@@ -50,6 +50,18 @@ type Rank struct {
 	Phases, Loose *Sections
 }
 
+// waitNoise is the part of a step by which a wait may exceed a delay.
+const waitNoise = 0.01
+
+// waits reports whether the rank waits in communication for longer than the given time.
+func (r *Rank) waits(longer float64) bool { return r.Step-r.Own > longer+waitNoise*r.Step }
+
+// AllWait reports whether each rank waits in communication for a considerable part of its step, which transfers alone
+// may explain.
+func AllWait(ranks []Rank) bool {
+	return !slices.ContainsFunc(ranks, func(r Rank) bool { return !r.waits(outlierStep * r.Step) })
+}
+
 // Result is the result of the comparison for one rank.
 type Result struct {
 	Rank   int64
@@ -70,7 +82,7 @@ type Result struct {
 // Compare compares ranks whose earlier steps are unknown. The results are in the order of ranks; none if the median is
 // 0. typical is the number of the rank nearest to the median.
 func Compare(ranks []Rank) (results []Result, typical int) {
-	c := (*History)(nil).Compare([][]Rank{ranks})[0]
+	c := (*History)(nil).Compare([][]Rank{ranks}, false)[0]
 	return c.Results, c.Typical
 }
 
