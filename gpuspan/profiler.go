@@ -118,6 +118,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 // `stale_parent` (a section was started within one that had ended), `unmatched_end` (EndNamed without an open section
 // of the name), `name_overflow` and `operation_overflow` (more names or operations than the limits), `invalid_work`
 // (negative bytes, items or durations, FLOPs that are NaN, a chunk beyond their count), `concurrent_steps` (a step of a
-// loop started while another one of the same loop ran), `foreign_stream` (a stream of another profiler in
+// loop started while another one of the same loop ran), `unended` (a section without End that was abandoned, or a phase
+// that its step ended), `foreign_stream` (a stream of another profiler in
 // [Section.StartOn] or [Step.PhaseOn]).
 func (p *Profiler) Misuse() map[string]int64 { return p.core().Misuse() }

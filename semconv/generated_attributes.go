@@ -1273,6 +1273,7 @@ const (
 	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names of StartNamed or loops than the limit
 	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than the limit
 	GpuspanMisuseKindStaleParent       = "stale_parent"       // a section started in one that had ended
+	GpuspanMisuseKindUnended           = "unended"            // a section that was abandoned, or a phase that ended with its step, because nobody ended it
 	GpuspanMisuseKindUnmatchedEnd      = "unmatched_end"      // EndNamed without StartNamed
 )
 

@@ -218,7 +218,7 @@ func (f *Figures) amounts() [4]float64 {
 }
 
 func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
-	total := l.Duration.Total
+	total := l.Duration.Total - l.partial
 	if total <= 0 {
 		return
 	}
@@ -226,7 +226,7 @@ func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
 		share := float64(of) / float64(total)
 		return Finding{
 			Kind: k, Subject: "loop " + l.Name, Value: share, Threshold: threshold, Unit: "1", Cost: of,
-			Evidence: fmt.Sprintf("%s took %s of %s in %d steps, %s %%", what, duration(of), duration(total), l.Steps,
+			Evidence: fmt.Sprintf("%s took %s of %s in %d steps, %s %%", what, duration(of), duration(total), l.Steps-l.Partial,
 				percent(share)),
 		}
 	}

@@ -125,10 +125,15 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 		attrs := append([]slog.Attr{slog.String("loop", lp.Name), slog.Int64("steps", lp.Steps)},
 			durationAttrs("step_", lp.Duration)...)
 		for _, p := range lp.Phases {
-			attrs = append(attrs, slog.Float64("phase_"+p.Name+"_seconds", p.Duration.Total.Seconds()))
+			if p.Duration.Count > 0 {
+				attrs = append(attrs, slog.Float64("phase_"+p.Name+"_seconds", p.Duration.Total.Seconds()))
+			}
 		}
-		attrs = append(attrs, slog.Float64("overlap_seconds", lp.Overlap.Seconds()),
-			slog.Float64("other_seconds", lp.Other.Seconds()), known("mfu", lp.MFU))
+		if lp.split() {
+			attrs = append(attrs, slog.Float64("overlap_seconds", lp.Overlap.Seconds()),
+				slog.Float64("other_seconds", lp.Other.Seconds()))
+		}
+		attrs = append(attrs, known("partial_steps", lp.Partial), known("mfu", lp.MFU))
 		if t := lp.Duration.Total.Seconds(); t > 0 {
 			attrs = append(attrs, known("items_per_second", float64(lp.Items)/t))
 		}
@@ -225,19 +230,27 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 	}{plain(o), l2})
 }
 
+// split reports whether Overlap and Other are known: of at least one step, unless there is none.
+func (l *Loop) split() bool { return l.Partial == 0 || l.Partial < l.Steps }
+
 // MarshalJSON implements json.Marshaler.
 func (l Loop) MarshalJSON() ([]byte, error) {
 	type plain Loop
 	l.Phases = append([]Phase{}, l.Phases...) // not null
+	var overlap, other *float64
+	if l.split() {
+		o, rest := l.Overlap.Seconds(), l.Other.Seconds()
+		overlap, other = &o, &rest
+	}
 	return json.Marshal(struct {
 		plain
-		Overlap float64 `json:"overlap_seconds"`
-		Other   float64 `json:"other_seconds"`
-		Covered float64 `json:"covered_seconds,omitempty"`
-		Exposed float64 `json:"exposed_communication_seconds,omitempty"`
-		Waiting float64 `json:"waiting_for_data_seconds,omitempty"`
+		Overlap *float64 `json:"overlap_seconds,omitempty"`
+		Other   *float64 `json:"other_seconds,omitempty"`
+		Covered float64  `json:"covered_seconds,omitempty"`
+		Exposed float64  `json:"exposed_communication_seconds,omitempty"`
+		Waiting float64  `json:"waiting_for_data_seconds,omitempty"`
 	}{
-		plain(l), l.Overlap.Seconds(), l.Other.Seconds(), l.Covered.Seconds(), l.Exposed.Seconds(), l.Waiting.Seconds(),
+		plain(l), overlap, other, l.Covered.Seconds(), l.Exposed.Seconds(), l.Waiting.Seconds(),
 	})
 }
 

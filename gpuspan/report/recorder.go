@@ -99,14 +99,17 @@ type Sample struct {
 type PhaseSample struct {
 	Name     string        // gpu.step.phase.name: data, forward, backward, optimizer, comm, or a further one
 	Duration time.Duration // union of the phase's intervals clipped to the step
+	Unknown  bool          // a section of the phase has no time, so Duration is unknown
 }
 
-// StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other.
+// StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other, unless a phase is unknown.
 type StepSample struct {
 	Index      int64         // gpu.step.index, from 1 unless FirstStep is set
 	Duration   time.Duration // boundary event to boundary event
 	Host       time.Duration // host time of the step
 	Phases     []PhaseSample // in the order of declaration
+	Partial    bool          // a phase is unknown, and so are Overlap, Other, Exposed and Waiting
+	Untimed    int           // sections whose time is unknown; Covered is then unknown
 	Overlap    time.Duration // sum of phases minus their union
 	Other      time.Duration // step minus union of phases
 	Covered    time.Duration // union of the sections in the step

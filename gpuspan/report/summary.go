@@ -214,26 +214,32 @@ type Kernel struct {
 
 // Loop holds the statistics of the recorded steps of one loop.
 type Loop struct {
-	Name       string        `json:"name"`                   // name of the loop, and of its steps' spans
-	Steps      int64         `json:"steps"`                  // recorded steps
-	Duration   Durations     `json:"duration,omitzero"`      // boundary event to boundary event
-	Host       Durations     `json:"host_duration,omitzero"` // host time
-	Phases     []Phase       `json:"phases"`                 // in order of first declaration
-	Overlap    time.Duration `json:"-"`                      // Duration.Total = sum of phases − Overlap + Other
-	Other      time.Duration `json:"-"`                      // part of the steps that belongs to no phase
-	Covered    time.Duration `json:"-"`                      // part of the steps in which a section ran
-	Exposed    time.Duration `json:"-"`                      // communication that no other phase hides
-	Waiting    time.Duration `json:"-"`                      // phase data minus the time that other phases hide
-	Items      int64         `json:"items,omitempty"`        // elements processed; 0 when not stated
-	ItemType   string        `json:"item_type,omitempty"`    // unit of items
-	ModelFLOPs float64       `json:"model_flops,omitempty"`  // as the application states them; 0 when not stated
-	MFU        float64       `json:"mfu,omitempty"`          // ModelFLOPs ÷ (time × devices × dense peak); 0: not known
+	Name       string        `json:"name"`                    // name of the loop, and of its steps' spans
+	Steps      int64         `json:"steps"`                   // recorded steps
+	Duration   Durations     `json:"duration,omitzero"`       // boundary event to boundary event
+	Host       Durations     `json:"host_duration,omitzero"`  // host time
+	Phases     []Phase       `json:"phases"`                  // in order of first declaration
+	Partial    int64         `json:"partial_steps,omitempty"` // steps with an unknown phase: a section was not timed
+	Overlap    time.Duration `json:"-"`                       // time of other steps = sum of phases − Overlap + Other
+	Other      time.Duration `json:"-"`                       // part of them that belongs to no phase
+	Covered    time.Duration `json:"-"`                       // part of steps without untimed sections in which a section ran
+	Exposed    time.Duration `json:"-"`                       // communication that no other phase hides
+	Waiting    time.Duration `json:"-"`                       // phase data minus the time that other phases hide
+	Items      int64         `json:"items,omitempty"`         // elements processed; 0 when not stated
+	ItemType   string        `json:"item_type,omitempty"`     // unit of items
+	ModelFLOPs float64       `json:"model_flops,omitempty"`   // as the application states them; 0 when not stated
+	MFU        float64       `json:"mfu,omitempty"`           // ModelFLOPs ÷ (time × devices × dense peak); 0: not known
+
+	partial time.Duration // time of partial steps
 }
 
 // Phase holds the statistics of one phase. Count is the number of steps that had the phase.
 type Phase struct {
-	Name     string    `json:"name"`     // data, forward, backward, optimizer, comm, or a further one
-	Duration Durations `json:"duration"` // union of its intervals in each step that had it
+	Name     string    `json:"name"`                    // data, forward, backward, optimizer, comm, or a further one
+	Duration Durations `json:"duration"`                // union of its intervals in each step that had it
+	Unknown  int64     `json:"unknown_steps,omitempty"` // further steps, in which a section of it was not timed
+
+	unknown time.Duration // time of the steps in which it is unknown
 }
 
 // ByName returns the statistics of an operation over all its positions, and false if it has not run. Quantiles are 0

@@ -213,8 +213,9 @@ type loop struct {
 type flopTime struct{ flops, seconds float64 }
 
 type phase struct {
-	name string
-	dur  durations
+	name    string
+	dur     durations
+	unknown durations // of the steps in which it is unknown
 }
 
 func (l *loop) step(s StepSample, sketch func() Sketch) {
@@ -223,15 +224,26 @@ func (l *loop) step(s StepSample, sketch func() Sketch) {
 		l.host.add(s.Host, nil)
 	}
 	for _, p := range s.Phases {
-		if ph := l.phase(p.Name); ph != nil {
+		switch ph := l.phase(p.Name); {
+		case ph == nil:
+		case p.Unknown:
+			ph.unknown.add(s.Duration, nil)
+		default:
 			ph.dur.add(p.Duration, sketch)
 		}
 	}
-	l.Overlap += s.Overlap
-	l.Other += s.Other
-	l.Covered += s.Covered
-	l.Exposed += s.Exposed
-	l.Waiting += s.Waiting
+	if s.Untimed == 0 {
+		l.Covered += s.Covered
+	}
+	if s.Partial {
+		l.Partial++
+		l.partial += s.Duration
+	} else {
+		l.Overlap += s.Overlap
+		l.Other += s.Other
+		l.Exposed += s.Exposed
+		l.Waiting += s.Waiting
+	}
 	l.device = s.Device
 	l.Items += s.Items
 	l.ItemType = cmp.Or(s.ItemType, l.ItemType)
@@ -264,7 +276,9 @@ func (l *loop) summary(peaks Peaks) Loop {
 	out := l.Loop
 	out.Steps, out.Duration, out.Host = l.dur.n, l.dur.summary(), l.host.summary()
 	for _, p := range l.phases {
-		out.Phases = append(out.Phases, Phase{Name: p.name, Duration: p.dur.summary()})
+		out.Phases = append(out.Phases, Phase{
+			Name: p.name, Duration: p.dur.summary(), Unknown: p.unknown.n, unknown: p.unknown.total,
+		})
 	}
 	// A mean over precisions has no peak to compare with, so MFU requires every step to state one precision.
 	if len(l.flopTime) == 1 {

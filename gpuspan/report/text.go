@@ -287,18 +287,28 @@ func (l *Loop) write(b *strings.Builder) {
 		t.row("  "+name, plain(d.Count), duration(d.Total), share, duration(d.Mean), duration(d.StdDev),
 			duration(d.Min), shown(d.P50, duration), shown(d.P99, duration))
 	}
-	of := func(d time.Duration) string { // a phase of no time takes 0 %, which is known
-		if l.Duration.Total <= 0 {
+	share := func(d, of time.Duration) string { // a phase of no time takes 0 %, which is known
+		if of <= 0 {
 			return absent
 		}
-		return strconv.FormatFloat(100*float64(d)/float64(l.Duration.Total), 'f', 1, 64)
+		return strconv.FormatFloat(100*float64(d)/float64(of), 'f', 1, 64)
 	}
 	for _, p := range l.Phases {
-		row(p.Name, p.Duration, of(p.Duration.Total))
+		if p.Duration.Count == 0 {
+			t.row("  "+p.Name, plain(0))
+			continue
+		}
+		row(p.Name, p.Duration, share(p.Duration.Total, l.Duration.Total-p.unknown))
 	}
-	t.row("  − overlap", "", duration(l.Overlap), of(l.Overlap))
-	t.row("  + other", "", duration(l.Other), of(l.Other))
-	row("= step", l.Duration, of(l.Duration.Total))
+	if l.split() {
+		t.row("  − overlap", "", duration(l.Overlap), share(l.Overlap, l.Duration.Total-l.partial))
+		t.row("  + other", "", duration(l.Other), share(l.Other, l.Duration.Total-l.partial))
+	}
+	row("= step", l.Duration, share(l.Duration.Total, l.Duration.Total))
+	if l.Partial > 0 {
+		wrap(b, "", fmt.Sprintf("%d of %d steps have a phase of unknown time, because a section was not timed: each "+
+			"row is of the steps in which it is known", l.Partial, l.Steps))
+	}
 }
 
 // wrap breaks a paragraph at Width columns and indents the lines after the first by the width of lead.

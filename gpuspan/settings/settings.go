@@ -19,7 +19,7 @@ type Settings struct {
 	Verbosity    Verbosity     // default VerbosityDefault
 	Sync         SyncMode      // default SyncDeferred
 	Metrics      MetricsMode   // default MetricsTimed
-	Slots        int           // maximum number of open and pending sections of a stream, 2 to MaxSlots; default 256
+	Slots        int           // open and pending sections of a stream at first, see MostSlots, 2 to MaxSlots; default 256
 	Names        int           // maximum names of StartNamed, and of loops; others share "(other)"; default 1000
 	Streams      int           // maximum number of streams; default 256
 	CaptureCheck bool          // query the driver before each record whether the stream captures a graph; default true
@@ -45,7 +45,7 @@ func Default() Settings {
 		Verbosity:     VerbosityDefault,
 		Sync:          SyncDeferred,
 		Metrics:       MetricsTimed,
-		Slots:         256,
+		Slots:         usualSlots,
 		Names:         1000,
 		Streams:       256,
 		CaptureCheck:  true,
@@ -76,8 +76,21 @@ func (s Settings) Valid() Settings {
 // MaxStackDepth is the maximum of Settings.StackDepth.
 const MaxStackDepth = 64
 
-// MaxSlots is the maximum of Settings.Slots; a slot takes about 0.6 KiB.
-const MaxSlots = 1 << 15
+// Limits of Settings.Slots; a slot takes about 0.6 KiB.
+const (
+	MaxSlots   = 1 << 15
+	usualSlots = 256
+	grownSlots = 4096
+)
+
+// MostSlots returns how many slots a stream may have. While half of its slots are pending they double up to 4,096. A
+// stream with fewer than 256 slots, or more than 4,096, keeps them.
+func (s *Settings) MostSlots() int {
+	if s.Slots < usualSlots {
+		return s.Slots
+	}
+	return max(s.Slots, grownSlots)
+}
 
 type problems []error
 

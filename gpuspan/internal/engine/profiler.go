@@ -40,7 +40,7 @@ func (p *Profiler) summary() (s report.Summary) {
 	defer p.Guard("summary of the recorder")
 	s = p.Recorder.Summary()
 	for _, st := range p.StreamList.All() {
-		_, pending := st.Filled()
+		_, _, pending := st.Filled()
 		s.Pending += int64(pending)
 	}
 	return s

@@ -110,13 +110,13 @@ func (t *Exporter) round(until int64) (more bool) {
 	return more
 }
 
-// DrainUntil exports everything read by then, and returns how many steps still wait for their sections.
+// DrainUntil exports everything read by then, and returns how many steps still wait for sections that have ended.
 func (t *Exporter) DrainUntil(until int64) (waiting int) {
 	for t.round(until) {
 	}
 	t.tree.CheckSealed(t.p.Clock.Now(), false)
 	for _, st := range t.tree.Sealed {
-		if st.ResolvedAt <= until {
+		if st.ResolvedAt <= until && st.Open.Load() > st.Running.Load() {
 			waiting++
 		}
 	}

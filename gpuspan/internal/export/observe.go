@@ -81,10 +81,10 @@ func wrapped(sum int64) int64 { return sum & math.MaxInt64 }
 func (m *Metrics) observeStreams(o metric.Observer) {
 	now := m.p.Clock.Now()
 	for _, s := range m.p.StreamList.All() {
-		used, _ := s.Filled()
+		all, used, _ := s.Filled()
 		id := semconv.GPUStreamIDKey.Int(s.ID)
 		with := metric.WithAttributes(id)
-		o.ObserveInt64(m.limit, int64(len(s.Slots)), with)
+		o.ObserveInt64(m.limit, int64(all), with)
 		o.ObserveInt64(m.usage, int64(used), with)
 		name, age, _, ok := s.Oldest(now)
 		if !ok {

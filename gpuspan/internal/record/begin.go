@@ -120,7 +120,7 @@ func (s *Stream) Take(st *OpState) *Slot {
 	if last < 0 || s.Closed {
 		return nil
 	}
-	sl := &s.Slots[s.Free[last]]
+	sl := s.Free[last]
 	s.Free = s.Free[:last]
 	s.LastID++
 	r := &sl.Rec
@@ -129,11 +129,12 @@ func (s *Stream) Take(st *OpState) *Slot {
 	return sl
 }
 
-// NoSlot returns why Take found none. The stream's mutex must be held.
+// NoSlot counts that Take found none, and returns why. The stream's mutex must be held.
 func (s *Stream) NoSlot() dropReason {
 	if s.Closed {
 		return DropShutdown
 	}
+	s.Lost++
 	return DropPoolFull
 }
 
@@ -145,8 +146,7 @@ func (s *Stream) takeBack(n *Nesting, now int64) bool {
 		return false
 	}
 	var oldest *Slot
-	for i := range s.Slots {
-		sl := &s.Slots[i]
+	for _, sl := range s.Slots {
 		if sl.State != SlotOpen || sl.Rec.Flags&FlagStep != 0 || sl == n.root || sl == n.around || sl.Refs.Load() > 1 {
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *Stream) takeBack(n *Nesting, now int64) bool {
 		return false
 	}
 	oldest.State = SlotHeld // its End does nothing from now on
-	s.Back = append(s.Back, int32(oldest.Index))
+	s.Back = append(s.Back, oldest)
 	return true
 }
 
@@ -197,6 +197,9 @@ func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 		if wake {
 			p.Polling.Wake()
 		}
+		if n.Step != nil {
+			n.Step.Lost.Add(1)
+		}
 		if n.root == nil {
 			return st.Outermost.run(p)
 		}
@@ -212,6 +215,7 @@ func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 	if n.Step != nil {
 		r.Step = n.Step
 		n.Step.Open.Add(1)
+		n.Step.Running.Add(1)
 	}
 	r.HostStart = now
 	r.Flags = flags

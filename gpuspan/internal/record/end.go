@@ -49,6 +49,9 @@ func (x Section) end(w *work.Work) {
 		}
 	}
 	r.HostEnd = now
+	if r.Step != nil {
+		r.Step.Running.Add(-1)
+	}
 	if r.Flags&FlagHost == 0 {
 		s.RecordEnd(sl)
 	}
@@ -73,7 +76,7 @@ func (x Section) end(w *work.Work) {
 // Enqueue passes a slot to the polling thread. The stream's mutex must be held.
 func (s *Stream) Enqueue(sl *Slot) {
 	sl.State = SlotPending
-	s.Pending.push(int32(sl.Index))
+	s.Pending.push(sl)
 }
 
 // Crowded reports whether to wake the polling thread although it sleeps only briefly: if it has not polled for
@@ -121,7 +124,7 @@ func (s *Stream) Release(sl *Slot) {
 	}
 	sl.Rec = Record{Claim: Claim{Extra: e}}
 	sl.State = SlotFree
-	s.Free = append(s.Free, int32(sl.Index))
+	s.Free = append(s.Free, sl)
 }
 
 func (x Occupant) Elapsed() (e *elapsed.Value) {

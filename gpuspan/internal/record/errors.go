@@ -26,6 +26,7 @@ type misuse struct {
 	unmatchedEnd      atomic.Int64 // EndNamed without an open section of the name
 	operationOverflow atomic.Int64 // sections of operations beyond maxOperations
 	InvalidWork       atomic.Int64 // impossible values
+	Unended           atomic.Int64 // sections that were abandoned, and phases that their step ended
 }
 
 func (p *Core) Misuse() map[string]int64 {
@@ -40,5 +41,6 @@ func (p *Core) Misuse() map[string]int64 {
 		semconv.GpuspanMisuseKindNameOverflow:      p.Names.dropped.Load() + p.Steps.dropped.Load(),
 		semconv.GpuspanMisuseKindOperationOverflow: p.Misuses.operationOverflow.Load(),
 		semconv.GpuspanMisuseKindInvalidWork:       p.Misuses.InvalidWork.Load(),
+		semconv.GpuspanMisuseKindUnended:           p.Misuses.Unended.Load(),
 	}
 }

@@ -39,7 +39,6 @@ const (
 // to their time.
 type Slot struct {
 	Stream *Stream
-	Index  uint16
 	State  slotState
 
 	// refs keeps the slot from being reused: 1 for itself, also while it is free, 1 for each unresolved section below

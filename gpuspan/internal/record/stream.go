@@ -4,6 +4,7 @@
 package record
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,13 +30,14 @@ type Stream struct {
 
 	EventRecorder // ends with its mutex, so that the mutex and what it guards are in one cache line
 
-	Slots   []Slot
-	Free    []int32     // indexes of free slots, last in first out: a warm slot is in the cache
-	Pending ring        // indexes of ended slots, in the order of their end events, which is the order of completion
+	Slots   []*Slot     // all; they do not move, because sections refer to them
+	Free    []*Slot     // last in first out: a warm slot is in the cache
+	Pending ring        // ended slots, in the order of their end events, which is the order of completion
 	LastID  uint64      // of a section; begins at the stream's number in its upper 24 bits
 	Crowd   int         // number of pending slots at which the polling thread is woken, even if it has just read
 	Read    uint64      // sections that ended and were read back
-	Back    []int32     // indexes of open slots that were taken back
+	Back    []*Slot     // open slots that were taken back
+	Lost    int64       // sections that found no free slot
 	step    *StepState  // that sections without a step in their context belong to
 	named   []namedOpen // open sections of StartNamed
 
@@ -45,6 +47,8 @@ type Stream struct {
 
 	// polling thread
 	SaidFailed  bool
+	SaidFull    bool
+	Fixed       bool // the driver refused more events
 	EventsFreed bool
 	Unplaced    []Stamped         // read, waiting for the anchor that places them
 	Stamps      []clockmap.Stamps // of each of unplaced, where it is plain
@@ -58,21 +62,64 @@ type Stream struct {
 	Emitted  int
 }
 
+// MoreSlots returns how many slots the stream needs in addition to those it has: as many again, up to
+// Settings.MostSlots, if half of them are pending after they have been read, or none is free. lost is how many sections
+// found none so far.
+func (s *Stream) MoreSlots() (more int, lost int64) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	n := len(s.Slots)
+	if !s.Closed && (2*s.Pending.Size >= n || len(s.Free) == 0) {
+		more = min(n, s.Core.Cfg.MostSlots()-n)
+	}
+	return more, s.Lost
+}
+
+// AddSlots adds n slots. events has two for each, or is nil.
+func (s *Stream) AddSlots(n int, events []backend.Event) {
+	slots := make([]Slot, n)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	for i := range slots {
+		sl := &slots[n-1-i]
+		sl.Stream = s
+		sl.Refs.Store(1)
+		if events != nil {
+			sl.Start.Args = [2]uintptr{uintptr(events[2*i]), uintptr(s.Handle)}
+			sl.End.Args = [2]uintptr{uintptr(events[2*i+1]), uintptr(s.Handle)}
+		}
+		s.Slots = append(s.Slots, sl)
+		s.Free = append(s.Free, sl)
+	}
+	s.Free = slices.Grow(s.Free, len(s.Slots)-len(s.Free)) // Release must not allocate
+	s.Pending.grow(len(s.Slots))
+	s.Looked()
+}
+
 func (s *EventRecorder) IsClosed() bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return s.Closed
 }
 
-// ring is a FIFO of slot indexes; a stream has never more pending than slots.
+// ring is a FIFO of slots; a stream has never more pending than slots.
 type ring struct {
-	Buf        []int32
+	buf        []*Slot
 	head, Size int
 }
 
-func (r *ring) push(i int32) {
-	r.Buf[r.index(r.Size)] = i
+func (r *ring) push(sl *Slot) {
+	r.buf[r.index(r.Size)] = sl
 	r.Size++
+}
+
+// grow makes room for n slots.
+func (r *ring) grow(n int) {
+	buf := make([]*Slot, n)
+	for i := range r.Size {
+		buf[i] = r.At(i)
+	}
+	r.buf, r.head = buf, 0
 }
 
 func (r *ring) Pop() {
@@ -80,13 +127,13 @@ func (r *ring) Pop() {
 	r.Size--
 }
 
-func (r *ring) At(i int) int32 { return r.Buf[r.index(i)] }
+func (r *ring) At(i int) *Slot { return r.buf[r.index(i)] }
 
 // index returns the position of the i-th element. It compares instead of dividing, because a division would cost more
 // than the rest of push.
 func (r *ring) index(i int) int {
-	if i += r.head; i >= len(r.Buf) {
-		i -= len(r.Buf)
+	if i += r.head; i >= len(r.buf) {
+		i -= len(r.buf)
 	}
 	return i
 }
@@ -133,11 +180,11 @@ func (s *EventRecorder) FailedStatus() backend.Status {
 	return s.Failed
 }
 
-// Filled returns how many slots are in use, and how many of those wait to be read back.
-func (s *Stream) Filled() (used, pending int) {
+// Filled returns how many slots there are, how many of them are in use, and how many of those wait to be read back.
+func (s *Stream) Filled() (all, used, pending int) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	return len(s.Slots) - len(s.Free), s.Pending.Size
+	return len(s.Slots), len(s.Slots) - len(s.Free), s.Pending.Size
 }
 
 func (s *Stream) Close() {
@@ -157,6 +204,6 @@ func (s *Stream) Oldest(now int64) (name string, age time.Duration, id uint64, o
 	if s.Pending.Size == 0 {
 		return "", 0, 0, false
 	}
-	r := &s.Slots[s.Pending.At(0)].Rec
+	r := &s.Pending.At(0).Rec
 	return r.Op.Op.Cfg.Info.Name, time.Duration(now - r.HostEnd), r.ID, true
 }

@@ -18,7 +18,7 @@ const batchSize = 256
 // reader reads events, a batch of each stream in a pass, and counts resolved sections.
 type reader struct {
 	nester
-	batch   [batchSize]int32           // the oldest pending slots of a stream
+	batch   [batchSize]*record.Slot    // the oldest pending slots of a stream
 	stamps  [batchSize]clockmap.Stamps // stamps of plain records
 	plain   [batchSize]bool
 	counted Counted
@@ -52,8 +52,8 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 		return false, false
 	}
 	s.Mu.Unlock()
-	for _, i := range back {
-		t.giveUp(&s.Slots[i], t.p.Clock.Now())
+	for _, sl := range back {
+		t.giveUp(sl, t.p.Clock.Now())
 	}
 	if s.InFlight.Load() >= record.MaxInFlight {
 		return false, true // its spans are not needed that fast
@@ -65,7 +65,7 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 	seen := t.p.Clock.Now()
 	ready := 0
 	for ready < n {
-		sl := &s.Slots[t.batch[ready]]
+		sl := t.batch[ready]
 		t.plain[ready] = false
 		if ready < known {
 			var ok bool
@@ -96,7 +96,7 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 	s.Mu.Unlock()
 	free := t.batch[:0]
 	for i := range ready {
-		sl := &s.Slots[t.batch[i]]
+		sl := t.batch[i]
 		if t.plain[i] {
 			t.queuePlain(s, sl, &t.stamps[i])
 			free = append(free, t.batch[i])
@@ -116,14 +116,14 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 // events that foreign code records: then each is queried.
 func (t *reader) completed(s *record.Stream, n int) int {
 	for i := range n {
-		sl := &s.Slots[t.batch[i]]
+		sl := t.batch[i]
 		if sl.Rec.Flags&(record.FlagHost|record.FlagLent) != 0 || sl.Expired {
 			n = i
 			break
 		}
 	}
 	done := func(i int) bool {
-		return s.Backend.Query(backend.Event(s.Slots[t.batch[i]].End.Args[0])) == backend.StatusOK
+		return s.Backend.Query(backend.Event(t.batch[i].End.Args[0])) == backend.StatusOK
 	}
 	if n == 0 || !done(0) {
 		return 0

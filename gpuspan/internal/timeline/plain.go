@@ -55,15 +55,14 @@ func (c *Counted) Add() {
 }
 
 // releasePlain frees slots that queuePlain has read, some at a time.
-func releasePlain(s *record.Stream, list []int32) {
+func releasePlain(s *record.Stream, list []*record.Slot) {
 	s.InFlight.Add(int32(len(list)))
 	for len(list) > 0 {
 		n := min(len(list), freeTogether)
 		s.Mu.Lock()
-		for _, i := range list[:n] {
-			sl := &s.Slots[i]
+		for _, sl := range list[:n] {
 			sl.Rec.Ctx, sl.State = nil, record.SlotFree
-			s.Free = append(s.Free, i)
+			s.Free = append(s.Free, sl)
 		}
 		s.Mu.Unlock()
 		list = list[n:]

@@ -177,14 +177,14 @@ func (t *Poller) rest() (quit bool) {
 
 func (t *Poller) anyPending() bool {
 	return slices.ContainsFunc(t.p.StreamList.All(), func(s *record.Stream) bool {
-		_, pending := s.Filled()
+		_, _, pending := s.Filled()
 		return pending > 0 || len(s.Unplaced) > 0
 	}) || t.nestsPending()
 }
 
 func (t *Poller) anyUsed() bool {
 	return slices.ContainsFunc(t.p.StreamList.All(), func(s *record.Stream) bool {
-		used, _ := s.Filled()
+		_, used, _ := s.Filled()
 		return used > 0
 	})
 }
@@ -198,6 +198,7 @@ func (t *Poller) Pass() {
 	for _, s := range t.p.StreamList.All() {
 		progress, pending := t.Drain(s)
 		t.busy = t.busy || progress || pending
+		t.grow(s)
 	}
 	if len(t.Waiting) > 0 {
 		t.CheckWaiting(t.p.Clock.Now(), false)
@@ -275,7 +276,7 @@ func (t *Poller) Unread(targets map[*record.Stream]uint64) (n int) {
 	for s, target := range targets {
 		s.Mu.Lock()
 		for i := range min(s.Pending.Size, int(max(int64(target-s.Read), 0))) {
-			if !s.Slots[s.Pending.At(i)].Expired {
+			if !s.Pending.At(i).Expired {
 				n++
 			}
 		}

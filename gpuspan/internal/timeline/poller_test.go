@@ -105,7 +105,7 @@ func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 		}
 		// Records after the last poll that use less than half of the then free slots wait for one more.
 		require.Eventually(t, func() bool {
-			used, _ := s.Filled()
+			_, used, _ := s.Filled()
 			if used >= slots/2 && used < slots*3/4 {
 				enginetest.Op.Start(context.Background(), s).End()
 			}

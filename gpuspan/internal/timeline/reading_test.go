@@ -68,7 +68,7 @@ func (b *orderly) read(t *testing.T, n, finished int) (p *engine.Profiler, timed
 			enginetest.Op.Start(context.Background(), s).End()
 		}
 		if b.captured != 0 {
-			b.captured = backend.Event(s.Slots[s.Pending.At(n/2)].End.Args[0])
+			b.captured = backend.Event(s.Pending.At(n / 2).End.Args[0])
 		}
 		p.Poller.Pass()
 		timed, pending, asked = p.Statuses[record.StatusTimed].Load(), s.Pending.Size, b.asked
@@ -151,4 +151,37 @@ func TestPlainSectionsAreNumberedInOrder(t *testing.T) {
 	require.EqualValues(t, []int64{5, 8}, []int64{sum.Count, sum.Items})
 	require.Equal(t, []float64{4, 8}, []float64{sum.FLOPs[work.PrecisionUnset], sum.FLOPs[work.BF16]})
 	require.EqualValues(t, []int64{1, 3}, []int64{b.Timed.Count.Load(), b.Timed.Read.Load()})
+}
+
+// A device that lags fills slots faster than they come back: they double until 4,096, and the order of what is pending
+// is kept. What finds none is reported once, with the setting.
+func TestSlotsDoubleWhileHalfArePending(t *testing.T) {
+	b := &orderly{Backend: enginetest.NewBackend(), order: map[backend.Event]int{}}
+	var errs []string
+	p, err := engine.New(b,
+		enginetest.WithErrorHandler(func(err error) { errs = append(errs, err.Error()) }))
+	require.NoError(t, err)
+	s := p.Stream(3, "main", enginetest.NeverCaptured())
+	require.NoError(t, p.Poller.Call(context.Background(), func() {
+		b.order, b.done = map[backend.Event]int{}, 0
+		for i := range 4196 {
+			enginetest.Op.Start(context.Background(), s).End()
+			if i%100 == 99 {
+				p.Poller.Pass()
+			}
+		}
+		all, used, pending := s.Filled()
+		require.Equal(t, []int{4096, 4096, 4096}, []int{all, used, pending})
+		require.EqualValues(t, 100, p.Drops[record.DropPoolFull].Load())
+		for i := range 4096 {
+			require.EqualValues(t, i+1, s.Pending.At(i).Rec.ID&(1<<40-1), "the order of the stream")
+		}
+		b.done = 2 * 4096
+	}))
+	enginetest.Flush(t, p)
+	require.NoError(t, p.Shutdown(context.Background()))
+	require.EqualValues(t, 4096, p.Statuses[record.StatusTimed].Load())
+	require.Len(t, errs, 1)
+	require.Contains(t, errs[0], "sections were counted and not timed")
+	require.Contains(t, errs[0], "raise `slots`")
 }

@@ -69,22 +69,8 @@ func removeStream(p *record.Core, s *record.Stream) {
 	p.StreamList.Set(slices.DeleteFunc(slices.Clone(p.StreamList.All()), func(o *record.Stream) bool { return o == s }))
 }
 
-// prepare creates the slots. events has two for each, or is nil.
+// prepare creates the first slots. events has two for each, or is nil.
 func prepare(s *record.Stream, events []backend.Event) {
-	n := s.Core.Cfg.Slots
-	s.Slots = make([]record.Slot, n)
-	s.Free = make([]int32, n)
-	s.Pending.Buf = make([]int32, n)
-	s.Crowd = n / 2
-	for i := range s.Slots {
-		sl := &s.Slots[i]
-		sl.Stream, sl.Index = s, uint16(i)
-		sl.Refs.Store(1)
-		if events != nil {
-			sl.Start.Args = [2]uintptr{uintptr(events[2*i]), uintptr(s.Handle)}
-			sl.End.Args = [2]uintptr{uintptr(events[2*i+1]), uintptr(s.Handle)}
-		}
-		s.Free[n-1-i] = int32(i)
-	}
+	s.AddSlots(s.Core.Cfg.Slots, events)
 	s.Describe()
 }

@@ -11,13 +11,44 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
+// grow gives a stream more slots if it needs them, and reports the first sections that found none.
+func (t *reader) grow(s *record.Stream) {
+	more, lost := s.MoreSlots()
+	if more > 0 && !s.Fixed && s.InFlight.Load() < record.MaxInFlight { // behind slow exports more would fill up, too
+		t.addSlots(s, more)
+	}
+	if lost == 0 || s.SaidFull {
+		return
+	}
+	s.SaidFull = true
+	t.p.Errors.Report("slots", fmt.Errorf("stream %q: %d sections were counted and not timed, because all of its slots "+
+		"were open or pending; phases that lost one are omitted (it has %d slots now and may have %d: raise `slots`)",
+		s.Label, lost, len(s.Slots), t.p.Cfg.MostSlots()))
+}
+
+func (t *reader) addSlots(s *record.Stream, n int) {
+	s.Fixed = true // unless it works
+	defer t.p.Guard("more events were created")
+	var events []backend.Event
+	if !s.Host && s.FailedStatus() == backend.StatusOK {
+		events = make([]backend.Event, 2*n)
+		if st := s.Backend.NewEvents(s.Context, events); st != backend.StatusOK {
+			t.p.Errors.Report("events", fmt.Errorf("stream %q keeps its %d slots: %w", s.Label, len(s.Slots),
+				&backend.StatusError{Call: fmt.Sprintf("cannot make %d more events", len(events)), Status: st}))
+			return
+		}
+	}
+	s.AddSlots(n, events)
+	s.Fixed = false
+}
+
 // expire ends spans of sections that the device does not finish, so that a hang is visible in the trace. The slots stay
 // pending.
 func (t *reader) expire(s *record.Stream, now int64) {
 	var late []*record.Slot
 	s.Mu.Lock()
 	for i := range s.Pending.Size {
-		if sl := &s.Slots[s.Pending.At(i)]; !sl.Expired && record.TooOld(sl.Rec.HostEnd, now, t.p.Cfg.HangDeadline) {
+		if sl := s.Pending.At(i); !sl.Expired && record.TooOld(sl.Rec.HostEnd, now, t.p.Cfg.HangDeadline) {
 			late = append(late, sl)
 		}
 	}
@@ -56,8 +87,7 @@ func (t *reader) reclaim(s *record.Stream) {
 		return
 	}
 	forgotten, oldest, since := 0, "", int64(0) // sections that are open, and the oldest of them
-	for i := range s.Slots {
-		sl := &s.Slots[i]
+	for _, sl := range s.Slots {
 		s.Mu.Lock()
 		step := sl.Rec.Flags&record.FlagStep != 0 // a loop ends its steps, however long they take
 		give := sl.State == record.SlotOpen && (closed || !step && record.TooOld(sl.Rec.HostStart, now, t.p.Cfg.OpenLimit) ||
@@ -89,6 +119,12 @@ func (t *reader) giveUp(sl *record.Slot, now int64) {
 	if r.HostEnd == 0 { // still open
 		r.HostEnd = now
 		t.p.RangeEnd(r.Annotation)
+		if r.Flags&record.FlagStep == 0 {
+			t.p.Misuses.Unended.Add(1)
+			if r.Step != nil {
+				r.Step.Running.Add(-1)
+			}
+		}
 	}
 	t.hostTimes(r)
 	t.settle(sl)
@@ -105,8 +141,10 @@ func freeEvents(p *record.Core, s *record.Stream) {
 		return // a caller of End still waits for one of them; a leak is better than a crash
 	}
 	events := make([]backend.Event, 0, 2*len(s.Slots))
-	for i := range s.Slots {
-		events = append(events, backend.Event(s.Slots[i].Start.Args[0]), backend.Event(s.Slots[i].End.Args[0]))
+	for _, sl := range s.Slots {
+		if sl.Start.Args[0] != 0 {
+			events = append(events, backend.Event(sl.Start.Args[0]), backend.Event(sl.End.Args[0]))
+		}
 	}
 	s.Backend.FreeEvents(s.Context, events)
 }
@@ -119,20 +157,20 @@ func (t *Poller) GiveUpAll() {
 	for _, s := range t.p.StreamList.All() {
 		s.Mu.Lock()
 		s.Closed = true
-		var pending []int32
+		var pending []*record.Slot
 		for s.Pending.Size > 0 {
 			pending = append(pending, s.Pending.At(0))
 			s.Pending.Pop()
 		}
-		for i := range s.Slots {
-			if s.Slots[i].State == record.SlotOpen {
-				s.Slots[i].State = record.SlotHeld
-				pending = append(pending, int32(i))
+		for _, sl := range s.Slots {
+			if sl.State == record.SlotOpen {
+				sl.State = record.SlotHeld
+				pending = append(pending, sl)
 			}
 		}
 		s.Mu.Unlock()
-		for _, i := range pending {
-			t.giveUp(&s.Slots[i], now)
+		for _, sl := range pending {
+			t.giveUp(sl, now)
 		}
 	}
 	t.CheckWaiting(now, true)

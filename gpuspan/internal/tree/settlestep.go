@@ -21,11 +21,26 @@ import (
 )
 
 // AddToStep adds a section's interval to its step: on the device's clock if both are timed on it, which is more exact
-// than the difference of their wall-clock times.
+// than the difference of their wall-clock times. A section without GPU time in a step that the device times adds
+// nothing: from launch to return is not when its work ran.
 func (t *Assembler) AddToStep(r *record.Record) {
 	st := StepOf(r)
 	defer st.Open.Add(-1)
 	if st.ended || st.slot == nil {
+		return
+	}
+	known := r.Timed || st.Device == nil
+	if r.Phase != 0 {
+		st.mu.Lock()
+		ph := &st.phases[r.Phase-1]
+		ph.pending--
+		ph.untimed = ph.untimed || !known
+		st.mu.Unlock()
+	}
+	if !known {
+		if r.Op.Op.Cfg.Info.Type != semconv.GPUOperationTypeHost {
+			st.untimed++
+		}
 		return
 	}
 	hostFrom := float64(r.StartNs - t.p.Clock.At(st.hostStart, r.Offset))
@@ -182,23 +197,28 @@ func (st *Step) endUntimed(now int64) {
 }
 
 // stepTimes is the composition of a step's time, in ns: total = sum of phases − overlap + other, all of them at least
-// 0, and no phase longer than the step.
+// 0, and no phase longer than the step. If the time of a phase is unknown, so are overlap and other.
 //
 // It is unknown what a phase without a position (AddPhase, SetPhase) overlapped with. It is assumed to have overlapped
 // as little as possible: it fills what no other interval covers, and only the rest overlaps. So overlap is a lower
 // bound.
 type stepTimes struct {
 	total, overlap, other, covered int64
-	phases                         []int64
+	phases                         []int64 // unknown ones are negative
+	split                          bool    // all phases are known
 }
 
 // times sums up a step of that length, whose start on the device was shift ns after its start on the host.
 func (st *stepPhases) times(total, shift float64) stepTimes {
-	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases))}
+	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases)), split: true}
 	var all union
 	var sum, loose int64
 	for i := range st.phases {
 		ph := &st.phases[i]
+		if !ph.known() {
+			out.phases[i], out.split = -1, false
+			continue
+		}
 		spans := ph.spans.join(shift)
 		d, unplaced := int64(0), int64(ph.set)
 		if !ph.hasSet {
@@ -252,13 +272,21 @@ func describe(st *Step,
 	kv = append(kv,
 		semconv.GPUStepDurationKey.Float64(spanattr.Seconds(times.total)),
 		semconv.GPUStepHostDurationKey.Float64(spanattr.Seconds(r.HostEnd-r.HostStart)),
-		semconv.GPUStepOverlapDurationKey.Float64(spanattr.Seconds(times.overlap)),
-		semconv.GPUStepOtherDurationKey.Float64(spanattr.Seconds(times.other)),
-		semconv.GPUStepCoveredDurationKey.Float64(spanattr.Seconds(times.covered)),
 	)
-	for i := range st.phases {
-		key := semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase))
-		kv = append(kv, key.Float64(spanattr.Seconds(times.phases[i])))
+	if times.split {
+		kv = append(kv, semconv.GPUStepOverlapDurationKey.Float64(spanattr.Seconds(times.overlap)),
+			semconv.GPUStepOtherDurationKey.Float64(spanattr.Seconds(times.other)))
+	}
+	if n := st.unknown(); n > 0 {
+		kv = append(kv, semconv.GPUStepUntimedCountKey.Int(n))
+	} else {
+		kv = append(kv, semconv.GPUStepCoveredDurationKey.Float64(spanattr.Seconds(times.covered)))
+	}
+	for i, ns := range times.phases {
+		if ns >= 0 {
+			key := semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase))
+			kv = append(kv, key.Float64(spanattr.Seconds(ns)))
+		}
 	}
 	if r.Timed {
 		var f sink.Facts
@@ -268,7 +296,7 @@ func describe(st *Step,
 		kv = append(kv, semconv.GPUTimingSourceKey.String(record.SourceHost))
 	}
 	kv = append(kv, s.Attrs...)
-	if st.flops > 0 {
+	if st.flops > 0 && st.Lost.Load() == 0 {
 		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
 	}
 	kv = append(kv, precisionAttrs[st.precisionOf(st.Loop.config.Precision)]...)
@@ -286,16 +314,18 @@ func (st *stepFLOPs) precisionOf(stated work.Precision) work.Precision {
 	return st.precision
 }
 
+// unknown returns how many sections of the step have no time on its clock: without a slot, not timed by the device, or
+// not resolved by now.
+func (st *Step) unknown() int { return st.untimed + int(st.Lost.Load()+max(st.Open.Load(), 0)) }
+
 // sample is a step in the form of reports.
 func sampleOf(st *Step, r *record.Record, s *record.Stream, times stepTimes) report.StepSample {
 	out := report.StepSample{
 		Index:      st.index,
 		Duration:   time.Duration(times.total),
 		Host:       time.Duration(r.HostEnd - r.HostStart),
-		Overlap:    time.Duration(times.overlap),
-		Other:      time.Duration(times.other),
+		Untimed:    st.unknown(),
 		Covered:    time.Duration(times.covered),
-		Exposed:    st.exposed(Comm, float64(times.total)),
 		Items:      st.items,
 		ItemType:   st.Loop.config.ItemType,
 		ModelFLOPs: st.modelFLOPs,
@@ -305,14 +335,22 @@ func sampleOf(st *Step, r *record.Record, s *record.Stream, times stepTimes) rep
 	if d := s.Device; d != nil {
 		out.Device = d.Info.Ordinal
 	}
-	for i := range st.phases {
-		if st.phases[i].phase == Data {
-			out.Waiting = time.Duration(times.phases[i]) - st.hidden(i, float64(times.total))
-		}
+	for i, ns := range times.phases {
 		out.Phases = append(out.Phases, report.PhaseSample{
 			Name:     string(st.phases[i].phase),
-			Duration: time.Duration(times.phases[i]),
+			Duration: time.Duration(max(ns, 0)),
+			Unknown:  ns < 0,
 		})
+	}
+	if out.Partial = !times.split; out.Partial {
+		return out
+	}
+	out.Overlap, out.Other = time.Duration(times.overlap), time.Duration(times.other)
+	out.Exposed = st.exposed(Comm, float64(times.total))
+	for i, ns := range times.phases {
+		if st.phases[i].phase == Data {
+			out.Waiting = time.Duration(ns) - st.hidden(i, float64(times.total))
+		}
 	}
 	return out
 }

@@ -4,6 +4,7 @@
 package tree
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,12 +56,14 @@ func StepOf(r *record.Record) *Step {
 	return r.Step.Owner.(*Step)
 }
 
-// stepPhases is the composition of a step's time by phase. The step's mutex guards phases.
+// stepPhases is the composition of a step's time by phase. The step's mutex guards the first fields.
 type stepPhases struct {
 	phases   []phaseTime
 	phaseBuf [6]phaseTime
+	open     []record.Section // sections of phases, some of which have ended
 
 	// goroutine of the emitter
+	untimed   int             // sections without a time on the step's clock
 	clocked   bool            // clock, first and firstHost are set
 	clock     clockmap.Stamps // of the first section on the step's device
 	first     float64         // its start on the device's clock
@@ -77,12 +80,17 @@ type stepFLOPs struct {
 
 // phaseTime is the time of one phase of a step.
 type phaseTime struct {
-	phase  Phase
-	spans  stretches     // measured
-	added  time.Duration // measured by others, at an unknown time within the step
-	set    time.Duration // instead of all measured time
-	hasSet bool
+	phase   Phase
+	spans   stretches     // measured
+	added   time.Duration // measured by others, at an unknown time within the step
+	set     time.Duration // instead of all measured time
+	hasSet  bool
+	pending int32 // sections that are not resolved
+	untimed bool  // a section has no time on the step's clock
 }
+
+// known reports whether the time of the phase is complete.
+func (ph *phaseTime) known() bool { return ph.hasSet || !ph.untimed && ph.pending == 0 }
 
 func (st *Step) Index() int64 {
 	if st == nil {
@@ -130,8 +138,35 @@ func (st *Step) PhaseOn(ph Phase, s *record.Stream) record.Section {
 		return record.Section{}
 	}
 	i := st.indexOf(ph)
+	st.phases[i].pending++ // now, because the section may resolve before it is known here
 	st.mu.Unlock()
-	return s.Open(o, &record.Nesting{Ctx: st.Ctx, Step: &st.StepState, Phase: int8(i + 1)}, record.FlagNone)
+	x := s.Open(o, &record.Nesting{Ctx: st.Ctx, Step: &st.StepState, Phase: int8(i + 1)}, record.FlagNone)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if x.Slot == nil {
+		st.phases[i].pending--
+		st.phases[i].untimed = true
+		return x
+	}
+	if len(st.open) == cap(st.open) { // before it grows
+		st.open = slices.DeleteFunc(st.open, func(x record.Section) bool { return !x.Timed() })
+	}
+	st.open = append(st.open, x)
+	return x
+}
+
+// endPhases ends the sections of phases that are still open: a phase cannot outlive its step.
+func (st *Step) endPhases() {
+	st.mu.Lock()
+	open := st.open
+	st.open = nil
+	st.mu.Unlock()
+	for _, x := range open {
+		if x.Timed() {
+			st.Loop.p.Misuses.Unended.Add(1)
+			x.End()
+		}
+	}
 }
 
 // indexOf finds or adds a phase of Profiler.phase. The mutex must be held.
@@ -214,6 +249,7 @@ func (st *Step) seal(left bool) {
 	l := st.Loop
 	p := l.p
 	cancelled := st.close(left)
+	st.endPhases()
 	l.s.ClearStep(&st.StepState)
 	if st.slot != nil {
 		sealStep(l.s, l, st, !left)
