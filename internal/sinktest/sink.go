@@ -260,6 +260,19 @@ func (s *Sink) Check(t testing.TB, items int, again bool) {
 	assert.Empty(t, s.twice, "items that were changed twice")
 }
 
+// Send sends copies of spans until they are accepted, as a component does that repeats rejected data.
+func Send(t testing.TB, to consumer.Traces, td ptrace.Traces) {
+	t.Helper()
+	for range 1000 {
+		try := ptrace.NewTraces()
+		td.CopyTo(try)
+		if to.ConsumeTraces(context.Background(), try) == nil {
+			return
+		}
+	}
+	require.Fail(t, "the spans were never accepted")
+}
+
 // FanOut returns the Collector's own fan-out to several consumers.
 func FanOut(t testing.TB, to ...*Sink) consumer.Traces {
 	all := map[pipeline.ID]consumer.Traces{}

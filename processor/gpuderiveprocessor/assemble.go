@@ -23,14 +23,39 @@ type assembler struct {
 	mu    sync.Mutex
 	sums  spanfacts.Waiting[partial]
 	order spanfacts.Order
+	// rejected are the spans of batches that the next component rejected, with the sum of a step's descendants. They are
+	// expected again, and are in the sums of their parents already.
+	rejected spanfacts.Waiting[partial]
 }
 
 func newAssembler(cfg AssembleConfig) *assembler {
-	return &assembler{cfg: cfg, sums: spanfacts.Waiting[partial]{Max: cfg.MaxSums}}
+	return &assembler{
+		cfg: cfg, sums: spanfacts.Waiting[partial]{Max: cfg.MaxSums}, rejected: spanfacts.Waiting[partial]{Max: cfg.MaxSums},
+	}
+}
+
+// assembly is what assemble did with a batch, to be repeated if the batch is rejected.
+type assembly struct {
+	spans     []spanfacts.Key
+	steps     map[spanfacts.Key]partial
+	assembled int64
+}
+
+// reject records that a batch was rejected: its spans arrive again.
+func (a *assembler) reject(b *assembly, now int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rejected.Expire(now - int64(a.cfg.MaxAge))
+	for _, k := range b.spans {
+		if !k.Trace.IsEmpty() && !k.Span.IsEmpty() {
+			sum, _ := a.rejected.At(k, now)
+			*sum = b.steps[k]
+		}
+	}
 }
 
 // assemble reads a batch, whose spans may be in any order. now is unix ns.
-func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted int64) {
+func (a *assembler) assemble(td ptrace.Traces, now int64) (done assembly, evicted int64) {
 	type scoped struct {
 		ptrace.Span
 		scope *spanfacts.Scope
@@ -51,35 +76,49 @@ func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted in
 		}
 	}
 	evicted = int64(a.sums.Expire(now - int64(a.cfg.MaxAge)))
+	done.spans = make([]spanfacts.Key, 0, len(spans))
 	var f spanfacts.Facts
 	for _, i := range a.order.ChildrenFirst() {
 		f.Load(spans[i].Span, spans[i].scope)
-		done, gone := a.span(spans[i].Span, &f, now)
-		if done {
-			assembled++
-		}
-		evicted += gone
+		done.spans = append(done.spans, f.Key)
+		evicted += a.span(spans[i].Span, &f, &done, now)
 	}
-	return assembled, evicted
+	return done, evicted
 }
 
-// span reads one span; it reports whether it was a step that received totals, and how many sums were evicted for lack
-// of room.
-func (a *assembler) span(s ptrace.Span, f *spanfacts.Facts, now int64) (completed bool, evicted int64) {
+// span reads one span and returns how many sums were evicted for lack of room.
+func (a *assembler) span(s ptrace.Span, f *spanfacts.Facts, done *assembly, now int64) (evicted int64) {
 	below, some := a.sums.Take(f.Key)
+	before, again := a.rejected.Take(f.Key)
 	if f.Kind == spanfacts.Step {
-		return some && below.complete(s, f), 0
+		if again {
+			before.merge(&below, a.cfg.MaxIntervals)
+			below, some = before, true
+		}
+		if some && below.complete(s, f) {
+			done.assembled++
+		}
+		if some {
+			if done.steps == nil {
+				done.steps = map[spanfacts.Key]partial{}
+			}
+			done.steps[f.Key] = below
+		}
+		return 0
 	}
-	if f.Kind.Work() {
+	if again && !some {
+		return 0
+	}
+	if f.Kind.Work() && !again {
 		below.addSpan(f, a.cfg.MaxIntervals)
 		some = true
 	}
 	if !some || f.Parent.IsEmpty() || f.Key.Trace.IsEmpty() {
-		return false, 0
+		return 0
 	}
 	at, dropped := a.sums.At(spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, now)
 	at.merge(&below, a.cfg.MaxIntervals)
-	return false, int64(dropped)
+	return int64(dropped)
 }
 
 // phaseNames are the categories of sections that are phases of a step.

@@ -26,7 +26,8 @@ func create(ctx context.Context, set processor.Settings, cfg component.Config, n
 	if err != nil {
 		return nil, err
 	}
-	return processorhelper.NewTraces(ctx, set, cfg, next, d.process,
+	p, err := processorhelper.NewTraces(ctx, set, cfg, next, d.process,
 		processorhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
 		processorhelper.WithStart(d.start), processorhelper.WithShutdown(d.shutdown))
+	return counted{p, d}, err
 }

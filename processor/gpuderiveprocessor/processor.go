@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
@@ -72,19 +73,52 @@ func (d *deriver) shutdown(context.Context) error {
 // batch is the state of one call: counts for the telemetry, and the devices of the last spans, which the next spans
 // mostly have too.
 type batch struct {
-	now                int64
-	counts             [outcomes]int64
-	mapped, noPeaks    int64
-	assembled, evicted int64
-	recent             [8]deviceRoof
-	found              int // found so far
-	resource           spanfacts.Resource
+	*tally
+	now      int64
+	recent   [8]deviceRoof
+	found    int // found so far
+	resource spanfacts.Resource
+}
+
+// tally is what is counted of a batch when the next component has accepted it: a rejected batch arrives again.
+type tally struct {
+	counts          [outcomes]int64
+	mapped, noPeaks int64
+	assembly        assembly
+}
+
+type tallyKey struct{}
+
+// counted is the processor: it counts batches that the next component has accepted.
+type counted struct {
+	processor.Traces // calls process
+	*deriver
+}
+
+// ConsumeTraces implements consumer.Traces.
+func (c counted) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	var t tally
+	err := c.Traces.ConsumeTraces(context.WithValue(ctx, tallyKey{}, &t), td)
+	switch {
+	case err == nil:
+		c.count(ctx, &t)
+	case c.steps != nil:
+		c.steps.reject(&t.assembly, time.Now().UnixNano())
+	}
+	return err
 }
 
 func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
-	b := batch{now: time.Now().UnixNano(), mapped: d.mappings.mapAll(td)}
+	t, _ := ctx.Value(tallyKey{}).(*tally)
+	if t == nil {
+		t = new(tally)
+	}
+	b := batch{tally: t, now: time.Now().UnixNano()}
+	b.mapped = d.mappings.mapAll(td)
 	if d.steps != nil {
-		b.assembled, b.evicted = d.steps.assemble(td, b.now)
+		var evicted int64
+		t.assembly, evicted = d.steps.assemble(td, b.now)
+		sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsEvicted, evicted, nil)
 	}
 	for _, rs := range td.ResourceSpans().All() {
 		b.resource.Load(rs.Resource().Attributes())
@@ -92,7 +126,6 @@ func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces,
 			d.scope(&b, ss)
 		}
 	}
-	d.count(ctx, &b)
 	return td, nil
 }
 
@@ -257,12 +290,11 @@ var outcomeOptions = [outcomes]metric.AddOption{
 	outcomeUndeclared: sharedcomponent.Label("outcome", "undeclared"),
 }
 
-func (d *deriver) count(ctx context.Context, b *batch) {
+func (d *deriver) count(ctx context.Context, b *tally) {
 	for o, n := range b.counts {
 		sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveSpans, n, outcomeOptions[o])
 	}
 	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveMapped, b.mapped, nil)
 	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveUnknownPeaks, b.noPeaks, nil)
-	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsAssembled, b.assembled, nil)
-	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsEvicted, b.evicted, nil)
+	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsAssembled, b.assembly.assembled, nil)
 }

@@ -33,7 +33,8 @@ type batch struct {
 	bridges   map[attribution.Key][8]byte
 	boards    []boardEnd
 	packed    packed
-	results   *results // nil until the batch is written
+	results   *results                 // nil until the batch is written
+	only      map[attribution.Key]bool // the spans that are sent again; nil: all
 	tally     tally
 	seed      maphash.Seed
 	waiting   int   // the spans that are waited for
@@ -85,7 +86,7 @@ func (b *batch) reset() {
 	b.packed.reset()
 	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
 	b.wire, b.more, b.shares = nil, b.more[:0], b.shares[:0]
-	b.frame, b.waiting, b.tally = ptrace.Traces{}, 0, tally{}
+	b.frame, b.waiting, b.tally, b.only = ptrace.Traces{}, 0, tally{}, nil
 	if b.results != nil {
 		b.results.reset()
 		resultScratch.Put(b.results)

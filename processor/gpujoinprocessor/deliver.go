@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // lossReason is why accepted spans were dropped.
@@ -48,6 +50,7 @@ func (p *joinProcessor) deliver(ctx context.Context, b *batch) error {
 		if first.IsZero() {
 			first = time.Now()
 		}
+		b.only = failed(err, b.only)
 		why := losses
 		delay := retry.next()
 		limit := p.cfg.RetryOnFailure.MaxElapsedTime
@@ -92,13 +95,17 @@ func (p *joinProcessor) drop(ctx context.Context, b *batch, why lossReason, err 
 	if why == lostAtShutdown && p.cfg.Queue.Storage != nil {
 		return err // the queue keeps it
 	}
-	p.stats.lost(ctx, b, why)
+	n := len(b.packed.spans)
+	if b.only != nil {
+		n = len(b.only)
+	}
+	p.stats.lost(ctx, b, n, why)
 	if why == lostAtShutdown {
-		p.lostAtShutdown.Add(int64(len(b.packed.spans)))
+		p.lostAtShutdown.Add(int64(n))
 	} else {
 		p.dropped[why].Do(func() {
 			p.logger.Error("spans are dropped: "+lossRemedies[why]+"; further ones are counted, not logged",
-				zap.String("reason", lossNames[why]), zap.Int("spans", len(b.packed.spans)), zap.Error(err))
+				zap.String("reason", lossNames[why]), zap.Int("spans", n), zap.Error(err))
 		})
 	}
 	return consumererror.NewPermanent(err) // for the queue
@@ -142,6 +149,40 @@ func permanent(err error) bool {
 		err = inner
 	}
 	return false
+}
+
+// failed returns the spans that an error names as not accepted, nil for all. An exporter that has written a part of a
+// batch, such as chrome_trace on a full disk, names the rest. was are those that were sent.
+func failed(err error, was map[attribution.Key]bool) map[attribution.Key]bool {
+	only := map[attribution.Key]bool{}
+	if !collectFailed(err, only) {
+		return was
+	}
+	return only
+}
+
+// collectFailed adds the spans that an error names. It returns false if a part of it that is not permanent names none.
+func collectFailed(err error, only map[attribution.Key]bool) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range several.Unwrap() {
+			if !permanent(e) && !collectFailed(e, only) {
+				return false
+			}
+		}
+		return true
+	}
+	if part, ok := err.(consumererror.Traces); ok {
+		for _, rs := range part.Data().ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					only[attribution.Key{Trace: s.TraceID(), Span: s.SpanID()}] = true
+				}
+			}
+		}
+		return true
+	}
+	inner := errors.Unwrap(err)
+	return inner != nil && collectFailed(inner, only)
 }
 
 // sendContext has the values of a request and the end of the processor: an exporter with `block_on_overflow` must not

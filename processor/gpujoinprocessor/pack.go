@@ -11,6 +11,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // packed is a request's spans while it waits.
@@ -250,7 +253,7 @@ func (b *batch) pack(td ptrace.Traces) {
 // build returns the packed request with the values of the join, as data that nobody else has seen.
 func (b *batch) build(a *attributes) ptrace.Traces {
 	td := ptrace.NewTraces()
-	p, x := &b.packed, builder{of: &b.packed, joined: b.results, attrs: a}
+	p, x := &b.packed, builder{of: &b.packed, joined: b.results, attrs: a, only: b.only}
 	if x.joined == nil {
 		x.joined = new(results)
 	}
@@ -272,6 +275,7 @@ type builder struct {
 	of     *packed
 	joined *results
 	attrs  *attributes
+	only   map[attribution.Key]bool
 
 	wire, kept, next int // indexes in the packed request and its results
 	value, event     int
@@ -282,33 +286,40 @@ func (x *builder) add(to ptrace.SpanSlice, n int) {
 	to.EnsureCapacity(n)
 	for range n {
 		packed := &x.of.spans[x.wire]
-		kept := x.kept
+		var kept ptrace.Span
 		if packed.kept {
+			kept = x.of.kept.At(x.kept)
 			x.kept++
 		}
 		var found joinedSpan
 		joined := x.next < len(x.joined.spans) && int(x.joined.spans[x.next].wire) == x.wire
 		x.wire++
+		var values []value
+		var events []gpusamplesextension.Event
 		if joined {
 			found = x.joined.spans[x.next]
 			x.next++
-			if found.repeated {
-				continue
-			}
+			values, events = x.joined.values[x.value:found.values], x.joined.events[x.event:found.events]
+			x.value, x.event = int(found.values), int(found.events)
+		}
+		if found.repeated || x.only != nil && !x.only[packed.key(kept)] {
+			continue
 		}
 		s := to.AppendEmpty()
 		if packed.kept {
-			x.of.kept.At(kept).CopyTo(s)
+			kept.CopyTo(s)
 		} else {
 			x.of.unpack(packed, s)
 		}
-		if !joined {
-			x.of.give(packed, s.Attributes(), 0)
-			continue
-		}
-		values, events := x.joined.values[x.value:found.values], x.joined.events[x.event:found.events]
-		x.value, x.event = int(found.values), int(found.events)
 		x.of.give(packed, s.Attributes(), len(values)+int(found.derives))
 		x.attrs.writeTo(s, values, events)
 	}
+}
+
+// key returns the IDs of a span; kept is the rest of it, if it has one.
+func (s *packedSpan) key(kept ptrace.Span) attribution.Key {
+	if s.kept {
+		return attribution.Key{Trace: kept.TraceID(), Span: kept.SpanID()}
+	}
+	return attribution.Key{Trace: s.trace, Span: s.id}
 }

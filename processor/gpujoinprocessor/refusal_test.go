@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/multierr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -184,6 +185,41 @@ func TestPermanentlyRejectedSpansAreCounted(t *testing.T) {
 		assert.Zero(t, r.gauge("held_spans"))
 		require.Equal(t, 1, logs.FilterMessageSnippet("spans are dropped").Len())
 		assert.Zero(t, logs.FilterMessageSnippet("Exporting failed").Len())
+		r.close()
+	})
+}
+
+// An exporter that has written a part of a batch names the rest, which is sent again alone.
+func TestOnlyTheFailedPartOfABatchIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := new(sinktest.Sink)
+		attempts := 0
+		partly, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+			if attempts++; attempts > 1 {
+				return sink.ConsumeTraces(ctx, td)
+			}
+			rest := ptrace.NewTraces()
+			td.CopyTo(rest)
+			first := func(s ptrace.Span) bool { return s.SpanID()[7] == 1 }
+			rest.ResourceSpans().At(0).ScopeSpans().At(0).Spans().RemoveIf(first)
+			td.ResourceSpans().At(0).ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool { return ss.Scope().Name() == "http" })
+			td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().RemoveIf(func(s ptrace.Span) bool { return !first(s) })
+			require.NoError(t, sink.ConsumeTraces(ctx, td))
+			return fmt.Errorf("no more retries left: %w", consumererror.NewTraces(errors.New("disk full"), rest))
+		})
+		require.NoError(t, err)
+		r := newRig(t).joinTo(partly)
+		r.run(r.device(nominal), steady(time.Now(), 300))
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, time.Now().Add(-sec(0.5)), time.Now())
+		td.gpu(2, 0, time.Now().Add(-sec(0.5)), time.Now()).Status().SetMessage("kept as it is")
+		td.scope("http").host(3, 0, time.Now().Add(-sec(0.5)), time.Now())
+		r.consume(td.Traces)
+		time.Sleep(time.Minute)
+		sink.Check(t, 3, false)
+		assert.Equal(t, 2, attempts)
+		assert.EqualValues(t, 2, r.count("released_spans", "settled"))
 		r.close()
 	})
 }

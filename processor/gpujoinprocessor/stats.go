@@ -127,9 +127,9 @@ func (s *stats) delivered(ctx context.Context, b *batch) {
 }
 
 // lost counts a batch that was accepted and is dropped.
-func (s *stats) lost(ctx context.Context, b *batch, why lossReason) {
+func (s *stats) lost(ctx context.Context, b *batch, spans int, why lossReason) {
 	s.held.Add(int64(-b.waiting))
-	s.tb.ProcessorGpuJoinLostSpans.Add(ctx, int64(len(b.packed.spans)), s.losses[why])
+	s.tb.ProcessorGpuJoinLostSpans.Add(ctx, int64(spans), s.losses[why])
 }
 
 // energy reports the outcomes of a board's energy since the last report.
