@@ -307,4 +307,3 @@ func TestNamesThatAreUnknownAreLogged(t *testing.T) {
 		assert.Contains(t, fmt.Sprint(r.logs.All()[0].ContextMap()["names"]), points[0].name)
 	}
 }
-

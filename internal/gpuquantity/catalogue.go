@@ -122,7 +122,7 @@ var catalogue = [Num]Info{
 		Metric: Metric{
 			Name: semconv.HWTemperatureName, Also: Exported{Name: "hw.gpu.temperature", Key: "sensor", Value: "die"},
 		},
-		Span:   Span{Key: semconv.GPUTemperatureMaxKey, Max: true}, Chart: true,
+		Span: Span{Key: semconv.GPUTemperatureMaxKey, Max: true}, Chart: true,
 		DCGM: []Field{{ID: 150, Names: []string{"DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS"}, Pace: Medium}},
 		NVML: Call{Function: "nvmlDeviceGetTemperature", Args: []int{nvmlTemperatureGPU}, Results: 1, Pace: Fast},
 		AMD: []Exported{

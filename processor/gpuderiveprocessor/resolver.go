@@ -135,14 +135,15 @@ func (r *resolver) override(made *roof, model string) {
 }
 
 // instance scales the peaks of a physical GPU to a MIG instance: arithmetic by SMs, memory by slices. The host link is
-// shared and unchanged; NVLink cannot be used. With neither shares nor a known profile those peaks are unknown, because
+// shared and unchanged; NVLink cannot be used. What the driver reports comes before the table of profiles; it has the
+// SMs of a compute instance, too, whose memory is that of its GPU instance. With neither those peaks are unknown, because
 // the physical GPU's peaks would be too high.
 func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesextension.MIG) {
 	m.interconnect, m.domain = peak{}, 0
 	var sms, memory float64
-	switch {
-	case share.SMs > 0 && share.BoardSMs >= share.SMs && share.Slices > 0 && share.AllSlices >= share.Slices:
-		sms, memory = float64(share.SMs)/float64(share.BoardSMs), float64(share.Slices)/float64(share.AllSlices)
+	switch all := cmp.Or(share.BoardSMs, row.SMs); {
+	case share.SMs > 0 && all >= share.SMs && share.Slices > 0 && share.AllSlices >= share.Slices:
+		sms, memory = float64(share.SMs)/float64(all), float64(share.Slices)/float64(share.AllSlices)
 	default:
 		if part, ok := row.Profile(profile); ok {
 			sms, memory = float64(part.SMs)/float64(row.SMs), part.MemorySize/row.MemorySize

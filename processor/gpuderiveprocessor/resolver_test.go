@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 )
 
@@ -156,6 +157,29 @@ func TestMIGSharesComeFromTheSamples(t *testing.T) {
 	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
 	in["hw.id"], in["gpu.io.size"] = "MIG-cc", 418_750_000 // from the profile's name: 2 of 8 slices
 	assert.InEpsilon(t, 0.5, derivedOf(t, d, in)["gpu.io.utilization"], 1e-12)
+}
+
+// Every model that MIG divides, and compute instances, have peaks from what the driver reports, without a table of
+// profiles.
+func TestSharesOfEveryModelComeFromTheDriver(t *testing.T) {
+	for _, model := range []string{
+		"NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA H20", "NVIDIA GH200 480GB", "NVIDIA B200", "NVIDIA GB200",
+		"NVIDIA B300", "NVIDIA GB300", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA A100-SXM4-40GB",
+	} {
+		row, ok := peaks.Lookup(model)
+		require.True(t, ok, model)
+		for _, boardSMs := range []int{0, row.SMs} {
+			d := withSamples(t, nil, gpusamplesextension.Device{
+				ID: "MIG-bb", Parent: "GPU-aa", Model: model,
+				MIG: gpusamplesextension.MIG{Profile: "1c.3g.40gb", SMs: 12, BoardSMs: boardSMs, Slices: 4, AllSlices: 8},
+			})
+			roof := d.resolver.roof(device{id: "MIG-bb"}, 1)
+			require.NotNil(t, roof, model)
+			assert.InEpsilon(t, row.MemoryBandwidth/2, roof.memory.rate, 1e-12, model)
+			assert.InEpsilon(t, row.FLOPs.BF16*12/float64(row.SMs), roof.flops["bf16"].rate, 1e-12, model)
+			assert.Zero(t, roof.interconnect.rate, model)
+		}
+	}
 }
 
 func TestLimitsAreReadAgainAfterAWhile(t *testing.T) {

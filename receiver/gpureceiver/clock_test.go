@@ -38,7 +38,7 @@ func (c *clockRig) seconds(n int, off func(second int) (time.Duration, bool)) {
 }
 
 func TestSamplesWithWrongTimesAreReportedOnce(t *testing.T) {
-	const text = "Samples of the present time; devices=[all]"
+	const text = "Samples are not of the present time; devices=[all]"
 	at := func(d time.Duration, ok bool) func(int) (time.Duration, bool) {
 		return func(i int) (time.Duration, bool) { return d + time.Duration(i)*time.Millisecond, ok }
 	}
@@ -60,7 +60,7 @@ func TestSamplesWithWrongTimesAreReportedOnce(t *testing.T) {
 			require.Len(t, got, 1)
 			assert.True(t, strings.HasPrefix(got[0], "warn "+text+"; error="+c.want), got[0])
 			rig.seconds(30, at(-200*time.Millisecond, true))
-			assert.Equal(t, []string{"info No longer missing: " + text}, logs())
+			assert.Equal(t, []string{"info Samples are of the present time again; devices=[all]"}, logs())
 			m, err := tel.GetMetric("otelcol_receiver_gpu_failures")
 			require.NoError(t, err)
 			points := m.Data.(metricdata.Sum[int64]).DataPoints

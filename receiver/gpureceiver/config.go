@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 )
 
@@ -174,6 +175,8 @@ func (c *Config) Validate() error {
 	} {
 		bad.If(d.value < d.smallest, "`%s` must be at least %s, found %s", d.key, d.smallest, d.value)
 	}
+	bad.If(c.Source == sourceDCGM && c.SamplingInterval < dcgmsource.LeastSampling,
+		"`sampling_interval` must be at least %s if `source` is dcgm, found %s", dcgmsource.LeastSampling, c.SamplingInterval)
 	bad.If(c.SamplingInterval > c.CollectionInterval,
 		"`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval,
 		c.CollectionInterval)

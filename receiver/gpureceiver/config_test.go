@@ -53,6 +53,23 @@ func TestWrongKeysAndValuesAreNamed(t *testing.T) {
 	assert.EqualError(t, err, "kubernetes: `pod_resources` must be an absolute path, found \"kubelet.sock\"")
 }
 
+// An engine does not keep pace with 1 ms, which NVML does.
+func TestTheShortestSamplingIntervalIsTheSources(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	for source, want := range map[string]string{
+		"dcgm": "`sampling_interval` must be at least 10ms if `source` is dcgm, found 9.999ms", "nvml": "", "auto": "",
+	} {
+		cfg.Source, cfg.SamplingInterval = source, 9999*time.Microsecond
+		if err := cfg.Validate(); want == "" {
+			assert.NoError(t, err, source)
+		} else {
+			assert.EqualError(t, err, want)
+		}
+		cfg.SamplingInterval = 10 * time.Millisecond
+		assert.NoError(t, cfg.Validate(), source)
+	}
+}
+
 func TestAnEndpointMayHaveBrackets(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"[10.0.0.1]:5555": "10.0.0.1:5555", "[localhost]:5555": "localhost:5555", "[fd00::1]:5555": "[fd00::1]:5555",

@@ -36,7 +36,7 @@ func (r *gpuReceiver) label(devices []*deviceState, pods *podresources.Devices) 
 	for _, d := range devices {
 		now := labels{identity: pcommon.NewMap()}
 		identify(now.identity, &d.desc)
-		now.pod, now.hasPod = pods.Owner(&d.desc)
+		now.pod, now.hasPod = r.owner(pods, d)
 		if d.labeled && (!d.present || !d.labels.equal(now)) {
 			ended = append(ended, endedSeries{device: d.renewed(), before: d.labels, after: now})
 		}

@@ -103,7 +103,7 @@ func newDCGM(cfg *Config) gpudata.Source {
 		target = dcgmsource.Embedded
 	}
 	return dcgmsource.New(dcgmsource.Settings{
-		Target: target, Sampling: cfg.SamplingInterval, Slow: cfg.CollectionInterval,
+		Target: target, Sampling: max(cfg.SamplingInterval, dcgmsource.LeastSampling), Slow: cfg.CollectionInterval,
 		KeepAge: cfg.DCGM.MaxKeepAge, MaxStaleness: cfg.DCGM.MaxStaleness, Profiling: cfg.DCGM.Profiling,
 		Processes: wantsProcesses(cfg), Without: unwanted(cfg),
 	})

@@ -56,6 +56,7 @@ type gpuReceiver struct {
 	processes     *processes.Host            // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
+	unresolved    bool                                 // the device of a claim was unknown; of the goroutine that reads pods
 
 	mu      sync.Mutex
 	devices map[string]*deviceState // by hw.id

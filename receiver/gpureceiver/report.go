@@ -132,22 +132,29 @@ func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 		if n.Normal {
 			log = r.set.Logger.Info
 		}
-		log(noticeTexts[n.Kind], zap.Strings("devices", n.Devices), zap.Error(n.Err))
+		log(noticeTexts[n.Kind].missing, zap.Strings("devices", n.Devices), zap.Error(n.Err))
 	}
 	for key := range r.notices {
 		if _, still := now[key]; !still {
 			kind, devices, _ := strings.Cut(key, " ")
-			r.set.Logger.Info("No longer missing: "+noticeTexts[gpudata.NoticeKind(kind)],
+			r.set.Logger.Info(noticeTexts[gpudata.NoticeKind(kind)].back+" again",
 				zap.Strings("devices", strings.Fields(devices)))
 		}
 	}
 	r.notices = now
 }
 
-var noticeTexts = map[gpudata.NoticeKind]string{
-	gpudata.NoticeProfiling: "Profiling ratios of devices (SM, tensor, DRAM, PCIe, NVLink), which will be tried again",
-	gpudata.NoticeIdentity:  "All data of devices that the source cannot identify",
-	gpudata.NoticeClock:     "Samples of the present time",
+// noticeTexts are log messages for what is missing, and for its return.
+var noticeTexts = map[gpudata.NoticeKind]struct{ missing, back string }{
+	gpudata.NoticeProfiling: {
+		"Devices have no profiling ratios (SM, tensor, DRAM, PCIe, NVLink); the source tries again",
+		"Devices have profiling ratios",
+	},
+	gpudata.NoticeIdentity: {"Devices have no data, because the source cannot identify them", "The source identifies devices"},
+	gpudata.NoticeClock:    {"Samples are not of the present time", "Samples are of the present time"},
+	gpudata.NoticePermission: {
+		"The driver no longer permits to read quantities of devices", "The driver permits to read quantities of devices",
+	},
 }
 
 func (r *gpuReceiver) failures(n int64, source, reason string) {

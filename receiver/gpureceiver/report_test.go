@@ -145,13 +145,13 @@ func TestMissingDataIsReportedOnceAndCounted(t *testing.T) {
 	batch(0, normal)
 	normal.Err = errors.New("no permission")
 	batch(0, normal) // another reason
-	const profiling = "Profiling ratios of devices (SM, tensor, DRAM, PCIe, NVLink), which will be tried again"
+	const profiling = "Devices have no profiling ratios (SM, tensor, DRAM, PCIe, NVLink); the source tries again"
 	got := logs()
 	assert.ElementsMatch(t, []string{
 		"warn " + profiling + "; devices=[gpu0 gpu1]; error=max limit reached",
-		"warn All data of devices that the source cannot identify; devices=[gpu7]; error=DCGM gives no UUID",
-		"info No longer missing: " + profiling + "; devices=[gpu0 gpu1]",
-		"info No longer missing: All data of devices that the source cannot identify; devices=[gpu7]",
+		"warn Devices have no data, because the source cannot identify them; devices=[gpu7]; error=DCGM gives no UUID",
+		"info Devices have profiling ratios again; devices=[gpu0 gpu1]",
+		"info The source identifies devices again; devices=[gpu7]",
 		"info " + profiling + "; devices=[gpu0 gpu1]; error=max limit reached",
 		"info " + profiling + "; devices=[gpu0 gpu1]; error=no permission",
 	}, got)

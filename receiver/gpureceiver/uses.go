@@ -52,22 +52,49 @@ func (r *gpuReceiver) origin(kind gpusamplesextension.UseKind) gpusamplesextensi
 	return gpusamplesextension.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
 }
 
-// usesOfPods writes to gpu_samples which container uses which devices.
+// usesOfPods writes to gpu_samples which container uses which devices, and warns of claims whose device is unknown.
 func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
-	if r.samples == nil {
-		return
-	}
 	uses := []gpusamplesextension.DeviceUse{}
+	resolved := map[podresources.Pod]bool{}
 	r.mu.Lock()
 	for id, d := range r.devices {
-		for _, p := range pods.Owners(&d.desc) {
+		for _, p := range pods.Owners(&d.desc, func() int { return r.alike(d) }) {
+			resolved[p] = true
 			uses = append(uses, gpusamplesextension.DeviceUse{
 				Device: id, Namespace: p.Namespace, Pod: p.Name, Container: p.Container,
 			})
 		}
 	}
 	r.mu.Unlock()
-	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
+	for _, p := range pods.Claimants() {
+		if !resolved[p] && !r.unresolved {
+			r.unresolved = true
+			r.set.Logger.Warn("The device of a claim is unknown, so that the pod is not known to use it (further ones are not "+
+				"logged; spans find it by the process, or with hw.id)",
+				zap.String("namespace", p.Namespace), zap.String("pod", p.Name), zap.String("container", p.Container))
+		}
+	}
+	if r.samples != nil {
+		r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
+	}
+}
+
+// owner returns the container that uses a device; false if none does, or several share it. mu is held.
+func (r *gpuReceiver) owner(pods *podresources.Devices, d *deviceState) (podresources.Pod, bool) {
+	if list := pods.Owners(&d.desc, func() int { return r.alike(d) }); len(list) == 1 {
+		return list[0], true
+	}
+	return podresources.Pod{}, false
+}
+
+// alike returns how many instances of a device's profile its physical GPU has; mu is held.
+func (r *gpuReceiver) alike(d *deviceState) (n int) {
+	for _, o := range r.devices {
+		if o.desc.Parent == d.desc.Parent && o.desc.Profile == d.desc.Profile {
+			n++
+		}
+	}
+	return n
 }
 
 // usesOfProcesses writes to gpu_samples which process uses which devices. A physical GPU divided into MIG instances

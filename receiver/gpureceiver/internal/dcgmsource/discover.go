@@ -187,6 +187,9 @@ func board(gpu uint, f *facts) (gpusamplesextension.Device, bool) {
 			Power:  f.number[fieldPowerLimit],
 		},
 	}
+	if minor, ok := f.number[fieldMinor]; ok {
+		d.DeviceFile = fmt.Sprintf("nvidia%d", int(minor))
+	}
 	if gen, lanes := f.number[fieldPCIeMaxGen], f.number[fieldPCIeMaxWidth]; gen > 0 && lanes > 0 {
 		d.Limits.PCIeBandwidth = peaks.PCIeRate(int(gen), int(lanes))
 	}
@@ -219,9 +222,13 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 			id = fmt.Sprintf("MIG-%s/%d/%d", b.ID, gi.gpuInstance, x.compute)
 		}
 		memory := int64(f.number[fieldFBTotal]) * mebi
+		file := b.DeviceFile
+		if file != "" {
+			file += fmt.Sprintf("/gi%d", gi.gpuInstance)
+		}
 		s.add(gpusamplesextension.Device{
 			ID: id, Parent: b.ID, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
-			Vendor: b.Vendor, DriverVersion: b.DriverVersion, PCIBDF: b.PCIBDF, Ordinal: -1,
+			Vendor: b.Vendor, DriverVersion: b.DriverVersion, PCIBDF: b.PCIBDF, Ordinal: -1, DeviceFile: file,
 			MIG:    gpusamplesextension.MIG{Profile: gpudata.MIGProfile(gi.slices, x.slices, memory), Slices: int(gi.slices)},
 			Limits: gpusamplesextension.Limits{Memory: memory},
 		}, part{gpu: gi.parent.id, entities: []entity{x.parent, x.entity}})

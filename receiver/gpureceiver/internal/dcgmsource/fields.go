@@ -46,8 +46,7 @@ func newInDCGM46(id uint16) bool { return byID[id] != nil && byID[id].Since46 }
 const (
 	// fieldXID carries the number of the last XID. Its samples are events.
 	fieldXID = 230
-	// fieldProcesses has a sample for each process that computes on a device, all of one reading with one time. DCGM's
-	// header names it internal; a library that does not know it, or lists no process there, costs nothing.
+	// fieldProcesses has a sample for each process that computes on a device. DCGM's header names it internal; a library that does not know it, or lists no process there, costs nothing.
 	fieldProcesses = 221
 )
 
@@ -57,6 +56,7 @@ const (
 	fieldModel        = 50
 	fieldNVMLIndex    = 52
 	fieldUUID         = 54
+	fieldMinor        = 55
 	fieldPCI          = 57
 	fieldPowerLimit   = 164
 	fieldPCIeMaxGen   = 235
@@ -67,8 +67,8 @@ const (
 // describing are the fields that are read once: the description of a device, and the fields that others can replace.
 var describing = func() []uint16 {
 	list := []uint16{
-		fieldDriver, fieldModel, fieldNVMLIndex, fieldUUID, fieldPCI, fieldPowerLimit, fieldPCIeMaxGen, fieldPCIeMaxWidth,
-		fieldFBTotal,
+		fieldDriver, fieldModel, fieldNVMLIndex, fieldUUID, fieldMinor, fieldPCI, fieldPowerLimit, fieldPCIeMaxGen,
+		fieldPCIeMaxWidth, fieldFBTotal,
 	}
 	for _, f := range byID {
 		if f.better != 0 {

@@ -4,6 +4,7 @@
 package dcgmsource
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -455,32 +456,43 @@ func (s *session) skipBacklog(b *gpudata.Batch, w *watch, cause error) error {
 	return fmt.Errorf("cannot read buffered samples: %w", cause)
 }
 
-// readProcesses reads which processes run on the devices, as of the newest sample of each.
+// readProcesses reads which processes run on the devices, as of the newest reading of each. The engine stores the
+// processes of one reading under one time, and moves each on by 1 µs until the time is free (timeseries_insert in DCGM's
+// timeseries.c): a reading is a run of consecutive microseconds. Without a process it stores nothing.
 func (s *session) readProcesses(b *gpudata.Batch, w *watch) error {
-	first := len(b.Processes)
-	newest := map[uint16]int64{}
+	type running struct{ pid, bytes, ts int64 }
+	byDevice := make([][]running, len(s.devices))
 	var next int64
 	err := again(func() (err error) {
+		clear(byDevice)
 		next, err = s.api.valuesSince(w.group, w.fields, w.mark, func(v *rawValue) {
 			devices := s.byPart[v.entity]
 			if v.status != statusOK || v.typ != typeBinary || v.i == 0 || len(devices) == 0 {
 				return
 			}
-			i := uint16(devices[0])
-			newest[i] = max(newest[i], v.ts*1000)
-			p := gpudata.Process{Time: v.ts * 1000, Device: i, PID: v.i, Bytes: v.more}
-			if v.more >= blankInt {
-				p.Bytes = gpudata.BytesUnknown
+			bytes := v.more
+			if bytes >= blankInt {
+				bytes = gpudata.BytesUnknown
 			}
-			b.Processes = append(b.Processes, p)
+			byDevice[devices[0]] = append(byDevice[devices[0]], running{v.i, bytes, v.ts})
 		})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	w.mark = next
-	kept := slices.DeleteFunc(b.Processes[first:], func(p gpudata.Process) bool { return p.Time != newest[p.Device] })
-	b.Processes, b.Listed = b.Processes[:first+len(kept)], true
+	w.mark, b.Listed = next, true
+	for i, list := range byDevice {
+		slices.SortStableFunc(list, func(a, b running) int { return cmp.Compare(a.ts, b.ts) })
+		first := max(len(list)-1, 0)
+		for first > 0 && list[first].ts-list[first-1].ts <= 1 {
+			first--
+		}
+		for _, p := range list[first:] {
+			b.Processes = append(b.Processes, gpudata.Process{
+				Time: list[first].ts * 1000, Device: uint16(i), PID: p.pid, Bytes: p.bytes,
+			})
+		}
+	}
 	return nil
 }

@@ -42,6 +42,9 @@ const (
 	maxPace = 2 * time.Second
 )
 
+// LeastSampling is the shortest sampling interval. A host engine does not keep pace with shorter ones.
+const LeastSampling = 10 * time.Millisecond
+
 func newSource(set Settings, a api) *source {
 	return &source{set: set, api: a, kept: &kept{devices: map[string]*deviceState{}}, now: time.Now}
 }

@@ -382,6 +382,41 @@ func TestProcessesAreListed(t *testing.T) {
 	assert.Empty(t, b.Processes, "all have ended")
 }
 
+// TestProcessesOfOneReadingAreListedTogether reads 1 to 64 processes on each of 3 boards, which the engine stamps 1 µs
+// apart. Those of an older reading are not listed, even if one has ended since.
+func TestProcessesOfOneReadingAreListedTogether(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 64} {
+		var lines []string
+		for gpu := range 3 {
+			for i := range n {
+				lines = append(lines, fmt.Sprintf("%d:%d:%d:%d", baseTime-1_000_000, gpu, 100*gpu+i+1, 1000+i))
+			}
+		}
+		m := machine{"gpus": 3, "now": baseTime, "process": lines}
+		set := settings()
+		set.Slow, set.Processes = 10*time.Second, true
+		s := open(t, m, set)
+		m.advance(t, 30*time.Second) // three readings at once
+		b := read(t, s)
+		require.True(t, b.Listed)
+		got := map[string]int{}
+		for _, p := range b.Processes {
+			got[fmt.Sprint(p.Device, " ", p.PID, " ", p.Bytes)]++
+			assert.Equal(t, (baseTime+30_000_000)*1000, p.Time)
+		}
+		want := map[string]int{}
+		for gpu := range 3 {
+			for i := range n {
+				want[fmt.Sprint(gpu, " ", 100*gpu+i+1, " ", 1000+i)] = 1
+			}
+		}
+		assert.Equal(t, want, got, "%d processes", n)
+		m["process"] = lines[1:]
+		m.advance(t, 10*time.Second)
+		assert.Len(t, read(t, s).Processes, 3*n-1, "one has ended")
+	}
+}
+
 // TestRoundTrips counts the library's round trips. dcgm-exporter makes one call per board and scrape.
 func TestRoundTrips(t *testing.T) {
 	const seconds = 60

@@ -79,6 +79,8 @@ const (
 	NoticeProfiling NoticeKind = "profiling" // ratios of the profiling fields
 	NoticeIdentity  NoticeKind = "identity"  // the device's ID, so everything
 	NoticeClock     NoticeKind = "clock"     // samples of the present time
+	// NoticePermission is about quantities that the driver gave before.
+	NoticePermission NoticeKind = "permission"
 )
 
 // Health is the value of hw.status.
@@ -132,6 +134,17 @@ func MIGProfile(gpuSlices, computeSlices uint, memory int64) string {
 		name = fmt.Sprintf("%dc.%s", computeSlices, name)
 	}
 	return name
+}
+
+// MemorySlices returns the memory slices of a MIG instance and of its physical GPU, by their sizes in bytes: MIG divides the
+// memory and its bandwidth into eighths, of which an instance of an A30 or an RTX PRO 6000 has at least two. 0 means unknown.
+func MemorySlices(instance, board int64) (slices, all int) {
+	const eighths = 8
+	n := int(math.Round(eighths * float64(instance) / float64(max(board, 1))))
+	if instance <= 0 || n < 1 || n > eighths {
+		return 0, 0
+	}
+	return n, eighths
 }
 
 // DropReason is why a raw value was dropped.

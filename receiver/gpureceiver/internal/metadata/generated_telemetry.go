@@ -76,7 +76,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuFailures, err = builder.meter.Int64Counter(
 		"otelcol_receiver_gpu_failures",
-		metric.WithDescription("Failed or late calls of the source, by reason: open, read, timeout, profiling (a watch of the profiling fields was rejected), identity (devices without an ID were found), clock (samples stopped, or their time is not the current time). [Development]"),
+		metric.WithDescription("Failed or late calls of the source, by reason: open, read, timeout, profiling (a watch of the profiling fields was rejected), identity (devices without an ID were found), clock (samples stopped, or their time is not the current time), permission (the driver no longer permits to read a quantity). [Development]"),
 		metric.WithUnit("{call}"),
 	)
 	errs = errors.Join(errs, err)

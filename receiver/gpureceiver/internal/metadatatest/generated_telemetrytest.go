@@ -55,7 +55,7 @@ func AssertEqualReceiverGpuDropped(t *testing.T, tt *componenttest.Telemetry, dp
 func AssertEqualReceiverGpuFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_failures",
-		Description: "Failed or late calls of the source, by reason: open, read, timeout, profiling (a watch of the profiling fields was rejected), identity (devices without an ID were found), clock (samples stopped, or their time is not the current time). [Development]",
+		Description: "Failed or late calls of the source, by reason: open, read, timeout, profiling (a watch of the profiling fields was rejected), identity (devices without an ID were found), clock (samples stopped, or their time is not the current time), permission (the driver no longer permits to read a quantity). [Development]",
 		Unit:        "{call}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

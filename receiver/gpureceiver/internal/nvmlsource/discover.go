@@ -7,6 +7,7 @@ package nvmlsource
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -26,6 +27,7 @@ type unit struct {
 	// Calls to which the device answered "not supported" are not repeated, except, with the slow readings, the calls that
 	// succeeded before.
 	unsupported, gave [gpuquantity.Num]bool
+	denied            [gpuquantity.Num]bool // the driver gave these before and no longer permits it
 	lost              bool
 	condition         gpudata.Condition
 }
@@ -119,6 +121,9 @@ func (s *source) describe(u *unit) {
 	if s.lib.Call("nvmlDeviceGetPciInfo_v3", u.handle, &pci) == nvml.Success {
 		u.desc.PCIBDF = nvml.Text(pci.BusID[:])
 	}
+	if minor, ret := s.number("nvmlDeviceGetMinorNumber", u.handle); ret == nvml.Success {
+		u.desc.DeviceFile = fmt.Sprintf("nvidia%d", minor)
+	}
 	var m nvml.Memory
 	if s.lib.Call("nvmlDeviceGetMemoryInfo", u.handle, &m) == nvml.Success {
 		u.desc.Limits.Memory = int64(m.Total)
@@ -158,14 +163,39 @@ func (s *source) instances(board *unit) (found []*unit) {
 		ci, _ := s.number("nvmlDeviceGetComputeInstanceId", u.handle)
 		u.instance = int(gi)
 		d.Parent, d.Ordinal, d.Name = board.desc.ID, -1, fmt.Sprintf("%s:%d/%d", board.desc.Name, gi, ci)
+		if d.DeviceFile != "" {
+			d.DeviceFile += fmt.Sprintf("/gi%d", gi)
+		}
 		d.Limits = gpusamplesextension.Limits{}
 		var a nvml.DeviceAttributes
 		if s.lib.Call("nvmlDeviceGetAttributes_v2", u.handle, &a) == nvml.Success {
-			d.SMs, d.Slices = int(a.MultiprocessorCount), int(a.GpuInstanceSliceCount)
+			d.SMs, d.BoardSMs = int(a.MultiprocessorCount), s.multiprocessors(board.handle)
 			d.Limits.Memory = int64(a.MemorySizeMB) * mebi
+			d.Slices, d.AllSlices = gpudata.MemorySlices(d.Limits.Memory, board.desc.Limits.Memory)
 			d.Profile = gpudata.MIGProfile(uint(a.GpuInstanceSliceCount), uint(a.ComputeInstanceSliceCount), d.Limits.Memory)
 		}
 		found = append(found, u)
 	}
 	return found
 }
+
+// multiprocessors returns the number of SMs of a physical GPU, by its CUDA cores and the cores of an SM of its
+// architecture; 0 if one of them is unknown.
+func (s *source) multiprocessors(board any) int {
+	cores, ret := s.number("nvmlDeviceGetNumGpuCores", board)
+	if ret != nvml.Success {
+		return 0
+	}
+	var major, minor uint64
+	if s.lib.Call("nvmlDeviceGetCudaComputeCapability", board, &major, &minor) != nvml.Success {
+		return 0
+	}
+	perSM, ok := coresPerSM[[2]uint64{major & math.MaxUint32, minor & math.MaxUint32}]
+	if !ok || cores&math.MaxUint32%perSM != 0 {
+		return 0
+	}
+	return int(cores & math.MaxUint32 / perSM)
+}
+
+// coresPerSM are the FP32 units of an SM by compute capability, of architectures with MIG, by the CUDA programming guide.
+var coresPerSM = map[[2]uint64]uint64{{8, 0}: 64, {9, 0}: 128, {10, 0}: 128, {10, 3}: 128, {12, 0}: 128}

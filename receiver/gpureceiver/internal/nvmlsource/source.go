@@ -7,6 +7,7 @@ package nvmlsource
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -114,7 +115,26 @@ func (s *source) Read(b *gpudata.Batch) error {
 		b.Health = append(b.Health, health)
 	}
 	s.readEvents(b)
+	s.notices(b)
 	return nil
+}
+
+// notices reports the quantities that a device gave before and that the driver no longer permits to read.
+func (s *source) notices(b *gpudata.Batch) {
+	for _, u := range s.units {
+		var names []string
+		for q, denied := range u.denied {
+			if denied {
+				names = append(names, gpuquantity.Quantity(q).String())
+			}
+		}
+		if len(names) > 0 {
+			b.Notices = append(b.Notices, gpudata.Notice{
+				Kind: gpudata.NoticePermission, Devices: []string{u.desc.Name},
+				Err: fmt.Errorf("NVML denies %s (run the Collector with the rights that it had before)", strings.Join(names, ", ")),
+			})
+		}
+	}
 }
 
 func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
@@ -164,10 +184,11 @@ func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 		switch ret {
 		case nvml.Success:
 			b.Add(i, r.quantity, t, v)
-			u.gave[r.quantity] = true
+			u.gave[r.quantity], u.denied[r.quantity] = true, false
 			u.condition.Take(r.quantity, v)
 		case nvml.ErrorNotSupported, nvml.ErrorFunctionNotFound, nvml.ErrorInvalidArgument, nvml.ErrorNoPermission:
 			u.unsupported[r.quantity] = true
+			u.denied[r.quantity] = ret == nvml.ErrorNoPermission && u.gave[r.quantity]
 			b.Dropped[gpudata.DropBlank]++
 		case nvml.ErrorGPUIsLost:
 			u.lost = true

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
@@ -100,8 +101,11 @@ func newBoard(m *machine, i int) *board {
 	}
 	const lower = 1 << 32 // garbage after a 32-bit number
 	maps.Copy(b.fakeDevice, map[string]func([]any) nvml.Return{
-		"nvmlDeviceGetUUID": name(b.uuid),
-		"nvmlDeviceGetName": name("NVIDIA H200"),
+		"nvmlDeviceGetUUID":                  name(b.uuid),
+		"nvmlDeviceGetName":                  name("NVIDIA H200"),
+		"nvmlDeviceGetMinorNumber":           numbers(ok, uint64(i+2)), // minor numbers need not be indexes
+		"nvmlDeviceGetNumGpuCores":           numbers(ok, 132*128),
+		"nvmlDeviceGetCudaComputeCapability": numbers(ok, 9, 0),
 		"nvmlDeviceGetPciInfo_v3": func(args []any) nvml.Return {
 			copy(args[0].(*nvml.PciInfo).BusID[:], fmt.Sprintf("00000000:%02X:00.0", 0xa0+i))
 			return ok
@@ -400,6 +404,27 @@ func TestFormerlySupportedCallsAreRepeated(t *testing.T) {
 }
 
 // The library lists the devices at its initialization, so it is initialized again when none is left.
+// A quantity that loses its permission is named for as long as it is denied; one that never had it is not.
+func TestDeniedQuantitiesAreReported(t *testing.T) {
+	m := newMachine(1)
+	b := m.boards[0]
+	power := b.fakeDevice["nvmlDeviceGetTotalEnergyConsumption"]
+	b.fakeDevice["nvmlDeviceGetTemperature"] = func([]any) nvml.Return { return nvml.ErrorNoPermission }
+	s := open(t, m)
+	s.set.Slow = 0
+	assert.Empty(t, read(t, s).Notices)
+	b.fakeDevice["nvmlDeviceGetTotalEnergyConsumption"] = func([]any) nvml.Return { return nvml.ErrorNoPermission }
+	for range 2 {
+		notices := read(t, s).Notices
+		require.Len(t, notices, 1)
+		assert.Equal(t, gpudata.NoticePermission, notices[0].Kind)
+		assert.Equal(t, []string{"gpu0"}, notices[0].Devices)
+		assert.ErrorContains(t, notices[0].Err, "NVML denies energy ")
+	}
+	b.fakeDevice["nvmlDeviceGetTotalEnergyConsumption"] = power
+	assert.Empty(t, read(t, s).Notices)
+}
+
 func TestASourceWithoutABoardIsOpenedAgain(t *testing.T) {
 	m := newMachine(1)
 	s := open(t, m)
@@ -493,7 +518,9 @@ func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	d := s.Devices()[2]
 	assert.Equal(t, "MIG-1", d.ID)
 	assert.Equal(t, "GPU-0", d.Parent)
-	assert.Equal(t, "1g.18gb", d.MIG.Profile)
+	assert.Equal(t, gpusamplesextension.MIG{Profile: "1g.18gb", SMs: 16, BoardSMs: 132, Slices: 1, AllSlices: 8}, d.MIG)
+	assert.Equal(t, "nvidia2/gi8", d.DeviceFile)
+	assert.Equal(t, "nvidia2", s.Devices()[0].DeviceFile)
 	assert.Equal(t, 16, d.MIG.SMs)
 	read(t, s)
 	b := read(t, s)

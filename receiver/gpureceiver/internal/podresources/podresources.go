@@ -4,8 +4,9 @@
 // Package podresources queries the kubelet for the pods that use devices, by its pod-resources API (v1, stable since
 // Kubernetes 1.28) on a unix socket of the node.
 //
-// The API is one call with an empty request; four names of the response are needed. They are read with protowire,
-// because the generated types would add the kubelet's module.
+// The API is one call with an empty request. The few fields of the response that are needed are read with protowire,
+// because the generated types would add the kubelet's module. A device plugin's devices are in the field devices; those
+// that dynamic resource allocation (DRA) gave to a claim of the pod are in dynamic_resources.
 package podresources
 
 import (
@@ -66,7 +67,7 @@ type Pod struct{ Namespace, Name, Container string }
 // Devices maps devices to containers. Nil is empty.
 type Devices struct {
 	owners     map[string][]Pod // by key
-	containers []Pod
+	containers []Pod            // that have a claim of a GPU driver
 }
 
 // NewDevices returns one owner for each device plugin's ID.
@@ -74,58 +75,109 @@ func NewDevices(owners map[string]Pod) *Devices {
 	d := &Devices{owners: map[string][]Pod{}}
 	for id, p := range owners {
 		d.add(key(id), p)
-		d.containers = append(d.containers, p)
 	}
 	return d
 }
 
-// Owner returns the container that uses a device; false if none does, or several share it.
-func (d *Devices) Owner(dev *gpusamplesextension.Device) (Pod, bool) {
-	if pods := d.Owners(dev); len(pods) == 1 {
-		return pods[0], true
-	}
-	return Pod{}, false
-}
-
-// Owners returns the containers that use a device: several if it is shared. The slice is not changed later.
-func (d *Devices) Owners(dev *gpusamplesextension.Device) []Pod {
+// Owners returns the containers that use a device: several if it is shared. alike returns how many instances of the same
+// profile its physical GPU has; a claim names its instance by profile and position, of which only the profile is known
+// without privileges. The slice is not changed later.
+func (d *Devices) Owners(dev *gpusamplesextension.Device, alike func() int) []Pod {
 	if d == nil {
 		return nil
 	}
-	for _, key := range [...]string{gpusamplesextension.NormalizeID(dev.ID), dev.Name} {
+	file := deviceFile(dev)
+	for _, key := range [...]string{gpusamplesextension.NormalizeID(dev.ID), file} {
 		if pods := d.owners[key]; len(pods) > 0 {
+			return pods
+		}
+	}
+	if board, _, ok := strings.Cut(file, "/"); ok && dev.Profile != "" {
+		if pods := d.owners[board+"/mig/"+letters(dev.Profile)]; len(pods) > 0 && alike() == 1 {
 			return pods
 		}
 	}
 	return nil
 }
 
-// Containers returns all that the kubelet lists, including containers without a device.
-func (d *Devices) Containers() []Pod {
+// Claimants returns the containers that have a claim of a GPU driver.
+func (d *Devices) Claimants() []Pod {
 	if d == nil {
 		return nil
 	}
 	return d.containers
 }
 
+// deviceFile returns the device's file without /dev/, followed by the number of a MIG instance. A source that does not
+// know it numbers devices as the driver does, unless the driver skips minor numbers.
+func deviceFile(dev *gpusamplesextension.Device) string {
+	if dev.DeviceFile != "" {
+		return dev.DeviceFile
+	}
+	name, ok := strings.CutPrefix(dev.Name, "gpu")
+	if !ok {
+		return ""
+	}
+	board, instance, ok := strings.Cut(name, ":")
+	if !ok {
+		return "nvidia" + board
+	}
+	instance, _, _ = strings.Cut(instance, "/")
+	return "nvidia" + board + "/gi" + instance
+}
+
 // key returns the device of a device plugin's ID: a UUID, with the number of the replica where the device is shared
 // ("GPU-…::2"), or on GKE a device file ("nvidia0", "nvidia0/gi3") with the same for shared ones ("nvidia0/vgpu2").
 func key(id string) string {
 	id, _, _ = strings.Cut(id, "::")
-	rest, ok := strings.CutPrefix(id, "nvidia")
-	if !ok {
+	if !strings.HasPrefix(id, "nvidia") {
 		return gpusamplesextension.NormalizeID(id)
 	}
-	board, part, _ := strings.Cut(rest, "/")
-	if instance, ok := strings.CutPrefix(part, "gi"); ok {
-		instance, _, _ = strings.Cut(instance, "/")
-		return "gpu" + board + ":" + instance + "/0"
+	id, _, _ = strings.Cut(id, "/vgpu")
+	return id
+}
+
+// gpuDrivers are the DRA drivers of GPUs; others allocate network cards or compute domains.
+var gpuDrivers = []string{nvidiaDriver, "gpu.amd.com", "gpu.intel.com"}
+
+const nvidiaDriver = "gpu.nvidia.com"
+
+// claimed returns the device that NVIDIA's DRA driver names gpu-<minor number>, gpu-<minor number>-mig-<profile without
+// punctuation>-<number of the profile>-<position>, or gpu-<UUID>; empty for other names. The ResourceSlice of the driver
+// states the UUID of every device, but reading it takes a right that the agent does not need otherwise (list on
+// resourceslices).
+func claimed(name string) string {
+	rest, ok := strings.CutPrefix(name, "gpu-")
+	if !ok {
+		return ""
 	}
-	return "gpu" + board
+	if len(rest) == len("00000000-0000-0000-0000-000000000000") {
+		return gpusamplesextension.NormalizeID(rest)
+	}
+	minor, instance, divided := strings.Cut(rest, "-mig-")
+	if minor == "" || strings.Trim(minor, "0123456789") != "" {
+		return ""
+	}
+	if !divided {
+		return "nvidia" + minor
+	}
+	profile, _, _ := strings.Cut(instance, "-")
+	return "nvidia" + minor + "/mig/" + letters(profile)
+}
+
+// letters returns the letters and digits of a MIG profile: "1g.10gb+me" and "1g10gbme" are the same.
+func letters(profile string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(profile))
 }
 
 // parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers (3); of a container
-// its name (1) and devices (2), and of these the resource (1) and the IDs (2).
+// its name (1), devices (2) and dynamic resources (5); of devices the resource (1) and the IDs (2), of dynamic resources
+// the claims' resources (4), each with its driver (2) and device (4).
 func parse(b []byte) (*Devices, error) {
 	d := &Devices{owners: map[string][]Pod{}}
 	answer, err := read(b)
@@ -135,8 +187,7 @@ func parse(b []byte) (*Devices, error) {
 	err = answer.each(1, func(pod fields) error {
 		return pod.each(3, func(container fields) error {
 			p := Pod{Name: pod.text(1), Namespace: pod.text(2), Container: container.text(1)}
-			d.containers = append(d.containers, p)
-			return container.each(2, func(device fields) error {
+			err := container.each(2, func(device fields) error {
 				if strings.HasPrefix(device.text(1), "nvidia.com/") {
 					for _, id := range device[2] {
 						d.add(key(string(id)), p)
@@ -144,9 +195,33 @@ func parse(b []byte) (*Devices, error) {
 				}
 				return nil
 			})
+			if err != nil {
+				return err
+			}
+			return container.each(5, func(claim fields) error {
+				return claim.each(4, func(resource fields) error {
+					d.addClaimed(resource.text(2), resource.text(4), p)
+					return nil
+				})
+			})
 		})
 	})
 	return d, err
+}
+
+// addClaimed notes the device of a claim, which is unknown for drivers of other vendors.
+func (d *Devices) addClaimed(driver, device string, p Pod) {
+	if !slices.Contains(gpuDrivers, driver) {
+		return
+	}
+	if !slices.Contains(d.containers, p) {
+		d.containers = append(d.containers, p)
+	}
+	if driver == nvidiaDriver {
+		if key := claimed(device); key != "" {
+			d.add(key, p)
+		}
+	}
 }
 
 // add notes an owner once: a container can use several replicas of one device.

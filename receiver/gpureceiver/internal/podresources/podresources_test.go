@@ -5,7 +5,9 @@ package podresources
 
 import (
 	"context"
+	"encoding/json"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -107,16 +110,119 @@ func TestOwnersAreFoundByEverySpellingOfADevice(t *testing.T) {
 		{gpusamplesextension.Device{ID: "MIG-x", Name: "gpu4:7/0"}, Pod{"gke", "b", "main"}},
 		{gpusamplesextension.Device{ID: "GPU-dd"}, Pod{"x", "shared-0", "s"}},
 	} {
-		got, ok := d.Owner(&tc.dev)
-		assert.True(t, ok, tc.dev.ID)
-		assert.Equal(t, tc.want, got)
+		assert.Equal(t, []Pod{tc.want}, d.Owners(&tc.dev, alone), tc.dev.ID)
 	}
-	for _, id := range []string{"GPU-ee", "GPU-ff", "GPU-unknown"} {
-		_, ok := d.Owner(&gpusamplesextension.Device{ID: id})
-		assert.False(t, ok, "%s is shared or not in use", id)
+	assert.Len(t, d.Owners(&gpusamplesextension.Device{ID: "GPU-ee"}, alone), 2, "shared")
+	for _, id := range []string{"GPU-ff", "GPU-unknown"} {
+		assert.Empty(t, d.Owners(&gpusamplesextension.Device{ID: id}, alone), id)
 	}
-	_, ok := (*Devices)(nil).Owner(&gpusamplesextension.Device{ID: "GPU-aa"})
-	assert.False(t, ok)
+	assert.Empty(t, (*Devices)(nil).Owners(&gpusamplesextension.Device{ID: "GPU-aa"}, alone))
+	assert.Empty(t, (*Devices)(nil).Claimants())
+}
+
+func alone() int { return 1 }
+
+// claim returns a PodResources message with one container that has a claim, allocated by DRA. The numbers of the fields
+// are those of k8s.io/kubelet/pkg/apis/podresources/v1 (v0.37.2).
+func claim(namespace, name, container, driver, device string) []byte {
+	resource := join(field(1, field(1, []byte("k8s.gpu.nvidia.com/claim=x-"+device))), field(2, []byte(driver)),
+		field(3, []byte("node-a")), field(4, []byte(device)))
+	dynamic := join(field(2, []byte("claim")), field(3, []byte(namespace)), field(4, resource))
+	return field(1, join(field(1, []byte(name)), field(2, []byte(namespace)),
+		field(3, join(field(1, []byte(container)), field(5, dynamic)))))
+}
+
+// TestClaimsAreResolved reads claims of every form of name of the DRA drivers. The driver numbers devices by minor number.
+func TestClaimsAreResolved(t *testing.T) {
+	d, err := parse(join(
+		claim("ml", "train-0", "trainer", "gpu.nvidia.com", "gpu-2"),
+		claim("ml", "shares-0", "trainer", "gpu.nvidia.com", "gpu-2"),
+		claim("ml", "mig-0", "c", "gpu.nvidia.com", "gpu-3-mig-1g10gb-19-4"),
+		claim("ml", "mig-1", "c", "gpu.nvidia.com", "gpu-3-mig-3g40gb-9-0"),
+		claim("ml", "uuid-0", "c", "gpu.nvidia.com", "gpu-18db0e85-99e9-c746-8531-ffeb86328b39"),
+		claim("ml", "vfio-0", "c", "gpu.nvidia.com", "gpu-vfio-0"),
+		claim("ml", "amd-0", "c", "gpu.amd.com", "gpu-0"),
+		claim("net", "nic-0", "c", "dra.net", "gpu-7"),
+		claim("ml", "domain-0", "c", "compute-domain.nvidia.com", "channel-0"),
+		pod("ml", "amd-1", "c", "amd.com/gpu", "0000:83:00.0"),
+	))
+	require.NoError(t, err)
+	owners := func(dev gpusamplesextension.Device, alike int) (names []string) {
+		for _, p := range d.Owners(&dev, func() int { return alike }) {
+			names = append(names, p.Name)
+		}
+		return names
+	}
+	assert.Equal(t, []string{"train-0", "shares-0"}, owners(gpusamplesextension.Device{ID: "GPU-a", Name: "gpu0", DeviceFile: "nvidia2"}, 0))
+	assert.Empty(t, owners(gpusamplesextension.Device{ID: "GPU-a", Name: "gpu2", DeviceFile: "nvidia0"}, 0), "its index, not its minor number")
+	assert.Equal(t, []string{"train-0", "shares-0"}, owners(gpusamplesextension.Device{ID: "GPU-a", Name: "gpu2"}, 0))
+	mig := gpusamplesextension.Device{ID: "MIG-a", Parent: "GPU-d", DeviceFile: "nvidia3/gi9", MIG: gpusamplesextension.MIG{Profile: "1g.10gb"}}
+	assert.Equal(t, []string{"mig-0"}, owners(mig, 1))
+	assert.Empty(t, owners(mig, 2), "which of two instances of the profile it is needs the ResourceSlice")
+	assert.Equal(t, []string{"uuid-0"}, owners(gpusamplesextension.Device{ID: "GPU-18DB0E85-99e9-c746-8531-ffeb86328b39"}, 0))
+	for _, file := range []string{"nvidia0", "nvidia7"} {
+		assert.Empty(t, owners(gpusamplesextension.Device{ID: "GPU-x", DeviceFile: file}, 0))
+	}
+	var claimants []string
+	for _, p := range d.Claimants() {
+		claimants = append(claimants, p.Name)
+	}
+	assert.Equal(t, []string{"train-0", "shares-0", "mig-0", "mig-1", "uuid-0", "vfio-0", "amd-0"}, claimants)
+}
+
+// TestRecordedPodResources reads an answer with device plugins, replicas and claims.
+func TestRecordedPodResources(t *testing.T) {
+	b, err := os.ReadFile(recorded.Path(t, "per-process/podresources.json"))
+	require.NoError(t, err)
+	var answer struct {
+		Pods []struct {
+			Name, Namespace string
+			Containers      []struct {
+				Name    string
+				Devices []struct {
+					Resource string   `json:"resource_name"`
+					IDs      []string `json:"device_ids"`
+				}
+				Dynamic []struct {
+					Resources []struct {
+						Driver string `json:"driver_name"`
+						Device string `json:"device_name"`
+					} `json:"claim_resources"`
+				} `json:"dynamic_resources"`
+			}
+		} `json:"pod_resources"`
+	}
+	require.NoError(t, json.Unmarshal(b, &answer))
+	var message []byte
+	for _, p := range answer.Pods {
+		for _, c := range p.Containers {
+			for _, d := range c.Devices {
+				message = append(message, pod(p.Namespace, p.Name, c.Name, d.Resource, d.IDs...)...)
+			}
+			for _, claims := range c.Dynamic {
+				for _, r := range claims.Resources {
+					message = append(message, claim(p.Namespace, p.Name, c.Name, r.Driver, r.Device)...)
+				}
+			}
+		}
+	}
+	d, err := parse(message)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		dev  gpusamplesextension.Device
+		want []string
+	}{
+		{gpusamplesextension.Device{ID: "GPU-0c49ec12-1742-037e-5e5d-483549b87bfe", DeviceFile: "nvidia0"}, []string{"train-0"}},
+		{gpusamplesextension.Device{ID: "GPU-d0090727-b9e3-839f-fd85-30cea38e3171", DeviceFile: "nvidia1"}, []string{"infer-a", "infer-b"}},
+		{gpusamplesextension.Device{ID: "GPU-2", DeviceFile: "nvidia2"}, []string{"dra-full"}},
+		{gpusamplesextension.Device{ID: "MIG-3", DeviceFile: "nvidia3/gi11", MIG: gpusamplesextension.MIG{Profile: "1g.10gb"}}, []string{"dra-mig"}},
+	} {
+		var got []string
+		for _, p := range d.Owners(&tc.dev, alone) {
+			got = append(got, p.Name)
+		}
+		assert.Equal(t, tc.want, got, tc.dev.ID)
+	}
 }
 
 func TestErrorsNameTheirSource(t *testing.T) {
@@ -132,11 +238,12 @@ func TestErrorsNameTheirSource(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(pod("ml", "train-0", "trainer", "nvidia.com/gpu", "GPU-AA", "nvidia4/gi7"))
+	f.Add(claim("ml", "mig-0", "c", "gpu.nvidia.com", "gpu-3-mig-1g10gb-19-4"))
 	f.Add([]byte{0x0a, 0xff})
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if d, err := parse(b); err == nil {
-			_, _ = d.Owner(&gpusamplesextension.Device{ID: "GPU-aa", Name: "gpu4:7/0"})
+			d.Owners(&gpusamplesextension.Device{ID: "GPU-aa", Name: "gpu4:7/0"}, alone)
 		}
 	})
 }

@@ -19,6 +19,13 @@
 //   - A field of the whole engine (DRIVER_VERSION) that was watched through a GPU stays watched: the removal looks for the
 //     GPU's own watch and returns DCGM_ST_NOT_WATCHED (DcgmCacheManager::RemoveEntityFieldWatch).
 //   - Watches, groups and field groups of a connection are removed with it (OnConnectionRemove in DcgmHostEngineHandler.cpp).
+//   - Each compute process is a sample of its own (COMPUTE_PIDS in DcgmCacheManager::BufferOrCacheLatestGpuValue), all of one
+//     reading with one time, which timeseries_insert (sdk/nvidia/nvml/common/timeseries.c) moves on by 1 us until it is
+//     free: the n-th process has the time of the reading plus n-1 us. A device without processes has no sample. Memory that
+//     the driver does not report is DCGM_INT64_NOT_SUPPORTED.
+//   - A value has the engine's time of the reading; the driver's counter of energy may be older (refresh).
+//   - Errors of NVML become blanks by kind: not supported, not permitted, or plain for all others
+//     (NvmlErrorToInt64Value in DcgmCacheManager.cpp), with status 0.
 //   - A profiling value needs two readings (DcgmGpmManagerEntity::GetLatestSample): the first one after a pause is blank.
 // The test describes the machine in the file named by OTELGPU_DCGM_STUB, as lines "key value", which is read at every
 // call. Samples are computed on request, so that a test can let days pass in an instant.
@@ -37,7 +44,8 @@
 //   blankprof MASK    boards whose profiling values are blank while another profiler has paused them
 //   frozen US         the driver hangs: nothing is sampled from then on
 //   nouuid MASK       boards that do not say their UUID   jitter US      added to the times of XIDs in a later epoch
-//   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every look from TS on
+//   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every reading from TS on
+//   refresh US        the driver's period of the counter of energy
 //   transient N       the next N lists of GPUs fail with an error that is not of the connection
 //   late N            the next N histories time out       broken N       the next N histories fail likewise
 //   migat US          from then on the instances 16 and 17 have each other's UUID
@@ -66,6 +74,7 @@
 #define MAX_GROUPS 64
 #define MAX_WATCHES 4096
 #define MAX_XIDS 64
+#define MAX_PROCESSES 512
 #define BUILTIN 2
 
 typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
@@ -73,13 +82,13 @@ typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
 static struct {
     int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, blankprof, nouuid, transient, late,
         broken, fixed;
-    int64_t now, fastest, frozen, jitter, scale, migat;
+    int64_t now, fastest, frozen, jitter, scale, migat, refresh;
     unsigned short unsupported[64], noperm[64];
     int n_unsupported, n_noperm;
     xid_t xids[MAX_XIDS];
     int n_xids;
     char foreign[512], host[512];
-    struct { int64_t ts; unsigned gpu, pid; unsigned long long bytes; } processes[MAX_XIDS];
+    struct { int64_t ts; unsigned gpu, pid; unsigned long long bytes; } processes[MAX_PROCESSES];
     int n_processes;
 } conf;
 
@@ -161,6 +170,7 @@ static void load(void) {
         else if (!strcmp(key, "frozen")) conf.frozen = v;
         else if (!strcmp(key, "jitter")) conf.jitter = v;
         else if (!strcmp(key, "scale")) conf.scale = v;
+        else if (!strcmp(key, "refresh")) conf.refresh = v;
         else if (!strcmp(key, "migat")) conf.migat = v;
         else if (!strcmp(key, "now")) conf.now = v;
         else if (!strcmp(key, "fastest")) conf.fastest = v;
@@ -174,7 +184,7 @@ static void load(void) {
             sscanf(value, "%lld:%u:%lld", &ts, &x->gpu, &code);
             x->ts = ts, x->code = code;
         }
-        else if (!strcmp(key, "process") && conf.n_processes < MAX_XIDS) {
+        else if (!strcmp(key, "process") && conf.n_processes < MAX_PROCESSES) {
             long long ts;
             sscanf(value, "%lld:%u:%u:%llu", &ts, &conf.processes[conf.n_processes].gpu, &conf.processes[conf.n_processes].pid,
                    &conf.processes[conf.n_processes].bytes);
@@ -369,7 +379,7 @@ static int in(const unsigned short *list, int n, unsigned short id) {
 
 static const unsigned short texts[] = {1, 50, 54, 57};
 static const unsigned short doubles[] = {155, 157, 160, 161, 162, 163, 164, 254, 1611};
-static const unsigned short ints[] = {52, 100, 101, 102, 112, 1009, 1010, 1011, 1012, 1091, 1092};
+static const unsigned short ints[] = {52, 55, 100, 101, 102, 112, 1009, 1010, 1011, 1012, 1091, 1092};
 static const unsigned short blobs[] = {221};
 #define HAS(list, id) in(list, sizeof list / sizeof *list, id)
 
@@ -601,6 +611,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
         break;
     case 57: sprintf(v->value.str, "00000000:%02X:00.0", 0x10 + e); break;
     case 52: v->value.i64 = e; break;
+    case 55: v->value.i64 = e + 1; break; // the driver's minor numbers can skip some
     case 100: v->value.i64 = 1980; break;
     case 101: v->value.i64 = 2619; break;
     case 102: v->value.i64 = 1545; break;
@@ -608,7 +619,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     case 140: v->value.i64 = 62 + e; break;
     case 150: v->value.i64 = 45 + e; break;
     case 155: v->value.dbl = conf.scale ? conf.scale : 300; break;
-    case 156: v->value.i64 = (int64_t)(310000 * (s - 1.7e9)); break;
+    case 156: v->value.i64 = (int64_t)(310000 * ((conf.refresh ? t / conf.refresh * conf.refresh * 1e-6 : s) - 1.7e9)); break;
     case 157: v->value.dbl = conf.scale ? conf.scale : 310 + e; break;
     case 164: v->value.dbl = 700; break;
     case 203: v->value.i64 = 97; break;
@@ -658,12 +669,14 @@ static int64_t last_of(entry_t *w, int64_t now, int *blank_sample) {
     return 0;
 }
 
+// process_at appends the processes of the reading at time t, each 1 us after the one before.
 static int process_at(entry_t *w, dcgmFieldValue_v1 *values, int n, int64_t t) {
+    int first = n;
     for (int k = 0; k < conf.n_processes; k++) {
         if (conf.processes[k].gpu != w->id || conf.processes[k].ts > t) continue;
         dcgmRunningProcess_v1 p = {dcgmRunningProcess_version1, conf.processes[k].pid, conf.processes[k].bytes};
         memset(&values[n], 0, 32);
-        values[n].fieldId = 221, values[n].fieldType = DCGM_FT_BINARY, values[n].ts = t;
+        values[n].fieldId = 221, values[n].fieldType = DCGM_FT_BINARY, values[n].ts = t + n - first;
         memcpy(values[n++].value.blob, &p, sizeof p);
     }
     return n;
@@ -684,7 +697,7 @@ static int xids_of(entry_t *w, dcgmFieldValue_v1 *values, int64_t since, int64_t
 PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f, long long since, long long *next,
                                           dcgmFieldValueEntityEnumeration_f cb, void *data) {
     enum { CHUNK = 64 };
-    static dcgmFieldValue_v1 values[CHUNK];
+    static dcgmFieldValue_v1 values[CHUNK + MAX_PROCESSES];
     dcgmReturn_t r = enter(h);
     if (r) return r;
     if (failed_histories < conf.late + conf.broken) {
