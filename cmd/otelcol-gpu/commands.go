@@ -22,7 +22,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/demo"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
@@ -32,7 +32,7 @@ import (
 func newCaptureCommand() *cobra.Command {
 	cfg := gpucapturereceiver.NewFactory().CreateDefaultConfig().(*gpucapturereceiver.Config)
 	cfg.Window, cfg.Budget = 500*time.Millisecond, 1_000_000
-	cfg.Spans.Detail, cfg.Spans.Attributes = profiletrace.LevelKernels, spanfacts.Full
+	cfg.Spans.Detail, cfg.Spans.Attributes = emit.LevelKernels, spanfacts.Full
 	o := convert.Options{Info: buildInfo(), Factories: factories, Full: true}
 	cmd := &cobra.Command{
 		Use:   "capture [--for 500ms] [--out DIR] [--html] PID",

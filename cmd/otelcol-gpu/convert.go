@@ -29,6 +29,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -140,7 +141,7 @@ func alone(args []string) bool {
 // profileReader reads files for convert.
 func profileReader(o kinetoreceiver.Options, alone bool) convert.Reader {
 	asked := o.Detail
-	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &profiletrace.CaptureCache{}
+	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &link.CaptureCache{}
 	return func(
 		ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc,
 	) (convert.Result, error) {

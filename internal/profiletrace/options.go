@@ -5,9 +5,10 @@ package profiletrace
 
 import (
 	"math"
-	"time"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -15,12 +16,12 @@ import (
 // value is usable.
 type Options struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
-	Detail Level `mapstructure:"detail" enum:"auto,steps,annotations,operators,kernels"`
+	Detail emit.Level `mapstructure:"detail" enum:"auto,steps,annotations,operators,kernels"`
 	// Attributes selects how much is written on spans: lean (default) omits a kernel's launch configuration, which its
 	// occupancy summarizes; full writes everything.
 	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 	// Extent selects the activities that the analysis of a window covers: all (default), steps, steps_but_last.
-	Extent Extent `mapstructure:"extent" enum:"all,steps,steps_but_last"`
+	Extent link.Extent `mapstructure:"extent" enum:"all,steps,steps_but_last"`
 	// MaxSpans is the maximum number of spans of a trace, at least 100. 0 (default): 2,000, or no limit if Detail is
 	// operators or kernels. Negative: no limit.
 	MaxSpans int `mapstructure:"max_spans"`
@@ -51,7 +52,7 @@ type Options struct {
 	// Captures are patterns of paths of PyTorch traces in which graphs were captured that the files launch.
 	Captures []string `mapstructure:"-"`
 	// Cache keeps the captures found there for the next file (default: each file reads them again).
-	Cache *CaptureCache `mapstructure:"-"`
+	Cache *link.CaptureCache `mapstructure:"-"`
 	// Paths finds the critical paths of steps.
 	Paths bool `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
@@ -63,44 +64,6 @@ type Options struct {
 	_ struct{}
 }
 
-// Source names the instrumentation scope, root span and service of a profile's spans.
-type Source struct {
-	Scope   string // name of the instrumentation scope
-	Root    string // name of the span of the window
-	Service string // service.name if neither the file nor the options state one
-	// Recording is how long the profiler keeps the host for each event that it records. Zero: not known.
-	Recording Recording
-}
-
-// Recording estimates what recording costs a thread of the host.
-type Recording struct {
-	Operator, Call, Frame time.Duration // for each
-	// Launch is how long a call that launches took on the machine where the others were measured: where it is shorter, the
-	// host is faster, and they are less in proportion.
-	Launch time.Duration
-}
-
-// since scales a sum of costs by how long a launch took, in ns.
-func (r *Recording) since(sum time.Duration, launch int64) int64 {
-	if r.Launch <= 0 || launch >= int64(r.Launch) {
-		return int64(sum)
-	}
-	return int64(float64(sum) * float64(launch) / float64(r.Launch))
-}
-
-// of returns the cost of a range.
-func (r *Recording) of(k Kind) time.Duration {
-	switch k {
-	case KindOperator:
-		return r.Operator
-	case KindRuntime:
-		return r.Call
-	case KindFrame, KindModule:
-		return r.Frame
-	}
-	return 0
-}
-
 // Defaults.
 const (
 	defaultMaxSpans = 2000
@@ -109,7 +72,6 @@ const (
 	defaultBatch    = 1000
 	defaultMemory   = 32 // MiB
 	mebi            = 1 << 20
-	namesLimit      = 48 * mebi
 )
 
 // DefaultOptions returns the defaults of a configuration, for spans of a service that the file does not name.
@@ -128,11 +90,11 @@ func (o *Options) MemoryLimit() int {
 func (o *Options) maxSpans() int { return limit(o.MaxSpans, defaultMaxSpans, o.Detail) }
 func (o *Options) maxBytes() int { return limit(o.MaxBytes, defaultMaxBytes, o.Detail) }
 
-func limit(v, standard int, l Level) int {
+func limit(v, standard int, l emit.Level) int {
 	switch {
 	case v > 0:
 		return v
-	case v < 0 || l.perStep():
+	case v < 0 || l.PerStep():
 		return math.MaxInt
 	}
 	return standard
@@ -158,4 +120,14 @@ func (o *Options) Check() error {
 	least("max_bytes", o.MaxBytes, minBytes)
 	bad.If(o.ServiceName == "", "`service_name` must not be empty")
 	return bad.Err()
+}
+
+// emitConfig returns the options that concern spans.
+func (p *Profile) emitConfig() emit.Config {
+	o := &p.opts
+	return emit.Config{
+		Detail: o.Detail, Attributes: o.Attributes, MaxSpans: o.maxSpans(), MaxBytes: o.maxBytes(),
+		BatchSpans: o.BatchSpans, ServiceName: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes,
+		Scope: p.source.Scope, Version: o.Version, Root: p.source.Root,
+	}
 }

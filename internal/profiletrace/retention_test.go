@@ -11,28 +11,31 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
 // Launches are remembered for late activities, spread over the whole profile if their correlations are. They must not
 // keep data of written spans.
 func TestWrittenSpansAreFreedWhileTheirLaunchesAreRemembered(t *testing.T) {
-	p := New(Options{Detail: LevelKernels, MemoryMiB: 1, TempDir: t.TempDir()}, Source{Scope: "s", Root: "r"})
+	p := New(Options{Detail: emit.LevelKernels, MemoryMiB: 1, TempDir: t.TempDir()}, Source{Scope: "s", Root: "r"})
 	defer p.Close()
 	const launches, apart = 120_000, 10_000 // ns
 	operator, call, kernel := p.Names.ID("aten::addmm"), p.Names.ID("cudaLaunchKernel"), p.Names.ID("gemm")
 	for i := range int64(launches) {
 		at := i * apart
 		for depth := range int64(4) {
-			require.NoError(t, p.Add(&Event{
-				Kind: KindOperator, Name: operator, Start: at + depth, Duration: 8_000 - 2*depth, Process: 1, Thread: 1,
+			require.NoError(t, p.Add(&event.Event{
+				Kind: event.KindOperator, Name: operator, Start: at + depth, Duration: 8_000 - 2*depth, Process: 1, Thread: 1,
 			}))
 		}
 		correlation := i*37 + 1
-		require.NoError(t, p.Add(&Event{
-			Kind: KindRuntime, Name: call, Start: at + 100, Duration: 2_000, Correlation: correlation, Process: 1, Thread: 1,
+		require.NoError(t, p.Add(&event.Event{
+			Kind: event.KindRuntime, Name: call, Start: at + 100, Duration: 2_000, Correlation: correlation, Process: 1, Thread: 1,
 		}))
-		require.NoError(t, p.Add(&Event{
-			Kind: KindKernel, Name: kernel, Start: at + 5_000, Duration: 4_000, Correlation: correlation, Stream: 7,
+		require.NoError(t, p.Add(&event.Event{
+			Kind: event.KindKernel, Name: kernel, Start: at + 5_000, Duration: 4_000, Correlation: correlation, Stream: 7,
 		}))
 	}
 	live := func() uint64 {

@@ -3,7 +3,12 @@
 
 package spanfacts
 
-import "unicode/utf8"
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"unicode/utf8"
+)
 
 // MaxText is how many bytes of a name from the wire metrics and pages keep.
 const MaxText = 256
@@ -27,4 +32,18 @@ func Truncate(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// ValidText returns at most n bytes of s as valid UTF-8, which OTLP requires.
+func ValidText(s string, n int) string { return strings.ToValidUTF8(Truncate(s, n), "\uFFFD") }
+
+// DistinctText is like ValidText, but truncates different texts to different ones: a truncated text ends in a hash of
+// the whole.
+func DistinctText(s string, n int) string {
+	if len(s) <= n {
+		return ValidText(s, n)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	return ValidText(s, n-len("…12345678")) + fmt.Sprintf("…%08x", h.Sum32())
 }

@@ -29,7 +29,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
@@ -296,7 +296,7 @@ func TestAClockThatIsSetDuringAWindowIsReported(t *testing.T) {
 	} {
 		w := &window{begin: clocks{1000, 1000 + int64(time.Hour), true}}
 		w.end = clocks{2000, 2000 + int64(time.Hour+c.jump), true}
-		var m profiletrace.Meta
+		var m event.Meta
 		p := capturetest.Start(t, t.TempDir())
 		q, err := ring.Open(p.Ring())
 		require.NoError(t, err)

@@ -32,7 +32,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -188,7 +189,7 @@ func copyKinds(name string) (kind, from, to byte) {
 func testConfig(folder string, window time.Duration) *Config {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Folder, cfg.Window, cfg.Budget = folder, window, maxBudget
-	cfg.Spans.Detail = profiletrace.LevelKernels
+	cfg.Spans.Detail = emit.LevelKernels
 	return cfg
 }
 
@@ -302,7 +303,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 				switch want[i].kind {
 				case "copy": // the name is derived from CUPTI's kinds; the trace may have the name of another runtime
 					k, f, to := copyKinds(want[i].name)
-					want[i].name = profiletrace.CopyName(int64(k), int64(f), int64(to))
+					want[i].name = vocabulary.CopyName(int64(k), int64(f), int64(to))
 				case "memset":
 					want[i].name = "Memset (Device)"
 				}

@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -255,11 +257,11 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	}
 	var err error
 	res.Stats, err = p.Emit(ctx, emit)
-	res.Stats.Unused = profiletrace.Unused{} // Dropped has it
+	res.Stats.Unused = event.Unused{} // Dropped has it
 	if n := res.Stats.Outliers.Count; n > 0 {
 		res.Dropped["unreadable"] += n
 	}
-	if errors.Is(err, profiletrace.ErrTimeRange) {
+	if errors.Is(err, event.ErrTimeRange) {
 		return broken(res, err), nil
 	}
 	return res, err
@@ -280,7 +282,7 @@ func (w *window) jump() time.Duration {
 }
 
 // describe writes whose the window is.
-func (w *window) describe(m *profiletrace.Meta) {
+func (w *window) describe(m *event.Meta) {
 	offset := w.begin.wall - w.begin.cupti
 	switch jump := w.jump(); {
 	case jump != 0:
@@ -304,14 +306,14 @@ func (w *window) describe(m *profiletrace.Meta) {
 		}
 	}
 	for i, d := range w.ring.Devices() {
-		m.Devices = append(m.Devices, profiletrace.Device{Ordinal: int64(i), Model: d.Name, ID: d.ID, Limits: d.Limits})
+		m.Devices = append(m.Devices, event.Device{Ordinal: int64(i), Model: d.Name, ID: d.ID, Limits: d.Limits})
 	}
 }
 
 // names translates the ring's numbers of names into a profile's.
 type names struct {
 	ring  *ring.Ring
-	to    *profiletrace.Names
+	to    *event.Names
 	known map[nameKey]uint32
 }
 
@@ -328,7 +330,7 @@ func (n *names) of(r ring.Record) uint32 {
 		text, _ := n.ring.Name(key.number)
 		text = strings.ToValidUTF8(text, "?")
 		if key.call {
-			text = cmp.Or(profiletrace.CallName(text), "call of unknown name")
+			text = cmp.Or(vocabulary.CallName(text), "call of unknown name")
 		}
 		id = n.to.ID(cmp.Or(text, "kernel of unknown name"))
 		n.known[key] = id
@@ -337,21 +339,21 @@ func (n *names) of(r ring.Record) uint32 {
 }
 
 // call converts a call of CUDA.
-func (w *window) call(r ring.Record, n *names) profiletrace.Event {
-	return profiletrace.Event{
-		Kind: profiletrace.KindRuntime, Name: n.of(r), Start: int64(r.Start()) - w.begin.cupti,
+func (w *window) call(r ring.Record, n *names) event.Event {
+	return event.Event{
+		Kind: event.KindRuntime, Name: n.of(r), Start: int64(r.Start()) - w.begin.cupti,
 		Duration: int64(r.End()) - int64(r.Start()), Process: int64(w.ring.Info.PID), Thread: int64(r.Thread()),
 		Correlation: int64(r.Correlation()),
 	}
 }
 
 // event converts a record for profiletrace.
-func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
+func (w *window) event(r ring.Record, n *names) (event.Event, bool) {
 	start, end := int64(r.Start()), int64(r.End())
 	if start <= 0 || end < start {
-		return profiletrace.Event{}, false // CUPTI writes 0 for unknown times
+		return event.Event{}, false // CUPTI writes 0 for unknown times
 	}
-	e := profiletrace.Event{
+	e := event.Event{
 		Start: start - w.begin.cupti, Duration: end - start, Process: int64(w.ring.Info.PID), HasProcess: true,
 		Device: int64(r.Device()), Stream: int64(r.Stream()), Correlation: int64(r.Correlation()),
 	}
@@ -363,7 +365,7 @@ func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
 	}
 	switch r.Kind() {
 	case ring.Kernel:
-		e.Kind, e.Name = profiletrace.KindKernel, n.of(r)
+		e.Kind, e.Name = event.KindKernel, n.of(r)
 		g, b := r.Grid(), r.Block()
 		for i := range 3 {
 			e.Detail.Grid[i], e.Detail.Block[i] = int64(g[i]), int64(b[i])
@@ -372,12 +374,12 @@ func (w *window) event(r ring.Record, n *names) (profiletrace.Event, bool) {
 		e.Detail.Registers, e.Detail.SharedMemory = int64(r.Registers()), int64(min(r.SharedMemory(), math.MaxInt64))
 		e.Detail.GraphNode = int64(r.B() & math.MaxInt64)
 	case ring.Copy:
-		name := profiletrace.CopyName(r.CopyKinds())
-		e.Kind, e.Name = profiletrace.KindCopy, n.to.ID(name)
-		e.Detail.Direction, e.Detail.HostMemory = profiletrace.CopyKind(name)
+		name := vocabulary.CopyName(r.CopyKinds())
+		e.Kind, e.Name = event.KindCopy, n.to.ID(name)
+		e.Detail.Direction, e.Detail.HostMemory = vocabulary.CopyKind(name)
 		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true
 	case ring.Memset:
-		e.Kind, e.Name = profiletrace.KindMemset, n.to.ID("Memset (Device)")
+		e.Kind, e.Name = event.KindMemset, n.to.ID("Memset (Device)")
 		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true
 	default:
 		return e, false

@@ -8,7 +8,9 @@ import (
 	"cmp"
 	"strconv"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -69,7 +71,7 @@ var arguments = map[string]int{
 }
 
 // deviceArgs reads the arguments of a kernel, copy or memset. Invalid numbers count as absent.
-func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasStream *bool) {
+func (c *collect) deviceArgs(e *event.Event, args []byte, hasDevice, hasStream *bool) {
 	d := &e.Detail
 	var grid, block, registers, shared bool
 	var external int64
@@ -111,11 +113,11 @@ func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasS
 		case argGraphNode:
 			setInt(&d.GraphNode, v)
 		case argKind:
-			if d.Direction == "" && e.Kind == profiletrace.KindCopy {
-				d.Direction, _ = profiletrace.CopyKind(text(v))
+			if d.Direction == "" && e.Kind == event.KindCopy {
+				d.Direction, _ = vocabulary.CopyKind(text(v))
 			}
 		case argCollective:
-			d.Collective = cmp.Or(profiletrace.CollectiveName(text(v)), text(v))
+			d.Collective = cmp.Or(vocabulary.CollectiveName(text(v)), text(v))
 		case argGroupSize:
 			setInt(&d.GroupSize, v)
 		case argElementType:
@@ -155,7 +157,7 @@ func (c *collect) deviceArgs(e *profiletrace.Event, args []byte, hasDevice, hasS
 	d.HasResources = registers && shared
 }
 
-func (c *collect) runtimeArgs(e *profiletrace.Event, args []byte) {
+func (c *collect) runtimeArgs(e *event.Event, args []byte) {
 	var external int64
 	c.layouts[e.Kind].Fields(args, argument, func(id int, v []byte) bool {
 		switch id {
@@ -178,14 +180,14 @@ func (c *collect) runtimeArgs(e *profiletrace.Event, args []byte) {
 }
 
 // correlate takes the external id for the correlation in files that have no correlations, as ROCm's of before 2025.
-func (c *collect) correlate(e *profiletrace.Event, external int64) {
+func (c *collect) correlate(e *event.Event, external int64) {
 	if e.Correlation == 0 && !c.correlates {
 		e.Correlation = external
 	}
 }
 
 // operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where they are wanted.
-func (c *collect) operatorArgs(e *profiletrace.Event, name, args []byte) {
+func (c *collect) operatorArgs(e *event.Event, name, args []byte) {
 	e.Gradient = gradientKey.number(args, &c.gradientAt)
 	count := c.operator(e.Name, name)
 	if count == nil && !c.shapes && !c.recorded(args) {
@@ -248,7 +250,7 @@ type operatorWork struct {
 // Limits of works. Beyond them an operator is computed again each time.
 const maxWorks, maxWorkBytes = 1 << 14, 4 << 20
 
-func (w *works) of(c *collect, count rule, d *profiletrace.Detail, name, types, dims, values []byte) {
+func (w *works) of(c *collect, count rule, d *event.Detail, name, types, dims, values []byte) {
 	w.key = append(append(append(append(w.key[:0], name...), types...), dims...), values...)
 	o, ok := w.known[string(w.key)]
 	if !ok {
@@ -326,10 +328,10 @@ func (s *searchKey) number(args []byte, last *int) (n int64) {
 	return n
 }
 
-func annotationArgs(d *profiletrace.Detail, args []byte) {
+func annotationArgs(d *event.Detail, args []byte) {
 	chromejson.Fields(args, func(k, v []byte) bool {
 		if string(k) == "traceparent" {
-			if t := text(v); profiletrace.ParseTraceParent(t) == nil {
+			if t := text(v); emit.ParseTraceParent(t) == nil {
 				d.TraceParent = t
 			}
 		}

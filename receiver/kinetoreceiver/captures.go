@@ -11,6 +11,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 )
 
 // knowCaptures reads the traces with captures of graphs, if the file launches any. One that cannot be read is a fault
@@ -23,7 +24,7 @@ func (c *collect) knowCaptures(ctx context.Context) error {
 	c.p.Faults = append(c.p.Faults, faults...)
 	any := false
 	for _, path := range files {
-		found, err := c.opts.Cache.Of(path, func() (profiletrace.Captures, error) { return capturesOf(ctx, path, c.opts) })
+		found, err := c.opts.Cache.Of(path, func() (link.Captures, error) { return capturesOf(ctx, path, c.opts) })
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -65,30 +66,30 @@ func captureFiles(patterns []string) (files, faults []string) {
 	return files, faults
 }
 
-func capturesOf(ctx context.Context, path string, o Options) (profiletrace.Captures, error) {
+func capturesOf(ctx context.Context, path string, o Options) (link.Captures, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return profiletrace.Captures{}, err
+		return link.Captures{}, err
 	}
 	defer f.Close()
 	p := profiletrace.New(o, profiletrace.Source{})
 	defer p.Close()
 	c := &collect{p: p, opts: o, texts: map[string]int64{}}
 	if _, err := c.read(ctx, path, f); err != nil {
-		return profiletrace.Captures{}, err
+		return link.Captures{}, err
 	}
 	return p.Captures(ctx)
 }
 
 // graphFaults reports for how many launches of graphs the operators are unknown, and why.
-func graphFaults(g *profiletrace.Graphs) (list []string) {
+func graphFaults(g *link.Graphs) (list []string) {
 	if g.Lost > 0 {
 		list = append(list, fmt.Sprintf("%d captures of graphs were omitted: too many nodes or captures at one time, "+
 			"or a graph in the graph", g.Lost))
 	}
 	if g.Near > 0 {
 		list = append(list, fmt.Sprintf("%d of %d launches of graphs run up to %d kernels fewer than were captured; their "+
-			"operators are found by the names of the others", g.Near, g.Launches, profiletrace.MaxMissing))
+			"operators are found by the names of the others", g.Near, g.Launches, link.MaxMissing))
 	}
 	if g.Ambiguous > 0 {
 		list = append(list, fmt.Sprintf(

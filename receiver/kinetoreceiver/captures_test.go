@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -268,7 +268,7 @@ func TestCapturesAreReadOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "capture.json")
 	text := "[" + capture(true, 32) + "]"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	o := Options{Detail: DetailSteps, Captures: []string{path}, Cache: &profiletrace.CaptureCache{}}
+	o := Options{Detail: DetailSteps, Captures: []string{path}, Cache: &link.CaptureCache{}}
 	known := func() int64 {
 		_, st := convert(t, "["+replays(false)+"]", o)
 		return st.Graphs.Known

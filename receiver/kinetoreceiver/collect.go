@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -17,7 +20,7 @@ import (
 type collect struct {
 	p      *profiletrace.Profile
 	meta   metaReader
-	event  profiletrace.Event
+	event  event.Event
 	shapes bool
 	opts   Options
 
@@ -75,7 +78,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 		j.Name, j.Cat = chromejson.Text(j.Name), chromejson.Text(j.Cat)
 	}
 	e := &c.event
-	*e = profiletrace.Event{Kind: category(j.Cat)}
+	*e = event.Event{Kind: category(j.Cat)}
 	name := j.Name
 	if e.Kind == kindNone {
 		if e.Kind = uncategorised(j.PID, name); e.Kind.Device() {
@@ -99,7 +102,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	case kindNone:
 		c.p.Skip("event without a category")
 		return nil
-	case profiletrace.KindOther:
+	case event.KindOther:
 		if c.foreign == nil && bytes.HasPrefix(j.TID, warpRow) {
 			c.foreign = &withinKernels
 		}
@@ -107,22 +110,22 @@ func (c *collect) Event(j *chromejson.Event) error {
 		c.p.Skip("range of counters (cuda_profiler_range)")
 		return nil
 	case kindOverhead:
-		if profiletrace.OfProgram(string(name)) {
+		if vocabulary.OfProgram(string(name)) {
 			return nil
 		}
-		e.Kind = profiletrace.KindFrame
-		name = append([]byte(profiletrace.ProfilerFrame), name...)
-	case profiletrace.KindOperator, profiletrace.KindAnnotation:
+		e.Kind = event.KindFrame
+		name = append([]byte(event.ProfilerFrame), name...)
+	case event.KindOperator, event.KindAnnotation:
 		if bytes.HasPrefix(name, stepPrefix) {
 			if n, err := strconv.ParseInt(string(name[len(stepPrefix):]), 10, 64); err == nil {
-				e.Kind, e.Detail.Step, e.Detail.HasStep = profiletrace.KindStep, n, true
+				e.Kind, e.Detail.Step, e.Detail.HasStep = event.KindStep, n, true
 			}
 		}
-	case profiletrace.KindFrame:
+	case event.KindFrame:
 		if bytes.HasPrefix(name, modulePrefix) {
-			e.Kind = profiletrace.KindModule
+			e.Kind = event.KindModule
 		}
-	case profiletrace.KindRuntime:
+	case event.KindRuntime:
 		c.meta.call(j.Cat, name)
 	}
 	var ok bool
@@ -137,12 +140,12 @@ func (c *collect) Event(j *chromejson.Event) error {
 	if len(name) == 0 {
 		name = j.Cat
 	}
-	if e.Kind == profiletrace.KindAnnotation {
+	if e.Kind == event.KindAnnotation {
 		name = parented(&e.Detail, name)
 	}
 	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but they may explain idle time
 	if c.arguments(e, j, name); own {
-		e.Process, e.Thread = profiletrace.ProfilerProcess, 0
+		e.Process, e.Thread = event.ProfilerProcess, 0
 	}
 	if c.found++; e.Kind.Device() {
 		if e.Device < 0 {
@@ -156,7 +159,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 
 // streamWait reads a wait of a stream for an event, which PyTorch writes with enable_cuda_sync_events.
 func (c *collect) streamWait(args []byte) {
-	w := profiletrace.StreamWait{On: -1}
+	w := event.StreamWait{On: -1}
 	chromejson.Fields(args, func(k, v []byte) bool {
 		switch string(k) {
 		case "device":
@@ -211,7 +214,7 @@ func (c *collect) clock(j *chromejson.Event) bool {
 // memory adds an event of PyTorch's allocator; events of host memory are omitted.
 func (c *collect) memory(j *chromejson.Event) error {
 	e := &c.event
-	*e = profiletrace.Event{Kind: profiletrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
+	*e = event.Event{Kind: event.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
 	var ok bool
 	if e.Start, ok = chromejson.Micros(j.TS); !ok {
 		c.p.Skip("start time missing or no number")
@@ -237,23 +240,23 @@ func (c *collect) memory(j *chromejson.Event) error {
 }
 
 // parented removes the IDs of a span from an annotation's name.
-func parented(d *profiletrace.Detail, name []byte) []byte {
+func parented(d *event.Detail, name []byte) []byte {
 	if !bytes.Contains(name, []byte("00-")) && !bytes.Contains(name, []byte("trace_id=")) {
 		return name
 	}
-	rest, parent := profiletrace.FindTraceParent(string(name))
-	if parent == "" || profiletrace.ParseTraceParent(parent) != nil {
+	rest, parent := vocabulary.FindTraceParent(string(name))
+	if parent == "" || emit.ParseTraceParent(parent) != nil {
 		return name
 	}
 	d.TraceParent = parent
 	return []byte(rest)
 }
 
-func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []byte) {
+func (c *collect) arguments(e *event.Event, j *chromejson.Event, name []byte) {
 	if e.Kind.Device() {
 		var device, stream bool
-		if e.Kind == profiletrace.KindCopy {
-			e.Detail.Direction, e.Detail.HostMemory = profiletrace.CopyKind(string(name))
+		if e.Kind == event.KindCopy {
+			e.Detail.Direction, e.Detail.HostMemory = vocabulary.CopyKind(string(name))
 		}
 		c.deviceArgs(e, j.Args, &device, &stream)
 		if !device {
@@ -266,13 +269,13 @@ func (c *collect) arguments(e *profiletrace.Event, j *chromejson.Event, name []b
 	}
 	e.Process, e.Thread = c.id(j.PID), c.id(j.TID)
 	switch e.Kind {
-	case profiletrace.KindRuntime:
+	case event.KindRuntime:
 		c.runtimeArgs(e, j.Args)
-	case profiletrace.KindFrame:
+	case event.KindFrame:
 		e.Correlation = pythonID.number(j.Args, &c.pythonAt)
-	case profiletrace.KindOperator:
+	case event.KindOperator:
 		c.operatorArgs(e, name, j.Args)
-	case profiletrace.KindAnnotation, profiletrace.KindStep:
+	case event.KindAnnotation, event.KindStep:
 		if e.Detail.TraceParent == "" {
 			annotationArgs(&e.Detail, j.Args)
 		}

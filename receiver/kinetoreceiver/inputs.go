@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -50,7 +50,7 @@ func (in *inputs) signature(b []byte) []byte {
 		if i < len(in.types) {
 			kind = text(in.types[i])
 		}
-		b = profiletrace.AppendShape(b, kind, dims)
+		b = vocabulary.AppendShape(b, kind, dims)
 	}
 	return b
 }
@@ -170,7 +170,7 @@ func (in *inputs) width(i int) int64 {
 	if i >= len(in.types) {
 		return 0
 	}
-	return profiletrace.ElementSize(typeName(text(in.types[i])))
+	return vocabulary.ElementSize(typeName(text(in.types[i])))
 }
 
 // typeName returns a type as ElementSize knows it.

@@ -11,14 +11,15 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // metaReader collects the fields of the top level.
 type metaReader struct {
-	meta    profiletrace.Meta
+	meta    event.Meta
 	maker   maker
 	faults  []string
 	attempt string
@@ -65,7 +66,7 @@ func (m *metaReader) field(key string, v []byte) {
 	case "service.name":
 		m.meta.Service = text(v)
 	case "traceparent":
-		if t := text(v); profiletrace.ParseTraceParent(t) == nil {
+		if t := text(v); emit.ParseTraceParent(t) == nil {
 			m.meta.TraceParent = t
 		} else {
 			m.faults = append(m.faults, "traceparent in the metadata is not valid")
@@ -92,7 +93,7 @@ func (m *metaReader) devices(v []byte) {
 	}
 	limits := limitsOf(v)
 	for i, d := range list {
-		m.meta.Devices = append(m.meta.Devices, profiletrace.Device{Ordinal: d.ID, Model: d.Name, Limits: limits[i]})
+		m.meta.Devices = append(m.meta.Devices, event.Device{Ordinal: d.ID, Model: d.Name, Limits: limits[i]})
 		switch name := strings.ToUpper(d.Name); {
 		case strings.Contains(name, "AMD"), strings.Contains(name, "INSTINCT"):
 			m.maker = makerAMD
@@ -196,7 +197,7 @@ func (m *metaReader) resourceList(s string) {
 }
 
 // result returns the metadata once all fields were seen.
-func (m *metaReader) result() profiletrace.Meta {
+func (m *metaReader) result() event.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
 		m.meta.JobID += "/" + m.attempt
 	}

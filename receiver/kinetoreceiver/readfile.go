@@ -20,21 +20,23 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
 
 // Detail selects the parts of a file that become spans. The zero value is [DetailAuto].
-type Detail = profiletrace.Level
+type Detail = emit.Level
 
 // Levels of detail.
 const (
 	// steps, annotations, modules, collectives, copies and kernels that matter
-	DetailAuto        = profiletrace.LevelAuto
-	DetailSteps       = profiletrace.LevelSteps       // steps only
-	DetailAnnotations = profiletrace.LevelAnnotations // steps and user annotations
-	DetailOperators   = profiletrace.LevelOperators   // steps, annotations, modules and operators
-	DetailKernels     = profiletrace.LevelKernels     // also device activities and the calls that launched them
+	DetailAuto        = emit.LevelAuto
+	DetailSteps       = emit.LevelSteps       // steps only
+	DetailAnnotations = emit.LevelAnnotations // steps and user annotations
+	DetailOperators   = emit.LevelOperators   // steps, annotations, modules and operators
+	DetailKernels     = emit.LevelKernels     // also device activities and the calls that launched them
 )
 
 // Errors of [ReadFile] that callers can distinguish by errors.Is.
@@ -48,13 +50,13 @@ var (
 )
 
 // Extent selects the activities that the analysis of a window covers. The zero value is [ExtentAll].
-type Extent = profiletrace.Extent
+type Extent = link.Extent
 
 // Extents. The last two match Holistic Trace Analysis with and without include_last_profiler_step.
 const (
-	ExtentAll          = profiletrace.ExtentAll          // every activity
-	ExtentSteps        = profiletrace.ExtentSteps        // activities launched before the end of the last step
-	ExtentStepsButLast = profiletrace.ExtentStepsButLast // activities launched before the last step began
+	ExtentAll          = link.ExtentAll          // every activity
+	ExtentSteps        = link.ExtentSteps        // activities launched before the end of the last step
+	ExtentStepsButLast = link.ExtentStepsButLast // activities launched before the last step began
 )
 
 // Options configures [ReadFile]. The zero value is usable.
@@ -104,7 +106,7 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 // recording is what PyTorch's profiler adds to the time of the launching thread: on two hosts (Xeon) with an H100 and
 // an H200, 2.3 to 3.4 µs for each event in steps that the host limited, and 3 to 7 µs for a call alone.
 // docs/hardware.md has the steps with and without it.
-var recording = profiletrace.Recording{
+var recording = link.Recording{
 	Operator: 2 * time.Microsecond, Call: 5 * time.Microsecond, Frame: time.Microsecond, Launch: 5 * time.Microsecond,
 }
 

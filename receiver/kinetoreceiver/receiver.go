@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 )
 
@@ -21,7 +21,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*fol
 		return nil, err
 	}
 	own := *cfg
-	own.Spans.Version, own.Spans.Cache = set.BuildInfo.Version, &profiletrace.CaptureCache{}
+	own.Spans.Version, own.Spans.Cache = set.BuildInfo.Version, &link.CaptureCache{}
 	r, err := follow.NewReceiver(set, cfg.Files, next, follow.Telemetry{
 		Files: tel.ReceiverKinetoFiles, Parts: tel.ReceiverKinetoEvents, Skipped: tel.ReceiverKinetoEventsSkipped,
 		Cut: tel.ReceiverKinetoSpansCut, Close: tel.Shutdown,

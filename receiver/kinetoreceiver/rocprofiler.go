@@ -17,6 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
@@ -52,7 +54,7 @@ type rocAgent struct {
 
 type rocKernel struct {
 	name  string
-	needs profiletrace.RocKernel
+	needs event.RocKernel
 }
 
 type rocKind struct {
@@ -305,7 +307,7 @@ func (r *rocprofiler) part(key string) error {
 				r.agents[a.ID.Handle] = rocAgent{ordinal, gpu, a.Name}
 			}
 			if gpu && len(r.c.meta.meta.Devices) < 1<<16 {
-				d := profiletrace.Device{Ordinal: ordinal, Model: cmp.Or(a.Product, a.Name)}
+				d := event.Device{Ordinal: ordinal, Model: cmp.Or(a.Product, a.Name)}
 				d.Limits = occupancy.Device{Target: a.Name, Multiprocessors: a.Units}
 				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, d)
 			}
@@ -338,7 +340,7 @@ func (r *rocprofiler) part(key string) error {
 			if len(r.kernels) < maxRocNames {
 				r.kernels[k.ID] = rocKernel{
 					strings.TrimSuffix(cmp.Or(k.Formatted, k.Name), ".kd"),
-					profiletrace.RocKernel{Vectors: k.Vectors, Accumulators: k.Sums, Scalars: k.Scalars},
+					event.RocKernel{Vectors: k.Vectors, Accumulators: k.Sums, Scalars: k.Scalars},
 				}
 			}
 			return nil
@@ -351,20 +353,20 @@ func (r *rocprofiler) part(key string) error {
 
 // kind reads the records of one kind.
 func (r *rocprofiler) kind(key string) error {
-	var add func(e *profiletrace.Event, x *rocRecord) (name string)
+	var add func(e *event.Event, x *rocRecord) (name string)
 	switch key {
 	case "kernel_dispatch":
 		add = r.dispatch
 	case "memory_copy":
 		add = r.copied
 	case "hip_api":
-		add = func(e *profiletrace.Event, x *rocRecord) string {
-			e.Kind = profiletrace.KindRuntime
+		add = func(e *event.Event, x *rocRecord) string {
+			e.Kind = event.KindRuntime
 			return r.operation(x)
 		}
 	case "marker_api":
-		add = func(e *profiletrace.Event, x *rocRecord) string {
-			if e.Kind = profiletrace.KindAnnotation; x.End <= x.Start {
+		add = func(e *event.Event, x *rocRecord) string {
+			if e.Kind = event.KindAnnotation; x.End <= x.Start {
 				return ""
 			}
 			return r.markers[x.Correlation.Internal]
@@ -374,16 +376,16 @@ func (r *rocprofiler) kind(key string) error {
 	}
 	return list(r, key, func(x *rocRecord) error {
 		r.records++
-		e := profiletrace.Event{
+		e := event.Event{
 			Start: x.Start, Duration: x.End - x.Start, Process: r.pid, HasProcess: true, Thread: x.Thread, Device: -1,
-			Correlation: int64(x.Correlation.Internal) & (1<<profiletrace.CorrelationBits - 1),
+			Correlation: int64(x.Correlation.Internal) & (1<<event.CorrelationBits - 1),
 		}
 		name := add(&e, x)
 		if name == "" {
 			r.c.p.Skip(key + " without a name or length")
 			return nil
 		}
-		if !e.Kind.Device() && e.Kind != profiletrace.KindRuntime {
+		if !e.Kind.Device() && e.Kind != event.KindRuntime {
 			e.Correlation = 0
 		}
 		if e.Kind.Device() && e.Device < 0 {
@@ -406,8 +408,8 @@ func (r *rocprofiler) operation(x *rocRecord) string {
 	return r.names[x.Kind].Operations[x.Operation]
 }
 
-func (r *rocprofiler) dispatch(e *profiletrace.Event, x *rocRecord) string {
-	e.Kind = profiletrace.KindKernel
+func (r *rocprofiler) dispatch(e *event.Event, x *rocRecord) string {
+	e.Kind = event.KindKernel
 	d := &x.Dispatch
 	r.on(e, d.Agent)
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), int64(d.Queue.Handle))
@@ -422,7 +424,7 @@ func (r *rocprofiler) dispatch(e *profiletrace.Event, x *rocRecord) string {
 }
 
 // on assigns an activity to the first of some agents that is a GPU.
-func (r *rocprofiler) on(e *profiletrace.Event, agents ...rocHandle) {
+func (r *rocprofiler) on(e *event.Event, agents ...rocHandle) {
 	for _, h := range agents {
 		if a := r.agents[h.Handle]; a.gpu {
 			e.Device = a.ordinal
@@ -431,14 +433,14 @@ func (r *rocprofiler) on(e *profiletrace.Event, agents ...rocHandle) {
 	}
 }
 
-func (r *rocprofiler) copied(e *profiletrace.Event, x *rocRecord) string {
-	e.Kind = profiletrace.KindCopy
+func (r *rocprofiler) copied(e *event.Event, x *rocRecord) string {
+	e.Kind = event.KindCopy
 	r.on(e, x.To, x.From) // a copy is on its destination device, otherwise on its source
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), 0)
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true
 	}
-	name := profiletrace.RocCopy(r.operation(x))
-	e.Detail.Direction, _ = profiletrace.CopyKind(name)
+	name := vocabulary.RocCopy(r.operation(x))
+	e.Detail.Direction, _ = vocabulary.CopyKind(name)
 	return name
 }

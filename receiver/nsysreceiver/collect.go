@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
 // Tables of an export.
@@ -80,14 +82,14 @@ func thread(global int64) int64  { return global & 0xffffff }
 
 // correlation returns a number that is unique within a process only; profiletrace writes the low bits.
 func correlation(id, pid int64) int64 {
-	if id <= 0 || id >= 1<<profiletrace.CorrelationBits {
+	if id <= 0 || id >= 1<<event.CorrelationBits {
 		return 0
 	}
-	return pid<<profiletrace.CorrelationBits | id
+	return pid<<event.CorrelationBits | id
 }
 
 // times sets start and duration of a row; rows without are counted.
-func (c *collect) times(e *profiletrace.Event, start, end any) bool {
+func (c *collect) times(e *event.Event, start, end any) bool {
 	s, ok := number(start)
 	t, is := number(end)
 	if !ok || !is {
@@ -98,14 +100,14 @@ func (c *collect) times(e *profiletrace.Event, start, end any) bool {
 	return true
 }
 
-func (c *collect) add(e *profiletrace.Event, name string) error {
+func (c *collect) add(e *event.Event, name string) error {
 	e.Name = c.p.Names.ID(name)
 	return c.p.Add(e)
 }
 
 // device reads what rows of the device have in common: r begins with start, end, deviceId, streamId, correlationId,
 // globalPid, graphNodeId.
-func (c *collect) device(e *profiletrace.Event, r []any) bool {
+func (c *collect) device(e *event.Event, r []any) bool {
 	c.rows++
 	if !c.times(e, r[0], r[1]) {
 		return false
@@ -139,7 +141,7 @@ func (c *collect) kernels(ctx context.Context) error {
 	return c.db.each(ctx, tableKernel, columns("demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ",
 		"blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphId"),
 		func(r []any) error {
-			e := profiletrace.Event{Kind: profiletrace.KindKernel}
+			e := event.Event{Kind: event.KindKernel}
 			if !c.device(&e, r) {
 				return nil
 			}
@@ -183,7 +185,7 @@ func (c *collect) first(values []any, otherwise string) (string, error) {
 func (c *collect) copies(ctx context.Context) error {
 	names := columns("bytes", "copyKind", "srcKind", "dstKind", "migrationCause")
 	return c.db.each(ctx, tableCopy, names, func(r []any) error {
-		e := profiletrace.Event{Kind: profiletrace.KindCopy}
+		e := event.Event{Kind: event.KindCopy}
 		if !c.device(&e, r) {
 			return nil
 		}
@@ -191,7 +193,7 @@ func (c *collect) copies(ctx context.Context) error {
 		d := &e.Detail
 		d.Bytes, d.HasBytes = number(more[0])
 		kind := or(more[1], 0)
-		name := profiletrace.CopyName(kind, or(more[2], -1)+1, or(more[3], -1)+1) // the exporter numbers memories from 0
+		name := vocabulary.CopyName(kind, or(more[2], -1)+1, or(more[3], -1)+1) // the exporter numbers memories from 0
 		moved, migrated := migrations[kind]
 		prefetched := or(more[4], 0) == userPrefetch
 		switch {
@@ -200,7 +202,7 @@ func (c *collect) copies(ctx context.Context) error {
 		case migrated:
 			name = "Page migration " + moved
 		}
-		if d.Direction, d.HostMemory = profiletrace.CopyKind(name); migrated && !prefetched {
+		if d.Direction, d.HostMemory = vocabulary.CopyKind(name); migrated && !prefetched {
 			d.HostMemory = "managed"
 		}
 		return c.add(&e, name)
@@ -209,7 +211,7 @@ func (c *collect) copies(ctx context.Context) error {
 
 func (c *collect) memsets(ctx context.Context) error {
 	return c.db.each(ctx, tableMemset, columns("bytes"), func(r []any) error {
-		e := profiletrace.Event{Kind: profiletrace.KindMemset}
+		e := event.Event{Kind: event.KindMemset}
 		if !c.device(&e, r) {
 			return nil
 		}
@@ -223,7 +225,7 @@ func (c *collect) memsets(ctx context.Context) error {
 func (c *collect) graphs(ctx context.Context) error {
 	const onTheHost = math.MaxInt32 // device of a graph whose first node is no work of a device
 	return c.db.each(ctx, tableGraph, columns("graphId"), func(r []any) error {
-		e := profiletrace.Event{Kind: profiletrace.KindKernel}
+		e := event.Event{Kind: event.KindKernel}
 		if or(r[2], 0) == onTheHost {
 			c.rows++
 			c.p.Skip("graph that begins on the host")
@@ -246,32 +248,32 @@ const maxCalls = 1 << 16
 
 // calls reads the calls of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
 func (c *collect) calls(ctx context.Context) error {
-	err := c.callsOf(ctx, tableRuntime, "nameId", profiletrace.KindRuntime, profiletrace.CallName)
+	err := c.callsOf(ctx, tableRuntime, "nameId", event.KindRuntime, vocabulary.CallName)
 	if err == nil {
-		err = c.callsOf(ctx, tableSystemCalls, "nameId", profiletrace.KindFrame, profiletrace.SystemCall)
+		err = c.callsOf(ctx, tableSystemCalls, "nameId", event.KindFrame, vocabulary.SystemCall)
 	}
 	for _, table := range tablesMPI {
 		if err == nil {
-			err = c.callsOf(ctx, table, "textId", profiletrace.KindAnnotation, profiletrace.CallName)
+			err = c.callsOf(ctx, table, "textId", event.KindAnnotation, vocabulary.CallName)
 		}
 	}
 	return err
 }
 
-func (c *collect) callsOf(ctx context.Context, table, column string, kind profiletrace.Kind,
+func (c *collect) callsOf(ctx context.Context, table, column string, kind event.Kind,
 	nameOf func(string) string,
 ) error {
 	names := map[int64]string{}
 	return c.db.each(ctx, table, []string{"start", "end", "globalTid", "correlationId", column},
 		func(r []any) error {
 			c.rows++
-			e := profiletrace.Event{Kind: kind}
+			e := event.Event{Kind: kind}
 			if !c.times(&e, r[0], r[1]) {
 				return nil
 			}
 			global := or(r[2], 0)
 			e.Process, e.Thread = process(global), thread(global)
-			if kind == profiletrace.KindRuntime {
+			if kind == event.KindRuntime {
 				c.uses(e.Process)
 				e.Correlation = correlation(or(r[3], 0), e.Process)
 			}
@@ -295,7 +297,7 @@ func (c *collect) overhead(ctx context.Context) error {
 	for _, table := range []string{tableOverhead, tableCUPTI} {
 		if err := c.db.each(ctx, table, []string{"start", "end", "nameId"}, func(r []any) error {
 			c.rows++
-			e := profiletrace.Event{Kind: profiletrace.KindFrame, Process: profiletrace.ProfilerProcess}
+			e := event.Event{Kind: event.KindFrame, Process: event.ProfilerProcess}
 			if !c.times(&e, r[0], r[1]) {
 				return nil
 			}
@@ -303,11 +305,11 @@ func (c *collect) overhead(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if profiletrace.OfProgram(name) {
+			if vocabulary.OfProgram(name) {
 				c.p.Skip("overhead that calls show, too")
 				return nil
 			}
-			return c.add(&e, profiletrace.ProfilerFrame+name)
+			return c.add(&e, event.ProfilerFrame+name)
 		}); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -132,23 +132,23 @@ func TestRangesLaunchesAndKernelsAreLinked(t *testing.T) {
 
 func TestRangeNames(t *testing.T) {
 	for text, want := range map[string]struct {
-		kind profiletrace.Kind
+		kind event.Kind
 		name string
 		step int64
 	}{
-		"ProfilerStep#12":                  {profiletrace.KindStep, "ProfilerStep#12", 12},
-		"step 7":                           {profiletrace.KindStep, "step 7", 7},
-		"Iteration_3":                      {profiletrace.KindStep, "Iteration_3", 3},
-		"train_step 5":                     {profiletrace.KindStep, "train_step 5", 5},
-		"aten::add, seq = 5":               {profiletrace.KindOperator, "aten::add", 0},
-		"aten::empty, op_id = 990346":      {profiletrace.KindOperator, "aten::empty", 0},
-		"MulBackward0, seq = 3, op_id = 4": {profiletrace.KindOperator, "MulBackward0", 0},
-		"MPI_Send":                         {profiletrace.KindAnnotation, "MPI_Send", 0},
-		"stepping 5":                       {profiletrace.KindAnnotation, "stepping 5", 0},
-		"step":                             {profiletrace.KindAnnotation, "step", 0},
-		"forward, layer = 5":               {profiletrace.KindAnnotation, "forward, layer = 5", 0},
+		"ProfilerStep#12":                  {event.KindStep, "ProfilerStep#12", 12},
+		"step 7":                           {event.KindStep, "step 7", 7},
+		"Iteration_3":                      {event.KindStep, "Iteration_3", 3},
+		"train_step 5":                     {event.KindStep, "train_step 5", 5},
+		"aten::add, seq = 5":               {event.KindOperator, "aten::add", 0},
+		"aten::empty, op_id = 990346":      {event.KindOperator, "aten::empty", 0},
+		"MulBackward0, seq = 3, op_id = 4": {event.KindOperator, "MulBackward0", 0},
+		"MPI_Send":                         {event.KindAnnotation, "MPI_Send", 0},
+		"stepping 5":                       {event.KindAnnotation, "stepping 5", 0},
+		"step":                             {event.KindAnnotation, "step", 0},
+		"forward, layer = 5":               {event.KindAnnotation, "forward, layer = 5", 0},
 	} {
-		var e profiletrace.Event
+		var e event.Event
 		name := rangeOf(&e, text)
 		assert.Equal(t, want.kind, e.Kind, text)
 		assert.Equal(t, want.name, name, text)

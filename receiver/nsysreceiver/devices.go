@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
 // seen is a device as a process sees it: with CUDA_VISIBLE_DEVICES every process may call another one 0.
@@ -44,7 +44,7 @@ func (c *collect) devices(ctx context.Context) error {
 		if !ok || len(c.p.Meta.Devices) == maxDevices {
 			return nil
 		}
-		d := profiletrace.Device{Ordinal: or(r[3], id), Model: word(r[1]), Limits: limitsOf(r[4:])}
+		d := event.Device{Ordinal: or(r[3], id), Model: word(r[1]), Limits: limitsOf(r[4:])}
 		if o, ok := byNumber[id]; ok {
 			d.Ordinal = o
 		}

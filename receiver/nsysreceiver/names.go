@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile"
 )
 
@@ -21,27 +23,27 @@ var (
 )
 
 // rangeOf classifies an NVTX range: a numbered step, an operator of PyTorch, or an annotation.
-func rangeOf(e *profiletrace.Event, text string) (name string) {
-	e.Kind = profiletrace.KindAnnotation
+func rangeOf(e *event.Event, text string) (name string) {
+	e.Kind = event.KindAnnotation
 	if m := stepName.FindStringSubmatch(text); m != nil {
 		if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {
-			e.Kind, e.Detail.Step, e.Detail.HasStep = profiletrace.KindStep, n, true
+			e.Kind, e.Detail.Step, e.Detail.HasStep = event.KindStep, n, true
 			return text
 		}
 	}
 	if m := torchOperator.FindStringSubmatch(text); m != nil {
-		e.Kind = profiletrace.KindOperator
+		e.Kind = event.KindOperator
 		if s := torchSizes.FindStringSubmatch(text); s != nil {
 			e.Detail.Shapes = s[1]
 		}
 		return m[1]
 	}
 	if strings.HasPrefix(text, "aten::") {
-		e.Kind = profiletrace.KindOperator
+		e.Kind = event.KindOperator
 		return text
 	}
-	rest, parent := profiletrace.FindTraceParent(text)
-	if parent != "" && profiletrace.ParseTraceParent(parent) == nil {
+	rest, parent := vocabulary.FindTraceParent(text)
+	if parent != "" && emit.ParseTraceParent(parent) == nil {
 		e.Detail.TraceParent = parent
 		return rest
 	}

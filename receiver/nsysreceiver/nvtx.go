@@ -9,7 +9,8 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
 // Types of NVTX events (column eventType).
@@ -92,7 +93,7 @@ func (c *collect) ranges(ctx context.Context) error {
 			c.p.Skip("NVTX mark or range without an end")
 			return nil
 		}
-		var e profiletrace.Event
+		var e event.Event
 		if !c.times(&e, r[0], r[1]) {
 			return nil
 		}
@@ -162,14 +163,14 @@ func (c *collect) mark(n *nvtx, process int64, m []string) {
 }
 
 // span makes the span whose ID a range carries its parent.
-func (n *nvtx) span(e *profiletrace.Event, id uint64) {
+func (n *nvtx) span(e *event.Event, id uint64) {
 	s, ok := n.marks[spanKey{e.Process, id}]
-	if !ok || profiletrace.ParseTraceParent(s.parent) != nil {
+	if !ok || emit.ParseTraceParent(s.parent) != nil {
 		return
 	}
 	e.Detail.TraceParent = s.parent
 	if s.hasStep {
-		e.Kind, e.Detail.Step, e.Detail.HasStep = profiletrace.KindStep, s.step, true
+		e.Kind, e.Detail.Step, e.Detail.HasStep = event.KindStep, s.step, true
 	}
 }
 

@@ -10,28 +10,30 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 )
 
 // Detail selects the parts of a file that become spans. The zero value is [DetailAuto].
-type Detail = profiletrace.Level
+type Detail = emit.Level
 
 // Levels of detail.
 const (
-	DetailAuto        = profiletrace.LevelAuto        // steps, annotations, collectives, copies and kernels that matter
-	DetailSteps       = profiletrace.LevelSteps       // steps only
-	DetailAnnotations = profiletrace.LevelAnnotations // steps and NVTX ranges
-	DetailOperators   = profiletrace.LevelOperators   // steps, NVTX ranges and operators of PyTorch
-	DetailKernels     = profiletrace.LevelKernels     // also device activities and the calls that launched them
+	DetailAuto        = emit.LevelAuto        // steps, annotations, collectives, copies and kernels that matter
+	DetailSteps       = emit.LevelSteps       // steps only
+	DetailAnnotations = emit.LevelAnnotations // steps and NVTX ranges
+	DetailOperators   = emit.LevelOperators   // steps, NVTX ranges and operators of PyTorch
+	DetailKernels     = emit.LevelKernels     // also device activities and the calls that launched them
 )
 
 // Extent selects the activities that the analysis of a window covers. The zero value is [ExtentAll].
-type Extent = profiletrace.Extent
+type Extent = link.Extent
 
 // Extents. The last two match Holistic Trace Analysis with and without include_last_profiler_step.
 const (
-	ExtentAll          = profiletrace.ExtentAll          // every activity
-	ExtentSteps        = profiletrace.ExtentSteps        // activities launched before the end of the last step
-	ExtentStepsButLast = profiletrace.ExtentStepsButLast // activities launched before the last step began
+	ExtentAll          = link.ExtentAll          // every activity
+	ExtentSteps        = link.ExtentSteps        // activities launched before the end of the last step
+	ExtentStepsButLast = link.ExtentStepsButLast // activities launched before the last step began
 )
 
 // Options configures [ReadFile]. The zero value is usable.

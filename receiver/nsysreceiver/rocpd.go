@@ -11,7 +11,8 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
 // rocpd reads a database that rocprofv3 writes with --output-format rocpd, and since ROCm 7 by default
@@ -48,7 +49,7 @@ type rocAgent struct {
 
 type rocKernel struct {
 	name  string
-	needs profiletrace.RocKernel
+	needs event.RocKernel
 }
 
 // rocDispatch is the table that every run has.
@@ -134,7 +135,7 @@ func (r *rocpd) about(ctx context.Context) error {
 			_ = json.Unmarshal([]byte(word(row[5])), &more) // unknown if it has another form
 			a := rocAgent{or(row[2], 0), word(row[1]) == "GPU", word(row[4])}
 			if r.agents[id] = a; a.gpu && len(m.Devices) < maxDevices {
-				m.Devices = append(m.Devices, profiletrace.Device{
+				m.Devices = append(m.Devices, event.Device{
 					Ordinal: a.ordinal, Model: cmp.Or(word(row[3]), a.name),
 					Limits: occupancy.Device{Target: a.name, Multiprocessors: more.Units},
 				})
@@ -149,7 +150,7 @@ func (r *rocpd) about(ctx context.Context) error {
 			if id, ok := number(row[0]); ok && len(r.kernels) < maxRocNames {
 				r.kernels[id] = rocKernel{
 					strings.TrimSuffix(cmp.Or(word(row[1]), word(row[2])), ".kd"),
-					profiletrace.RocKernel{Vectors: or(row[3], 0), Accumulators: or(row[4], 0), Scalars: or(row[5], 0)},
+					event.RocKernel{Vectors: or(row[3], 0), Accumulators: or(row[4], 0), Scalars: or(row[5], 0)},
 				}
 			}
 			return nil
@@ -157,7 +158,7 @@ func (r *rocpd) about(ctx context.Context) error {
 }
 
 // event sets what rows of all kinds have in common: row begins with start, end, pid, event_id, stream_id, queue_id.
-func (r *rocpd) event(e *profiletrace.Event, row []any) (ok bool, err error) {
+func (r *rocpd) event(e *event.Event, row []any) (ok bool, err error) {
 	r.c.rows++
 	if !r.c.times(e, row[0], row[1]) {
 		return false, nil
@@ -182,7 +183,7 @@ func (r *rocpd) of(event any, column string) (any, error) {
 }
 
 // on assigns an activity to the first of some agents that is a GPU.
-func (r *rocpd) on(e *profiletrace.Event, agents ...any) bool {
+func (r *rocpd) on(e *event.Event, agents ...any) bool {
 	for _, v := range agents {
 		if id, ok := number(v); ok && r.agents[id].gpu {
 			e.Device, e.HasProcess = r.agents[id].ordinal, true
@@ -201,7 +202,7 @@ func (r *rocpd) dispatches(ctx context.Context) error {
 		"group_segment_size",
 	}),
 		func(row []any) error {
-			e := profiletrace.Event{Kind: profiletrace.KindKernel}
+			e := event.Event{Kind: event.KindKernel}
 			if ok, err := r.event(&e, row); !ok || err != nil {
 				return err
 			}
@@ -226,7 +227,7 @@ func (r *rocpd) copies(ctx context.Context) error {
 	return r.each(ctx, "rocpd_memory_copy",
 		slices.Concat(rocColumns, []string{"dst_agent_id", "src_agent_id", "size", "name_id"}),
 		func(row []any) error {
-			e := profiletrace.Event{Kind: profiletrace.KindCopy}
+			e := event.Event{Kind: event.KindCopy}
 			if ok, err := r.event(&e, row); !ok || err != nil {
 				return err
 			}
@@ -239,8 +240,8 @@ func (r *rocpd) copies(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			name := profiletrace.RocCopy(text)
-			e.Detail.Direction, _ = profiletrace.CopyKind(name)
+			name := vocabulary.RocCopy(text)
+			e.Detail.Direction, _ = vocabulary.CopyKind(name)
 			return r.c.add(&e, name)
 		})
 }
@@ -257,11 +258,11 @@ func (r *rocpd) regions(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			e := profiletrace.Event{Kind: profiletrace.KindRuntime}
+			e := event.Event{Kind: event.KindRuntime}
 			marker := strings.HasPrefix(kind, "MARKER")
 			switch {
 			case marker:
-				e.Kind = profiletrace.KindAnnotation
+				e.Kind = event.KindAnnotation
 			case !strings.HasPrefix(kind, "HIP"):
 				return nil
 			}

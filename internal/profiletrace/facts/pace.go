@@ -4,9 +4,10 @@
 package facts
 
 import (
-	"cmp"
 	"math"
 	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"sort"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
@@ -49,15 +50,9 @@ func (p *pace) add(x paced) {
 	}
 	p.skipped = 0
 	if len(p.samples) == maxPaced {
-		p.samples, p.stride = everySecond(p.samples), 2*max(1, p.stride)
+		p.samples, p.stride = event.EverySecond(p.samples), 2*max(1, p.stride)
 	}
 	p.samples = append(p.samples, x)
-}
-
-// Sample is a reading of a device's clock.
-type Sample struct {
-	Time  int64   // ns, as activities
-	Clock float64 // any unit, the same for all
 }
 
 // Slowdown is what slower kernels cost.
@@ -72,7 +67,7 @@ type Slowdown struct {
 
 // slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the mean over
 // its kernels, and slow parts with the others. ok is false if the data is insufficient.
-func (p *pace) slowdown(clocks []Sample) (s Slowdown, ok bool) {
+func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 	by := map[uint64][]int64{}
 	for _, x := range p.samples {
 		by[x.kind] = append(by[x.kind], x.length)
@@ -230,7 +225,7 @@ func moments(list []float64) (mean, variance float64) {
 }
 
 // clocksOf returns the mean clocks within and without an interval; 0 if unknown.
-func clocksOf(clocks []Sample, from, to int64) (within, without float64) {
+func clocksOf(clocks []event.ClockReading, from, to int64) (within, without float64) {
 	var a, na, b, nb float64
 	for _, c := range clocks {
 		if from <= c.Time && c.Time < to {
@@ -243,23 +238,4 @@ func clocksOf(clocks []Sample, from, to int64) (within, without float64) {
 		return 0, 0
 	}
 	return a / na, b / nb
-}
-
-// LimitClocks halves a list of readings that has become too long, in order of time.
-func LimitClocks(list []Sample) []Sample {
-	const most = 1 << 16
-	if len(list) < most {
-		return list
-	}
-	slices.SortFunc(list, func(a, b Sample) int { return cmp.Compare(a.Time, b.Time) })
-	return everySecond(list)
-}
-
-// everySecond keeps the first, the third and so on of a list, in the same array.
-func everySecond[T any](list []T) []T {
-	half := list[:0]
-	for i := 0; i < len(list); i += 2 {
-		half = append(half, list[i])
-	}
-	return half
 }

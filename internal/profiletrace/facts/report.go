@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
@@ -161,8 +162,8 @@ type Context struct {
 	Name    func(uint32) string // of ranges, calls and operators; empty for 0
 	Kernel  func(uint32) string // of kernels
 	Memory  Memory
-	Clocks  []Sample // of the device, as far as the file contains them
-	Windows bool     // the host runs Windows
+	Clocks  []event.ClockReading // of the device, as far as the file contains them
+	Windows bool                 // the host runs Windows
 	Modules *ModuleTree
 }
 

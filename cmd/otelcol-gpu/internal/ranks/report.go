@@ -18,7 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -54,11 +54,11 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 	s.SetEndTimestamp(pcommon.Timestamp(j.End))
 	s.Attributes().PutStr(string(semconv.GPURankMethodKey), string(j.Method))
 	if j.Absent > 0 {
-		profiletrace.PutFinding(s, s.EndTimestamp(), absentFinding(j))
+		emit.PutFinding(s, s.EndTimestamp(), absentFinding(j))
 	}
 	for _, l := range j.Late {
 		v := lateFinding(j, &l)
-		profiletrace.PutFinding(s, s.EndTimestamp(), v)
+		emit.PutFinding(s, s.EndTimestamp(), v)
 		m := s.Events().At(s.Events().Len() - 1).Attributes()
 		m.PutInt(string(semconv.GPUJobRankKey), l.Rank)
 		sharedcomponent.PutText(m, semconv.GPURankRangeKey, l.In)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
 // ErrSyntax is returned for messages that are broken; ErrNoWork for traces without a record of rocprofv3.
@@ -299,13 +300,13 @@ func (t *perfetto) event(s *sequence, b []byte) error {
 	}
 	switch kind {
 	case "kernel_dispatch":
-		x.kind, x.name = profiletrace.KindKernel, strings.TrimSuffix(x.name, ".kd")
+		x.kind, x.name = event.KindKernel, strings.TrimSuffix(x.name, ".kd")
 	case "memory_copy":
-		x.kind = profiletrace.KindCopy
+		x.kind = event.KindCopy
 	case "hip_api":
-		x.kind = profiletrace.KindRuntime
+		x.kind = event.KindRuntime
 	case "marker_api":
-		x.kind = profiletrace.KindAnnotation
+		x.kind = event.KindAnnotation
 	case "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "hipfile_api", "memory_allocation", "scratch_memory":
 		return nil // as of JSON, these are not read
 	default:

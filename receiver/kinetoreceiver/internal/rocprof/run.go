@@ -11,6 +11,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
 // Run is what a file says about its run.
@@ -18,7 +20,7 @@ type Run struct {
 	Records int64
 	Bytes   int64
 	PID     int64 // 0: not stated
-	Devices []profiletrace.Device
+	Devices []event.Device
 	Faults  []string
 }
 
@@ -27,7 +29,7 @@ const unlisted = "devices have the numbers of rocprofv3's agents, which count CP
 
 // record is one record of either format. Numbers that are not stated are 0.
 type record struct {
-	kind          profiletrace.Kind
+	kind          event.Kind
 	name          string
 	start, end    int64 // ns since the start of the machine
 	thread        int64
@@ -38,7 +40,7 @@ type record struct {
 	hasBytes      bool
 	grid, block   [3]int64 // of work-items
 	hasGrid       bool
-	needs         profiletrace.RocKernel
+	needs         event.RocKernel
 	memory        int64 // LDS of a block, bytes
 }
 
@@ -52,24 +54,24 @@ type adder struct {
 // add passes on a record, or counts why it cannot.
 func (a *adder) add(r *record) error {
 	a.run.Records++
-	e := profiletrace.Event{
+	e := event.Event{
 		Kind: r.kind, Start: r.start, Duration: r.end - r.start, Process: a.run.PID, HasProcess: true, Thread: r.thread,
 		Device: -1,
 	}
 	name, ok := r.name, true
 	switch r.kind {
-	case profiletrace.KindKernel:
+	case event.KindKernel:
 		e.Device, ok = a.agents.device(r.agent)
 		e.Detail.Grid, e.Detail.Block, e.Detail.HasGrid = blocks(r)
 		e.Detail.SetRoc(a.agents.target(e.Device), r.needs, r.memory)
-	case profiletrace.KindCopy:
-		name = profiletrace.RocCopy(r.name)
-		e.Detail.Direction, _ = profiletrace.CopyKind(name)
+	case event.KindCopy:
+		name = vocabulary.RocCopy(r.name)
+		e.Detail.Direction, _ = vocabulary.CopyKind(name)
 		e.Device, ok = a.copies(r, e.Detail.Direction)
 		e.Detail.Bytes, e.Detail.HasBytes = r.bytes, r.hasBytes
 	}
 	switch {
-	case name == "" || r.kind == profiletrace.KindAnnotation && r.end <= r.start:
+	case name == "" || r.kind == event.KindAnnotation && r.end <= r.start:
 		a.p.Skip("record without a name or length")
 		return nil
 	case !ok:
@@ -82,8 +84,8 @@ func (a *adder) add(r *record) error {
 	if e.Kind.Device() {
 		e.Stream = a.p.Stream(r.stream, r.queue)
 	}
-	if e.Kind != profiletrace.KindAnnotation {
-		e.Correlation = r.correlation & (1<<profiletrace.CorrelationBits - 1)
+	if e.Kind != event.KindAnnotation {
+		e.Correlation = r.correlation & (1<<event.CorrelationBits - 1)
 	}
 	e.Name = a.p.Names.ID(name)
 	return a.p.Add(&e)
@@ -119,7 +121,7 @@ func blocks(r *record) (grid, block [3]int64, ok bool) {
 // --agent-index=type-relative) or a number alone, as of ROCm 6.
 type agents struct {
 	numbers map[int64]agent // empty: the agents are not listed
-	gpus    []profiletrace.Device
+	gpus    []event.Device
 }
 
 type agent struct {
@@ -140,7 +142,7 @@ func (a *agents) list(number int64, gpu bool, model string, limits occupancy.Dev
 	}
 	a.numbers[number] = agent{int64(len(a.gpus)), gpu}
 	if gpu {
-		a.gpus = append(a.gpus, profiletrace.Device{Ordinal: int64(len(a.gpus)), Model: model, Limits: limits})
+		a.gpus = append(a.gpus, event.Device{Ordinal: int64(len(a.gpus)), Model: model, Limits: limits})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
 // ErrTruncated is returned where a file ends within a record.
@@ -240,7 +241,7 @@ func (a *adder) passed(r *record) error {
 }
 
 // common reads what all tables of records have.
-func common(r *row, kind profiletrace.Kind, name string) record {
+func common(r *row, kind event.Kind, name string) record {
 	return record{
 		kind: kind, name: name, start: r.number("Start_Timestamp"), end: r.number("End_Timestamp"),
 		thread: r.number("Thread_Id"), correlation: r.number("Correlation_Id"), stream: r.number("Stream_Id"),
@@ -249,14 +250,14 @@ func common(r *row, kind profiletrace.Kind, name string) record {
 }
 
 func (a *adder) kernel(r *row) error {
-	x := common(r, profiletrace.KindKernel, strings.TrimSuffix(r.text("Kernel_Name"), ".kd"))
+	x := common(r, event.KindKernel, strings.TrimSuffix(r.text("Kernel_Name"), ".kd"))
 	x.agent = r.text("Agent_Id")
 	for i, axis := range [...]string{"X", "Y", "Z"} {
 		x.block[i], x.grid[i] = r.number("Workgroup_Size_"+axis), r.number("Grid_Size_"+axis)
 	}
 	x.hasGrid = has(r.columns, "Workgroup_Size_X", "Grid_Size_X")
 	x.memory = r.number("LDS_Block_Size")
-	x.needs = profiletrace.RocKernel{
+	x.needs = event.RocKernel{
 		Vectors: r.number("VGPR_Count"), Accumulators: r.number("Accum_VGPR_Count"), Scalars: r.number("SGPR_Count"),
 	}
 	return a.passed(&x)
@@ -264,18 +265,18 @@ func (a *adder) kernel(r *row) error {
 
 func (a *adder) call(r *row) error {
 	a.run.PID = cmp.Or(r.number("Process_Id"), a.run.PID)
-	x := common(r, profiletrace.KindRuntime, r.text("Function"))
+	x := common(r, event.KindRuntime, r.text("Function"))
 	return a.passed(&x)
 }
 
 func (a *adder) marker(r *row) error {
 	a.run.PID = cmp.Or(r.number("Process_Id"), a.run.PID)
-	x := common(r, profiletrace.KindAnnotation, r.text("Function"))
+	x := common(r, event.KindAnnotation, r.text("Function"))
 	return a.passed(&x)
 }
 
 func (a *adder) copied(r *row) error {
-	x := common(r, profiletrace.KindCopy, r.text("Direction"))
+	x := common(r, event.KindCopy, r.text("Direction"))
 	x.agent, x.source = r.text("Destination_Agent_Id"), r.text("Source_Agent_Id")
 	return a.passed(&x)
 }

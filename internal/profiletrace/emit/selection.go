@@ -1,0 +1,211 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package emit
+
+import (
+	"container/heap"
+	"math"
+
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
+)
+
+// selection decides what is kept if the rule selects more than the limits on a trace allow: steps first, then whatever
+// is longest. It stores one cutoff per trace that overflowed.
+type selection struct {
+	*rule
+	maxSpans, maxBytes int
+	perStep            bool
+	traces             map[traceKey]*candidates
+	p                  *Emitter
+}
+
+// traceKey identifies a trace in two sweeps over the same events.
+type traceKey struct {
+	pid  int64
+	step int64 // ordinal, -1: the window
+}
+
+// candidate ranks a span: the greater one is kept.
+type candidate struct {
+	step     bool
+	duration int64
+	seq      uint32
+	spans    int // it may bring
+	size     int
+}
+
+func (c candidate) Less(o candidate) bool {
+	switch {
+	case c.step != o.step:
+		return o.step
+	case c.duration != o.duration:
+		return c.duration < o.duration
+	}
+	return c.seq > o.seq
+}
+
+type candidates struct {
+	heap   event.Ordered[candidate]
+	spans  int
+	bytes  int
+	cut    bool
+	cutoff candidate // the greatest that was omitted
+	bySize bool
+}
+
+func (p *Emitter) newSelection(r *rule) *selection {
+	windows := 1 + p.Devices() // always written
+	return &selection{
+		rule: r, maxSpans: max(1, p.MaxSpans-windows), maxBytes: max(1, p.MaxBytes-windows*windowSpanSize),
+		perStep: p.Detail.PerStep(), traces: map[traceKey]*candidates{}, p: p,
+	}
+}
+
+// offered is what all events of a kind may bring as spans, whatever is around them.
+type offered struct{ spans, bytes int }
+
+// Offers sums what all events may bring, so that most profiles need no selecting sweep. The zero value is empty.
+type Offers struct {
+	byKind [event.KindCount]offered
+	named  int64 // annotations that mark the application's own work, and modules
+}
+
+// Add counts what an event may bring at a level.
+func (o *Offers) Add(e *event.Event, in *link.Input, l Level) {
+	if e.Kind == event.KindModule || e.Kind == event.KindAnnotation && !vocabulary.Automatic(in.Names.Name(e.Name)) {
+		o.named++
+	}
+	if l.PerStep() || l == LevelSteps && e.Kind != event.KindStep {
+		return
+	}
+	var c candidate
+	switch {
+	case !e.Kind.Device():
+		c = hostCandidate(in.Names, l, e.Kind, e.Name)
+	case e.Kind == event.KindKernel && (e.Duration >= autoKernel || in.Communicates(e.Name)),
+		e.Kind == event.KindCopy && e.Detail.Bytes >= autoCopy:
+		c = deviceCandidate(in.Names, e.Name)
+	}
+	o.byKind[e.Kind].spans += c.spans
+	o.byKind[e.Kind].bytes += c.size
+}
+
+// surelyFits reports whether the maximum that the events add reaches no limit, so that the selecting sweep is not
+// needed.
+func (p *Emitter) surelyFits(s *selection) bool {
+	var kinds []event.Kind
+	switch s.level {
+	case LevelSteps:
+		kinds = []event.Kind{event.KindStep}
+	case LevelAnnotations:
+		kinds = []event.Kind{event.KindStep, event.KindAnnotation}
+	case LevelAuto:
+		if kinds = []event.Kind{event.KindStep, event.KindAnnotation, event.KindModule, event.KindKernel, event.KindCopy}; s.standIn {
+			kinds = append(kinds, event.KindOperator)
+		}
+	default:
+		return false
+	}
+	var all offered
+	for _, k := range kinds {
+		all.spans += p.offers.byKind[k].spans
+		all.bytes += p.offers.byKind[k].bytes
+	}
+	return all.spans <= s.maxSpans && all.bytes <= s.maxBytes
+}
+
+func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes < unlimited }
+
+// unlimited is larger than any limit, after the windows were subtracted.
+const unlimited = math.MaxInt / 2
+
+func (s *selection) key(p *link.Process, st *link.Step) traceKey {
+	if st != nil && s.perStep {
+		return traceKey{p.Pid, st.Ordinal}
+	}
+	return traceKey{p.Pid, -1}
+}
+
+// Range offers the range. Nothing is decided yet, since later ones may be longer.
+func (s *selection) Range(r *event.Record, _ *link.Node, depth int, p *link.Process, st *link.Step) *link.Node {
+	if s.rule.host(r, depth) {
+		s.offer(s.key(p, st), s.hostCandidate(r))
+	}
+	return nil
+}
+
+// Activity offers the activity.
+func (s *selection) Activity(a *link.Activity, _ *link.Node, p *link.Process) {
+	if s.rule.device(a) {
+		s.offer(s.key(p, a.Launch.Step), s.deviceCandidate(a))
+	}
+}
+
+func (s *selection) hostCandidate(r *event.Record) candidate {
+	c := hostCandidate(s.p.Names, s.level, r.Kind, r.Name)
+	c.duration, c.seq = r.Duration, r.Seq
+	return c
+}
+
+func hostCandidate(names *event.Names, l Level, k event.Kind, name uint32) candidate {
+	length := len(names.Name(name))
+	c := candidate{step: k == event.KindStep, spans: 1, size: hostSpanSize + length}
+	if c.step {
+		c.size += stepSpanSize
+	}
+	if l.projects(k) { // on one device, as nearly always
+		c.spans, c.size = 2, c.size+sectionSpanSize+length
+	}
+	return c
+}
+
+func (s *selection) deviceCandidate(a *link.Activity) candidate {
+	c := deviceCandidate(s.p.Names, a.Name)
+	c.duration, c.seq = a.Duration, a.Seq
+	return c
+}
+
+func deviceCandidate(names *event.Names, name uint32) candidate {
+	return candidate{spans: 1, size: deviceSpanSize + min(len(names.Name(name)), maxText)}
+}
+
+// Upper estimates of the size of a span in OTLP without its names, from its attributes; a test checks them.
+const (
+	hostSpanSize    = 760  // with a summary
+	stepSpanSize    = 2500 // more, with four findings
+	deviceSpanSize  = 900
+	sectionSpanSize = 450
+	windowSpanSize  = 4000 // of the window or a device, with findings
+)
+
+func (s *selection) offer(k traceKey, c candidate) {
+	t := boundedmap.Of(s.traces, k)
+	if t.cut && c.Less(t.cutoff) {
+		return
+	}
+	heap.Push(&t.heap, c)
+	t.bytes += c.size
+	t.spans += c.spans
+	for len(t.heap) > 1 && (t.spans > s.maxSpans || t.bytes > s.maxBytes) {
+		t.bySize = t.spans <= s.maxSpans
+		least := heap.Pop(&t.heap).(candidate)
+		t.bytes -= least.size
+		t.spans -= least.spans
+		if !t.cut || t.cutoff.Less(least) {
+			t.cut, t.cutoff = true, least
+		}
+	}
+}
+
+// keeps returns the second sweep's decision on what the rule wants.
+func (s *selection) keeps(k traceKey, c candidate) (keep, bySize bool) {
+	t := s.traces[k]
+	if t == nil || !t.cut {
+		return true, false
+	}
+	return t.cutoff.Less(c), t.bySize
+}
