@@ -1005,6 +1005,7 @@ const (
 	GPUFindingKindGraphCapture         = "graph_capture"         // the host captures graphs
 	GPUFindingKindHealthy              = "healthy"               // nothing to gain above the threshold
 	GPUFindingKindHostWork             = "host_work"             // the host does something else before it launches
+	GPUFindingKindHungRank             = "hung_rank"             // ranks wait in an operation for a rank that does not take part
 	GPUFindingKindLateRank             = "late_rank"             // collectives wait for another rank while nothing computes
 	GPUFindingKindLaunchBound          = "launch_bound"          // the host launches slower than the device works
 	GPUFindingKindLoader               = "loader"                // the device waits for data

@@ -182,6 +182,11 @@ func FindingKinds() []FindingKind {
 			Remedy:     "move it off the launching thread, overlap it with the device, or do it on the device",
 		},
 		{
+			Kind: "hung_rank", Title: "ranks wait in an operation for a rank that does not take part",
+			ReportedBy: []string{"ranks"},
+			Remedy:     "see what the named rank does instead, by its stack and its log",
+		},
+		{
 			Kind: "late_rank", Title: "collectives wait for another rank while nothing computes", Threshold: FindingLateRankThreshold, Of: "window",
 			ReportedBy: []string{"profile", "ranks", "gpu_metrics", "page"},
 			Remedy:     "give the late rank less work, or find what slows it down: the profiles of all ranks, converted together, name it",
