@@ -23,6 +23,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/gcpace"
 	"github.com/otelgpu/otelgpu/internal/page"
@@ -59,6 +60,9 @@ roofline, kernels, operators, communication and ranks. DIR defaults to otelgpu-r
 With --pprof FILE, it also writes the stacks of all files with their GPU time and idle time. Open FILE with
 go tool pprof.
 
+Dumps of PyTorch's flight recorder (one file per rank, whose name ends with the rank) are compared instead: the command
+prints which rank the others wait for, in which collective, and why. They need no --out.
+
 With --compare, it prints what changed per step between two profiles, by cause, operator and kernel. With --html, it
 also writes DIR/compare.html.
 
@@ -86,17 +90,23 @@ damaged and was read only in part.`,
 				}
 				return comparison(ctx, cmd.OutOrStdout(), args, common, o.Rows, html)
 			}
-			if o.Out == "" {
+			o.Terminal = terminal(os.Stdout)
+			args, found, failed := hangs(cmd.OutOrStdout(), cmd.ErrOrStderr(), args, summarytable.Terminal(o.Terminal).Width)
+			switch {
+			case failed && len(args) == 0:
+				return errReported
+			case found && len(args) == 0:
+				return nil
+			case o.Out == "":
 				return errors.New("no output directory (set --out DIR, or --html to use otelgpu-report)")
 			}
 			if os.Getenv("GOGC") == "" {
 				defer gcpace.Start(heapBudget, garbagePercent)()
 			}
-			o.Terminal = terminal(os.Stdout)
 			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {
-			case errors.Is(err, convert.ErrSomeFailed):
+			case errors.Is(err, convert.ErrSomeFailed), err == nil && failed:
 				return errReported
 			case errors.Is(err, convert.ErrSomePartial):
 				return errPartial

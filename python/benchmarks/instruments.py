@@ -11,7 +11,7 @@ process reads every instrument each 2 ms and computes, for each of them,
 - the delay from an edge of the load until the reading has made half of its change,
 - and how far the energy counter and the integral of power agree.
 
-Without torch or a GPU it says so and exits with status 0.
+Without torch or a GPU it prints the reason and exits with status 0.
 """
 
 import argparse

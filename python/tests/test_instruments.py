@@ -134,6 +134,6 @@ def test_read_takes_each_instrument_once_per_interval(stub):
     assert all(100 <= t <= 100.2 for t, _ in got["power"])
 
 
-def test_without_a_gpu_it_says_so(capsys):
+def test_without_a_gpu_it_prints_the_reason(capsys):
     instruments.main(["--nvml", "libdoesnotexist.so"])
     assert capsys.readouterr().out.startswith("skipped: ")

@@ -1,0 +1,113 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/flightrecorder"
+)
+
+// hangs prints which rank hangs by the dumps of PyTorch's flight recorder in args, and returns the arguments without
+// dumps. Dumps in one folder are of one job. Other files in a folder with dumps are not converted.
+func hangs(out, problems io.Writer, args []string, width int) (rest []string, found, failed bool) {
+	var alone []*flightrecorder.Dump
+	var folders []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		switch {
+		case err != nil:
+			rest = append(rest, arg) // the reader of profiles reports it
+		case info.IsDir():
+			if below := foldersOfDumps(arg); len(below) > 0 {
+				folders = append(folders, below...)
+			} else {
+				rest = append(rest, arg)
+			}
+		default:
+			d, err := flightrecorder.ReadFile(arg)
+			switch {
+			case errors.Is(err, flightrecorder.ErrNotADump):
+				rest = append(rest, arg)
+			case err != nil:
+				fmt.Fprintf(problems, "cannot read %s: %s\n", printable.Line(arg), printable.Line(err.Error()))
+				failed = true
+			default:
+				alone = append(alone, d)
+			}
+		}
+	}
+	if len(alone) > 0 {
+		fmt.Fprint(out, hangReport("the job", flightrecorder.Analyze(alone), width))
+	}
+	for _, folder := range folders {
+		dumps, others, errs := flightrecorder.ReadFolder(folder)
+		for _, err := range errs {
+			fmt.Fprintln(problems, printable.Line(err.Error()))
+			failed = true
+		}
+		fmt.Fprint(out, hangReport(folder, flightrecorder.Analyze(dumps), width))
+		if others > 0 {
+			fmt.Fprintf(out, "  %s not read (name profiles among them one by one)\n", finding.Count(int64(others), "other file", "other files"))
+		}
+	}
+	return rest, len(alone)+len(folders) > 0, failed
+}
+
+// foldersOfDumps returns the folders at or below path in which at least one file is a dump.
+func foldersOfDumps(path string) (folders []string) {
+	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !d.Type().IsRegular() {
+			return nil
+		}
+		folder := filepath.Dir(p)
+		if _, named := flightrecorder.RankOf(p); !named || slices.Contains(folders, folder) {
+			return nil
+		}
+		if _, err := flightrecorder.ReadFile(p); err == nil {
+			folders = append(folders, folder)
+		}
+		return nil
+	})
+	return folders
+}
+
+// hangReport returns what the dumps of a job show: one sentence for each hang, and its evidence.
+func hangReport(job string, r flightrecorder.Report, width int) string {
+	var b strings.Builder
+	line := func(format string, args ...any) {
+		b.WriteString(printable.Wrapped(fmt.Sprintf(format, args...), width, "  ", "    ") + "\n")
+	}
+	fmt.Fprintf(&b, "%s: dumps of %d of %d ranks\n", printable.Line(job), len(r.Ranks), r.World)
+	switch {
+	case r.NotJudged != "":
+		line("not judged: %s", r.NotJudged)
+	case len(r.Hangs) == 0:
+		line("no rank waits in an operation that does not end")
+	}
+	for i := range r.Hangs {
+		f := r.Hangs[i].Finding()
+		line("%s", printable.Line(f.Kind+", "+f.Subject+": "+strings.Join(f.Chain, " -> ")+fmt.Sprintf(" (certainty %s)", f.Certainty)))
+		if f.Evidence != "" {
+			line("%s", printable.Line(f.Evidence))
+		}
+		line("try: %s", f.Remedy)
+	}
+	if len(r.Stale) > 0 {
+		line("the dump of %s is of an earlier run", flightrecorder.Ranks(r.Stale))
+	}
+	if len(r.Without) > 0 {
+		line("no dump of %s", flightrecorder.Ranks(r.Without))
+	}
+	return b.String()
+}
