@@ -38,13 +38,8 @@ func (f *facts) load(s ptrace.Span, scope *spanfacts.Scope) bool {
 	if !f.Load(s, scope) || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return false
 	}
-	for _, text := range [...]*string{
-		&f.Name, &f.Type, &f.Category, &f.Device.ID, &f.Status, &f.Direction, &f.Precision, &f.ItemType,
-	} {
-		*text = spanfacts.Clip(*text)
-	}
 	if f.Kind == spanfacts.Step {
-		f.state, f.flags = s.TraceState().AsRaw(), s.Flags()
+		f.state, f.flags = spanfacts.TraceState(s.TraceState()), s.Flags()
 	}
 	return true
 }
@@ -170,7 +165,7 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 		}
 	}
 	if a.jobs != nil {
-		a.jobs.source = pcommon.Map{}
+		a.jobs.source, a.jobs.bounded = pcommon.Map{}, pcommon.Map{}
 		a.jobs.tree.settle()
 	}
 }

@@ -61,7 +61,8 @@ var definitions = [metrics]struct {
 // resource holds all series of one resource.
 type resource struct {
 	attrs      pcommon.Map
-	instance   string // service.instance.id, if attrs have none
+	whole      pcommon.Map // all attributes of the latest spans, for findings; unset: none were needed
+	instance   string      // service.instance.id, if attrs have none
 	families   [metrics]series.Family
 	operations operations
 	loops      map[loopKey]*loop

@@ -26,16 +26,18 @@ type stragglers struct {
 
 	spans bool        // there is a consumer for the spans of stragglers
 	found []*reported // since the last call; stays empty without spans
-	// source is the resource of the spans being read; it shares the batch's memory.
-	source pcommon.Map
-	rank   uint64 // of the spans being read, for [spanfacts.Key.In]
+	// source is the resource of the spans being read, which shares the batch's memory; bounded is what is kept of it,
+	// or empty until it is needed.
+	source, bounded pcommon.Map
+	copies          int    // of resources since the last comparison
+	rank            uint64 // of the spans being read, for [spanfacts.Key.In]
 }
 
 var ranks = maphash.MakeSeed()
 
 // read begins a resource.
 func (g *stragglers) read(attrs pcommon.Map, res *spanfacts.Resource) {
-	g.source, g.rank = attrs, 0
+	g.source, g.bounded, g.rank = attrs, pcommon.Map{}, 0
 	if res.JobID != "" && res.Rank >= 0 {
 		g.rank = maphash.Comparable(ranks, straggler.Loop{Job: res.JobID}) ^ maphash.Comparable(ranks, res.Rank)
 	}
@@ -132,13 +134,8 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 		stepSpan: stepSpan{Key: f.Key, inRank: f.Key.In(g.rank), start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state)},
 		Rank:     straggler.Rank{Rank: r.rank, Step: f.StepTime()},
 	}
-	switch {
-	case !g.spans:
-	case r.attrs.Equal(g.source):
-		rs.resource = r.attrs
-	default:
-		rs.resource = pcommon.NewMap()
-		g.source.CopyTo(rs.resource)
+	if g.spans {
+		rs.resource = g.resource(r)
 	}
 	if len(f.Phases()) > 0 {
 		rs.Phases = &straggler.Sections{}
@@ -155,12 +152,36 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	return rs
 }
 
+// maxCopies bounds the resources that are copied for findings between two comparisons. Senders of one resource that
+// changes with each step would otherwise fill the memory.
+const maxCopies = 1000
+
+// resource returns the resource of a step's span, with all its attributes. Steps of a resource share a copy.
+func (g *stragglers) resource(r *resource) pcommon.Map {
+	if g.bounded == (pcommon.Map{}) {
+		var all series.Targets
+		g.bounded, _ = all.Attributes(g.source)
+	}
+	switch {
+	case r.whole != (pcommon.Map{}) && r.whole.Equal(g.bounded):
+		return r.whole
+	case r.attrs.Equal(g.bounded):
+		return r.attrs
+	case g.copies >= maxCopies:
+		return r.attrs
+	}
+	g.copies++
+	r.whole = g.bounded
+	return r.whole
+}
+
 // compare writes the scores of all steps that are complete or have waited long enough.
 func (a *aggregator) compare(now int64, final bool) {
 	forget := int64(math.MinInt64)
 	if a.cfg.Expiry > 0 {
 		forget = now - int64(a.cfg.Expiry)
 	}
+	a.jobs.copies = 0
 	a.jobs.jobs.Due(now, forget, final, func(c straggler.Compared[rankStep]) { a.score(&c, now) })
 }
 

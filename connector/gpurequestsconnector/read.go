@@ -56,14 +56,12 @@ type span struct {
 func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	*s = span{
 		seenSpan: seenSpan{
-			key: f.Key, parent: f.Parent, start: f.Start, model: spanfacts.Clip(f.RequestModel), device: f.Device.ID,
+			key: f.Key, parent: f.Parent, start: f.Start, model: f.RequestModel, device: f.Device.ID,
 			entry: x.Kind() == ptrace.SpanKindServer || x.Kind() == ptrace.SpanKindConsumer,
 			queue: f.Queue, firstItem: f.TimeToFirstItem, prefill: f.Prefill, decode: f.Decode,
 		},
-		end: f.End,
-		operation: operation{
-			spanfacts.Clip(f.Name), spanfacts.Clip(f.Category), spanfacts.Clip(f.ItemType), spanfacts.Clip(f.RequestModel),
-		},
+		end:       f.End,
+		operation: operation{f.Name, f.Category, f.ItemType, f.RequestModel},
 		usage: usage{
 			time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, upper: f.UpperBound,
 		},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -139,9 +140,8 @@ func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamples
 				if !ok {
 					continue
 				}
-				// Texts of devices become labels of the Collector's own metrics, which must be valid UTF-8.
-				if s := v.AsString(); s != "" && utf8.ValidString(s) {
-					return s
+				if s := v.AsString(); s != "" && utf8.ValidString(s) { // an identity with other bytes is none
+					return spanfacts.Clip(s)
 				}
 			}
 		}

@@ -61,6 +61,18 @@ type Limits struct {
 	Power    float64            `json:"power_limit,omitempty"` // watts, enforced limit
 }
 
+// Valid returns d with texts that are valid UTF-8 and at most 256 bytes long, as the texts of spans, because they become
+// labels and keys.
+func (d Device) Valid() Device {
+	for _, text := range [...]*string{
+		&d.ID, &d.Parent, &d.Name, &d.Model, &d.Vendor, &d.DriverVersion, &d.PCIBDF, &d.Source, &d.HostName, &d.HostID,
+		&d.MIG.Profile,
+	} {
+		*text = spanfacts.Clip(*text)
+	}
+	return d
+}
+
 // NormalizeID returns the comparable form of an identity: prefix `GPU-` or `MIG-` removed, lower case. Bare UUIDs, as
 // some emitters write them, and prefixed ones of the same device become equal.
 func NormalizeID(id string) string { return strings.ToLower(spanfacts.Bare(id)) }

@@ -5,6 +5,8 @@ package gpusamplesextension
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"math"
 	"slices"
 	"sort"
@@ -12,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // LoadSeries identifies one source of the number of running requests. A service with several engines has several
@@ -20,6 +24,19 @@ type LoadSeries struct {
 	Service string // service.name of the server's spans; empty: every service without its own series
 	// Source distinguishes the series of a service: the server, then `{` and the labels of its engine.
 	Source string
+}
+
+// maxSource bounds the source of a series, in bytes.
+const maxSource = 1024
+
+// bounded returns s with texts of a limited length. Labels only distinguish series, so long ones become a hash.
+func (s LoadSeries) bounded() LoadSeries {
+	s.Service = spanfacts.Clip(s.Service)
+	if len(s.Source) > maxSource {
+		hash := sha256.Sum256([]byte(s.Source))
+		s.Source = spanfacts.Valid(s.server(), maxSource) + "{" + hex.EncodeToString(hash[:])
+	}
+	return s
 }
 
 // server returns the server of the series.
@@ -300,6 +317,7 @@ type LoadCounters struct {
 
 // Write converts a reading v of form f at time t (Unix nanoseconds) and writes it to w.
 func (c *LoadCounters) Write(w LoadWriter, s LoadSeries, f LoadForm, t int64, v float64) {
+	s = s.bounded()
 	if f == LoadRunning {
 		w.WriteLoad(s, t, v)
 		return

@@ -87,6 +87,7 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 	if desc.ID == "" {
 		return refused, errors.New("device without an ID (hw.id) cannot be registered")
 	}
+	desc = desc.Valid()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	key := NormalizeID(desc.ID)

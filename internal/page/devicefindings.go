@@ -78,11 +78,11 @@ func (m *Model) sectionPoint(service string, resource pcommon.Map, p pmetric.Num
 		if v, ok := resource.Get("service.instance.id"); ok {
 			instance = v.AsString()
 		}
-		s = d.increase(strings.Join([]string{semconv.GPUSectionTimeName, clip(service), clip(instance), state}, " "), s, at)
+		s = d.increase(strings.Join([]string{semconv.GPUSectionTimeName, service, clip(instance), state}, " "), s, at)
 	}
 	if s > 0 {
 		m.sections.put(sectionTime{
-			service: clip(service), device: d.id, starved: state == semconv.GPUSectionStateStarved, seconds: s,
+			service: service, device: d.id, starved: state == semconv.GPUSectionStateStarved, seconds: s,
 			time: float64(at) * 1e3,
 		}, maxSections)
 	}

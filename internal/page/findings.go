@@ -42,11 +42,8 @@ type late struct {
 
 // straggler reads a span of gpu_metrics on a late rank; other spans are ignored.
 func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
-	x := late{
-		service: clip(r.Service), job: clip(r.JobID), rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String(),
-	}
+	x := late{service: r.Service, job: r.JobID, rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String()}
 	if x.Load(s) {
-		x.Loop, x.Section = clip(x.Loop), clip(x.Section)
 		m.late.put(x, maxSteps)
 	}
 }

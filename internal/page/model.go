@@ -183,7 +183,7 @@ func (r *ring[T]) put(v T, limit int) {
 	r.next = (r.next + 1) % limit
 }
 
-// clip bounds a text from the wire.
+// clip bounds a text from a file or a resource.
 func clip(s string) string { return spanfacts.Clip(s) }
 
 // each calls f from the oldest to the newest.
@@ -291,7 +291,6 @@ func (m *Model) device(id *spanfacts.Identity) *device {
 }
 
 func (m *Model) deviceOf(key, name, model string) *device {
-	key, name, model = clip(key), clip(name), clip(model)
 	d := m.devices[key]
 	if d == nil {
 		if len(m.devices) >= maxDevices {

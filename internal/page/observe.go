@@ -99,8 +99,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		m.health.FutureDropped++
 		return
 	}
-	name := clip(cmp.Or(f.Name, s.Name()))
-	o := m.operation(operationKey{clip(r.Service), name, clip(f.Type)}, at)
+	o := m.operation(operationKey{r.Service, f.Name, f.Type}, at)
 	update(&o.category, f.Category)
 	update(&o.precision, f.Precision)
 	update(&o.direction, f.Direction)
@@ -119,9 +118,9 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	if f.Time > 0 && f.Duration > 0 || f.Recorded() {
 		if d := m.device(&f.Device); d != nil {
 			d.cover(f.Start, f.End, m.latest)
-			d.recent.put(recent{f.Start, f.End, name, f.Key.Trace}, maxRecent)
+			d.recent.put(recent{f.Start, f.End, f.Name, f.Key.Trace}, maxRecent)
 			if len(d.services) < maxServices && r.Service != "" && !slices.Contains(d.services, r.Service) {
-				d.services = append(d.services, clip(r.Service))
+				d.services = append(d.services, r.Service)
 			}
 		}
 	}
@@ -130,7 +129,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 // update sets a text to the latest one that a span states.
 func update(text *string, stated string) {
 	if stated != "" && stated != *text {
-		*text = clip(stated)
+		*text = stated
 	}
 }
 
@@ -148,7 +147,7 @@ func (m *Model) peak(f *spanfacts.Facts) {
 	if !byFLOPs && !byBytes { // launch and latency do not state which of the two is nearer
 		return
 	}
-	model, precision := clip(f.Device.Model), clip(f.Precision)
+	model, precision := f.Device.Model, f.Precision
 	r := m.roofs[model]
 	if r == nil {
 		if len(m.roofs) >= maxDevices {
@@ -175,15 +174,15 @@ func millis(ns uint64) float64 { return float64(ns) / 1e6 }
 func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource) {
 	m.health.Steps++
 	st := Step{
-		Time: millis(f.End), Name: clip(f.Name), Service: clip(r.Service), Index: f.StepIndex,
-		Rank: r.Rank, job: clip(r.JobID),
-		Device: clip(f.Device.ID), Duration: f.StepTime(),
+		Time: millis(f.End), Name: f.Name, Service: r.Service, Index: f.StepIndex,
+		Rank: r.Rank, job: r.JobID,
+		Device: f.Device.ID, Duration: f.StepTime(),
 		Exposed: f.Exposed(), Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,
-		ItemType: clip(f.StepItemType),
+		ItemType: f.StepItemType,
 		MFU:      f.MFU, Energy: f.Energy, Trace: f.Key.Trace.String(), Span: f.Key.Span.String(),
 	}
 	for _, p := range f.Phases() {
-		st.Phases = append(st.Phases, Phase{clip(p.Name), p.Duration})
+		st.Phases = append(st.Phases, Phase{p.Name, p.Duration})
 	}
 	m.steps.put(st, maxSteps)
 }
@@ -201,7 +200,7 @@ func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 		}
 		m.health.Requests++
 	}
-	q.Service = clip(cmp.Or(r.Service, q.Service))
+	q.Service = cmp.Or(r.Service, q.Service)
 	q.Start, q.End = min(q.Start, millis(f.Start)), max(q.End, millis(f.End))
 	return q
 }
@@ -209,13 +208,13 @@ func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 // engine adds the span of a request that its engine times on the host. Work within it has a separate usage record.
 func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q := m.request(f, r)
-	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
+	q.Model = cmp.Or(f.RequestModel, q.Model)
 	if f.HasEnergy {
 		q.Energy += f.SelfEnergy
 	}
 	q.joined.add(f.Coverage, f.Joined)
 	if !q.shared {
-		q.Items, q.ItemType = q.Items+f.Items, clip(cmp.Or(f.ItemType, q.ItemType))
+		q.Items, q.ItemType = q.Items+f.Items, cmp.Or(f.ItemType, q.ItemType)
 	}
 	q.Queue, q.FirstItem = max(q.Queue, f.Queue), max(q.FirstItem, f.TimeToFirstItem)
 	q.Duration = max(q.Duration, spanfacts.Elapsed(f.Start, f.End))
@@ -224,7 +223,7 @@ func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 // share adds a span of gpu_requests to its request's usage record.
 func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	q := m.request(f, r)
-	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
+	q.Model = cmp.Or(f.RequestModel, q.Model)
 	if f.HasEnergy {
 		q.Energy += f.Energy
 	}
@@ -232,14 +231,14 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 		q.Items, q.shared = 0, true
 	}
 	q.Items += f.Items
-	q.ItemType = clip(cmp.Or(f.ItemType, q.ItemType))
+	q.ItemType = cmp.Or(f.ItemType, q.ItemType)
 	q.FirstItem = max(q.FirstItem, f.TimeToFirstItem)
 	duration := 0.0
 	if v, ok := s.Attributes().Get(string(semconv.GPURequestDurationKey)); ok {
 		duration, _ = spanfacts.Number(v)
 	}
 	q.GPUTime += duration
-	name := clip(s.Name())
+	name := spanfacts.Clip(s.Name())
 	for i := range q.Parts {
 		if q.Parts[i].Name == name {
 			q.Parts[i].Duration += duration
@@ -302,11 +301,11 @@ var measureOf = map[string]int{
 }
 
 func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
-	id, ok := p.Attributes().Get(string(semconv.HWIDKey))
-	if !ok || id.Type() != pcommon.ValueTypeStr || id.Str() == "" {
+	id := text(p, string(semconv.HWIDKey))
+	if id == "" {
 		return
 	}
-	d := m.deviceOf(id.Str(), text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey)))
+	d := m.deviceOf(id, text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey)))
 	if d == nil {
 		return
 	}
@@ -372,7 +371,7 @@ func number(p pmetric.NumberDataPoint) float64 {
 
 func text(p pmetric.NumberDataPoint, key string) string {
 	if v, ok := p.Attributes().Get(key); ok && v.Type() == pcommon.ValueTypeStr {
-		return clip(v.Str())
+		return spanfacts.Clip(v.Str())
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ func (t *Targets) text(attrs pcommon.Map) []byte {
 	for _, k := range t.names {
 		v, _ := attrs.Get(k)
 		t.key = append(append(t.key, k...), 0)
-		t.key = append(append(t.key, resourceText(v.AsString())...), 0)
+		t.key = append(append(t.key, spanfacts.Valid(v.AsString(), maxText)...), 0)
 	}
 	if len(t.key) > maxText { // keys are stored
 		sum := sha256.Sum256(t.key)
@@ -70,19 +70,11 @@ func (t *Targets) text(attrs pcommon.Map) []byte {
 	return t.key
 }
 
-// Resources are stored for as long as their services run, and a sender may write megabytes on one.
+// Resources are stored for as long as their services run, thousands of them, and a sender may write megabytes on one.
 const (
-	maxText     = 4 << 10
+	maxText     = 1 << 10
 	maxResource = 16 * maxText
 )
-
-// resourceText bounds the value of a resource attribute.
-func resourceText(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	return spanfacts.Truncate(s, maxText) + "…"
-}
 
 // instance reports whether the metrics keep a service.instance.id of the spans.
 func (t *Targets) instance(attrs pcommon.Map) bool {
@@ -96,7 +88,8 @@ var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 // Attributes returns the attributes that metrics keep, and the service.instance.id to add to them. The latter is a hash
 // of the key, which must be the one of the last call, as the semantic conventions recommend. It is empty if attrs has
 // one, and if only the service's name and namespace are known, which Prometheus has as job. Values are truncated to
-// 4 KiB, and attributes beyond 64 KiB in total are omitted, except the names of the instance.
+// 1 KiB, and attributes beyond 16 KiB in total are omitted, except the names of the instance. Names and values become
+// valid UTF-8.
 func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance string) {
 	kept = pcommon.NewMap()
 	own, service, namespace := false, false, false
@@ -111,7 +104,7 @@ func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance stri
 			continue
 		}
 		if len(text) > maxText {
-			kept.PutStr(k, resourceText(text))
+			kept.PutStr(k, spanfacts.Valid(text, maxText))
 		} else {
 			v.CopyTo(kept.PutEmpty(k))
 		}
@@ -124,6 +117,7 @@ func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance stri
 			own = true
 		}
 	}
+	spanfacts.ValidMap(kept)
 	own = own || namespace && !service // without a name there is no job
 	if own && !t.instance(attrs) {
 		instance = uuid.NewSHA1(instanceNamespace, t.key).String()

@@ -12,8 +12,8 @@ import (
 )
 
 // Facts are the values that a span states. Amounts and durations that are absent, not finite or not above 0 are 0;
-// values that may be 0 or negative have a Has field. Absent texts are "", absent indexes -1. Strings share the span's
-// memory.
+// values that may be 0 or negative have a Has field. Absent texts are "", absent indexes -1. Texts are valid UTF-8 of at
+// most MaxText bytes, see Clip; they may share the span's memory.
 type Facts struct {
 	Kind     Kind
 	Type     string // gpu.operation.type, unchanged
@@ -97,6 +97,7 @@ type Facts struct {
 
 	ioUse, flopUse float64 // gpu.io.utilization, gpu.flop.utilization; -1 if absent
 
+	full   string  // the name as stated, which may be long and invalid
 	phases []Phase // its memory is reused for the next span
 }
 
@@ -125,6 +126,10 @@ const maxPhases = 16
 
 // Phases returns the phases that a step states, at most 16. The slice is valid until the next Load.
 func (f *Facts) Phases() []Phase { return f.phases }
+
+// FullName returns the name as the span states it, for readers of symbols, which truncation would break. It is of any
+// length and may be invalid UTF-8.
+func (f *Facts) FullName() string { return f.full }
 
 // Recorded reports whether the span's times are records of a profiler that sees every activity of the device, as
 // opposed to pairs of events around sections.
@@ -196,7 +201,7 @@ func (f *Facts) loadPhase(k string, v pcommon.Value) {
 	}
 	f.HasPhases = true
 	if d, ok := Number(v); ok && d >= 0 && len(f.phases) < maxPhases {
-		f.phases = append(f.phases, Phase{name, d})
+		f.phases = append(f.phases, Phase{Clip(name), d})
 	}
 }
 
@@ -215,9 +220,8 @@ func (f *Facts) complete(s ptrace.Span, scope *Scope) {
 		def(&f.Source, scope.Source)
 		f.Joined = f.Joined || scope.Measured != ""
 	}
-	if f.Name == "" {
-		f.Name = s.Name()
-	}
+	def(&f.full, s.Name())
+	f.Name = Clip(f.full)
 	def(&f.Status, semconv.GPUTimingStatusOk)
 	def(&f.Size, f.Read+f.Write)
 	if f.L2Hit > 1 {

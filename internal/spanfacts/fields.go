@@ -13,19 +13,19 @@ import (
 func (f *Facts) read(k string, v pcommon.Value) {
 	switch k {
 	case string(semconv.GPUOperationTypeKey):
-		f.Type = v.Str()
+		f.Type = Clip(v.Str())
 	case string(semconv.GPUOperationNameKey):
-		f.Name = v.Str()
+		f.full = v.Str()
 	case string(semconv.GPUOperationCategoryKey):
-		f.Category = v.Str()
+		f.Category = Clip(v.Str())
 	case string(semconv.GPUStreamIDKey):
 		f.Stream = index(v)
 	case string(semconv.GPUDurationKey):
 		f.Duration = Positive(v)
 	case string(semconv.GPUTimingStatusKey):
-		f.Status = v.Str()
+		f.Status = Clip(v.Str())
 	case string(semconv.GPUTimingSourceKey):
-		f.Source = v.Str()
+		f.Source = Clip(v.Str())
 	case string(semconv.GPUTimingErrorKey):
 		f.TimingError = Positive(v)
 	case string(semconv.GPUStartDelayKey):
@@ -44,21 +44,21 @@ func (f *Facts) read(k string, v pcommon.Value) {
 	case string(semconv.GPUFLOPCountKey):
 		f.FLOPs = Positive(v)
 	case string(semconv.GPUFLOPPrecisionKey):
-		f.Precision = v.Str()
+		f.Precision = Clip(v.Str())
 	case string(semconv.GPUOperationItemsKey):
 		f.Items = Positive(v)
 	case string(semconv.GPUOperationItemTypeKey):
-		f.ItemType = v.Str()
+		f.ItemType = Clip(v.Str())
 	case string(semconv.GPUCopyDirectionKey):
-		f.Direction = v.Str()
+		f.Direction = Clip(v.Str())
 	case string(semconv.GPUCopyHostMemoryKey):
-		f.HostMemory = v.Str()
+		f.HostMemory = Clip(v.Str())
 	case string(semconv.GPUCollectiveNameKey):
-		f.Collective = v.Str()
+		f.Collective = Clip(v.Str())
 	case string(semconv.GPUCollectiveGroupSizeKey):
 		f.GroupSize = Positive(v)
 	case string(semconv.GPUCollectiveGroupIDKey):
-		f.GroupID = v.Str()
+		f.GroupID = Clip(v.Str())
 	case string(semconv.GPUCollectiveSequenceKey):
 		f.Sequence, f.HasSequence = v.Int(), v.Type() == pcommon.ValueTypeInt
 	case string(semconv.GPUCollectivePeerRankKey):
@@ -68,7 +68,7 @@ func (f *Facts) read(k string, v pcommon.Value) {
 	case string(semconv.GPUBatchSizeKey):
 		f.BatchSize = Positive(v)
 	case string(semconv.GenAIRequestModelKey):
-		f.RequestModel = v.Str()
+		f.RequestModel = Clip(v.Str())
 	case string(semconv.GPURequestQueueDurationKey):
 		f.Queue = Positive(v)
 	case string(semconv.GPURequestTimeToFirstItemKey):
@@ -92,7 +92,7 @@ func (f *Facts) read(k string, v pcommon.Value) {
 		f.Joined = true
 	case string(semconv.GPUThrottleReasonsKey):
 		if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
-			f.Throttle = v.Slice().At(0).Str()
+			f.Throttle = Clip(v.Slice().At(0).Str())
 		}
 	case string(semconv.GPUStepIndexKey):
 		f.StepIndex, f.HasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt
@@ -101,7 +101,7 @@ func (f *Facts) read(k string, v pcommon.Value) {
 	case string(semconv.GPUStepItemsKey):
 		f.StepItems = Positive(v)
 	case string(semconv.GPUStepItemTypeKey):
-		f.StepItemType = v.Str()
+		f.StepItemType = Clip(v.Str())
 	case string(semconv.GPUStepOverlapDurationKey):
 		f.StepOverlap, f.HasPhases = Positive(v), true
 	case string(semconv.GPUStepOtherDurationKey):
@@ -116,7 +116,7 @@ func (f *Facts) read(k string, v pcommon.Value) {
 	case string(semconv.GPUStepCoveredDurationKey):
 		f.HasCovered = true
 	case string(semconv.GPURooflineBoundKey):
-		f.Bound = v.Str()
+		f.Bound = Clip(v.Str())
 	case string(semconv.GPURooflineUtilizationKey):
 		f.Roofline, f.HasRoofline = Number(v)
 	case string(semconv.GPUIOUtilizationKey):

@@ -27,9 +27,9 @@ type Identity struct {
 func (d *Identity) read(k string, v pcommon.Value) bool {
 	switch k {
 	case string(semconv.HWIDKey):
-		d.ID = v.Str()
+		d.ID = Clip(v.Str())
 	case string(semconv.HWParentKey):
-		d.Parent = v.Str()
+		d.Parent = Clip(v.Str())
 	case string(semconv.HWNameKey):
 		d.Name = Clip(v.Str())
 	case string(semconv.HWModelKey):
@@ -158,9 +158,9 @@ func (s *Scope) Load(r *Resource, attrs pcommon.Map) {
 	for k, v := range attrs.All() {
 		switch k {
 		case string(semconv.GPUTimingSourceKey):
-			s.Source = v.Str()
+			s.Source = Clip(v.Str())
 		case string(semconv.GPUMeasurementSourceKey):
-			s.Measured = v.Str()
+			s.Measured = Clip(v.Str())
 		case string(semconv.GPUStreamIDKey):
 			s.Stream = index(v)
 		case string(semconv.GPUFloorDurationKey):

@@ -32,7 +32,7 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 			continue
 		}
 		x := LinkShare{
-			Key: Key{l.TraceID(), l.SpanID()}, Share: -1, Flags: l.Flags(), State: l.TraceState().AsRaw(),
+			Key: Key{l.TraceID(), l.SpanID()}, Share: -1, Flags: l.Flags(), State: TraceState(l.TraceState()),
 		}
 		for k, v := range l.Attributes().All() {
 			switch k {

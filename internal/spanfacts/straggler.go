@@ -28,9 +28,9 @@ func (x *Straggler) Load(s ptrace.Span) bool {
 	for k, v := range s.Attributes().All() {
 		switch k {
 		case string(semconv.GPUOperationNameKey):
-			x.Loop = v.Str()
+			x.Loop = Clip(v.Str())
 		case string(semconv.GPUStragglerSectionKey):
-			x.Section = v.Str()
+			x.Section = Clip(v.Str())
 		case string(semconv.GPUStragglerRankCountKey):
 			x.Ranks = v.Int()
 		case string(semconv.GPUStragglerDelayKey):

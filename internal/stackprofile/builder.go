@@ -184,7 +184,7 @@ func (b *Builder) source(r Source) *Source {
 	if s, ok := b.sources.get(r); ok {
 		return s
 	}
-	s := &Source{frameText(r.Service), frameText(r.Namespace), frameText(r.Version)}
+	s := &Source{strings.Clone(r.Service), strings.Clone(r.Namespace), strings.Clone(r.Version)}
 	b.sources.put(*s, s)
 	return s
 }
@@ -194,7 +194,8 @@ func (b *Builder) labelled(l Labels) *Labels {
 		return x
 	}
 	x := &Labels{
-		frameText(l.Device), frameText(l.Model), frameText(l.Phase), frameText(l.Throttle), frameText(l.State), l.Rank,
+		strings.Clone(l.Device), strings.Clone(l.Model), strings.Clone(l.Phase), strings.Clone(l.Throttle),
+		strings.Clone(l.State), l.Rank,
 	}
 	b.labels.put(*x, x)
 	return x

@@ -113,7 +113,7 @@ func (b *Builder) lookAhead(spans ptrace.SpanSlice, i int) {
 
 func text(m pcommon.Map, key string) string {
 	if v, ok := m.Get(key); ok && v.Type() == pcommon.ValueTypeStr {
-		return v.Str()
+		return spanfacts.Clip(v.Str())
 	}
 	return ""
 }
@@ -233,7 +233,7 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 		x.device = seen.device
 		x.end = x.start + uint64(x.time)
 	}
-	name, full, kind := f.Name, "", Section
+	name, full, kind := f.FullName(), "", Section
 	switch f.Kind {
 	case spanfacts.Step:
 		kind, name = Step, withoutIndex(name)
@@ -241,7 +241,7 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 		kind = Kernel
 		full = b.activity(x, s)
 	case spanfacts.Copy:
-		kind = Copy
+		kind, name = Copy, f.Name
 		_ = b.activity(x, s)
 		if f.HostMemory == semconv.GPUCopyHostMemoryPageable && !strings.Contains(name, "ageable") {
 			name = b.pageable(name)

@@ -109,6 +109,7 @@ func (c counted) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 }
 
 func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
+	spanfacts.ValidTraces(td)
 	t, _ := ctx.Value(tallyKey{}).(*tally)
 	if t == nil {
 		t = new(tally)

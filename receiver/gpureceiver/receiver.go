@@ -271,6 +271,7 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 	}
 	r.current = r.current[:0]
 	for _, desc := range devices {
+		desc = desc.Valid()
 		desc.HostName, desc.HostID = r.host.name, r.host.id
 		d := r.devices[desc.ID]
 		if d == nil {

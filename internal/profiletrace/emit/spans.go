@@ -233,5 +233,5 @@ func PutResource(m pcommon.Map, k, v string) {
 			return
 		}
 	}
-	m.PutStr(k, v)
+	m.PutStr(spanfacts.ValidText(k, maxText), spanfacts.ValidText(v, maxText))
 }

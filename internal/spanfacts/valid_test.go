@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spanfacts
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// strict returns the error of a reader that enforces the rules of protocol buffers.
+func strict(t testing.TB, td ptrace.Traces) error {
+	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	require.NoError(t, err)
+	return proto.UnmarshalOptions{RecursionLimit: 100}.Unmarshal(b, &v1.TracesData{})
+}
+
+// Each function puts a text at a place of its own.
+var places = map[string]func(rs ptrace.ResourceSpans, text string){
+	"resource":             func(rs ptrace.ResourceSpans, x string) { rs.Resource().Attributes().PutStr("k", x) },
+	"schema of a resource": func(rs ptrace.ResourceSpans, x string) { rs.SetSchemaUrl(x) },
+	"scope":                func(rs ptrace.ResourceSpans, x string) { rs.ScopeSpans().At(0).Scope().SetName(x) },
+	"version":              func(rs ptrace.ResourceSpans, x string) { rs.ScopeSpans().At(0).Scope().SetVersion(x) },
+	"scope's attribute": func(rs ptrace.ResourceSpans, x string) {
+		rs.ScopeSpans().At(0).Scope().Attributes().PutStr("k", x)
+	},
+	"schema of a scope": func(rs ptrace.ResourceSpans, x string) { rs.ScopeSpans().At(0).SetSchemaUrl(x) },
+	"name":              func(rs ptrace.ResourceSpans, x string) { spanOf(rs).SetName(x) },
+	"trace state":       func(rs ptrace.ResourceSpans, x string) { spanOf(rs).TraceState().FromRaw(x) },
+	"status":            func(rs ptrace.ResourceSpans, x string) { spanOf(rs).Status().SetMessage(x) },
+	"attribute":         func(rs ptrace.ResourceSpans, x string) { spanOf(rs).Attributes().PutStr("k", x) },
+	"attribute's name":  func(rs ptrace.ResourceSpans, x string) { spanOf(rs).Attributes().PutInt(x, 7) },
+	"list": func(rs ptrace.ResourceSpans, x string) {
+		spanOf(rs).Attributes().PutEmptySlice("k").AppendEmpty().SetStr(x)
+	},
+	"map": func(rs ptrace.ResourceSpans, x string) {
+		spanOf(rs).Attributes().PutEmptyMap("k").PutEmptyMap("l").PutStr(x, x)
+	},
+	"event":             func(rs ptrace.ResourceSpans, x string) { spanOf(rs).Events().AppendEmpty().SetName(x) },
+	"event's attribute": func(rs ptrace.ResourceSpans, x string) { spanOf(rs).Events().AppendEmpty().Attributes().PutStr("k", x) },
+	"link":              func(rs ptrace.ResourceSpans, x string) { spanOf(rs).Links().AppendEmpty().TraceState().FromRaw(x) },
+	"link's attribute":  func(rs ptrace.ResourceSpans, x string) { spanOf(rs).Links().AppendEmpty().Attributes().PutStr("k", x) },
+}
+
+func spanOf(rs ptrace.ResourceSpans) ptrace.Span { return rs.ScopeSpans().At(0).Spans().At(0) }
+
+func TestValidTracesAreAcceptedByStrictReaders(t *testing.T) {
+	for place, put := range places {
+		with := func(text string) ptrace.Traces {
+			td := ptrace.NewTraces()
+			rs := td.ResourceSpans().AppendEmpty()
+			rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty().Attributes().PutStr("other", "kept")
+			put(rs, text)
+			return td
+		}
+		td := with("a\xff\xfeb")
+		require.Error(t, strict(t, td), place)
+		ValidTraces(td)
+		assert.NoError(t, strict(t, td), place)
+		assert.Equal(t, with("a\uFFFDb"), td, place)
+		ValidTraces(td)
+		assert.Equal(t, with("a\uFFFDb"), td, "%s: valid traces are unchanged", place)
+	}
+}
+
+func TestValuesThatAreNestedTooDeepAreReplaced(t *testing.T) {
+	nested := func(depth int) (td ptrace.Traces, inner func() pcommon.Value) {
+		td = ptrace.NewTraces()
+		e := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty().Events().AppendEmpty()
+		v := e.Attributes().PutEmpty("k")
+		for range depth {
+			v = v.SetEmptyMap().PutEmpty("k")
+		}
+		v.SetStr("inner")
+		return td, func() pcommon.Value {
+			v, _ := e.Attributes().Get("k")
+			for v.Type() == pcommon.ValueTypeMap {
+				v, _ = v.Map().Get("k")
+			}
+			return v
+		}
+	}
+	td, inner := nested(24)
+	require.NoError(t, strict(t, td))
+	ValidTraces(td)
+	assert.Equal(t, "inner", inner().Str())
+
+	td, inner = nested(25)
+	ValidTraces(td)
+	assert.Equal(t, "…", inner().Str())
+
+	td, _ = nested(100_000)
+	require.Error(t, strict(t, td))
+	ValidTraces(td)
+	assert.NoError(t, strict(t, td))
+}
+
+// The texts of a span are valid and bounded wherever they are.
+func TestFactsAreValidAndBounded(t *testing.T) {
+	long := strings.Repeat("x", 1<<20) + "\xff"
+	f := load(t, map[string]any{
+		"gpu.operation.type": "step", "gpu.operation.name": long, "gpu.step.item.type": "\xff",
+		"gpu.step.phase.duration." + long: 1.0,
+	})
+	assert.Equal(t, strings.Repeat("x", 256)+"…", f.Name)
+	assert.Equal(t, long, f.FullName())
+	assert.Equal(t, "\uFFFD", f.StepItemType)
+	assert.Equal(t, []Phase{{strings.Repeat("x", 256) + "…", 1}}, f.Phases())
+}
