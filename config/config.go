@@ -20,7 +20,7 @@ var files embed.FS
 const AllInOne = "all-in-one"
 
 // Names lists the pipelines: all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent,
-// kubernetes/gateway, llm, profiles, prometheus, tempo.
+// kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo.
 func Names() []string {
 	var names []string
 	// The embedded tree is fixed at build time: walking it cannot fail.

@@ -26,8 +26,8 @@ import (
 func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 	names := config.Names()
 	require.Equal(t, []string{
-		"all-in-one", "dcgm-exporter", "jaeger", "kafka/agent", "kafka/gateway", "kubernetes/agent", "kubernetes/gateway",
-		"llm", "profiles", "prometheus", "tempo",
+		"all-in-one", "dcgm-exporter", "jaeger", "kafka/agent", "kafka/gateway", "kubernetes/agent",
+		"kubernetes/dcgm-exporter", "kubernetes/gateway", "llm", "profiles", "prometheus", "tempo",
 	}, names)
 	for _, name := range names {
 		text, err := config.YAML(name)
@@ -42,7 +42,7 @@ func TestAnUnknownPipelineIsNamed(t *testing.T) {
 	_, err := config.YAML("loki")
 	require.EqualError(t, err,
 		`no pipeline "loki" (there are all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, `+
-			`kubernetes/gateway, llm, profiles, prometheus, tempo)`)
+			`kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo)`)
 }
 
 var update = flag.Bool("update", false, "write the copies of pipelines, rules and dashboards in deploy")
@@ -53,7 +53,7 @@ func TestDeploymentsHaveTheProjectsFiles(t *testing.T) {
 	want := map[string]string{chart + "config/capture.yaml": "../deploy/kubernetes-capture/capture.yaml"}
 	folders := map[string]string{
 		chart + "config/": "kubernetes/*.yaml", chart + "alerts/": "alerts/*.yaml", chart + "dashboards/": "grafana/*.json",
-		"../deploy/kubernetes/config/": "kubernetes/*.yaml",
+		"../deploy/kubernetes/config/": "kubernetes/[ag]*.yaml", // agents and gateways
 	}
 	for folder, pattern := range folders {
 		origins, err := filepath.Glob(pattern)
@@ -351,7 +351,7 @@ func TestRequestsFitTheirReceiver(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 8, batched)
+	require.Equal(t, 9, batched)
 	require.Greater(t, byHTTP, 5)
 }
 

@@ -17,7 +17,7 @@ func TestMisuseIsReportedWithItsRemedy(t *testing.T) {
 	for name, text := range map[string]string{"mine.yaml": "receivers: {}\n", "tabs.yaml": "a:\n\tb: 1\n", "worker0.json": "{"} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
-	const pipelines = "all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, kubernetes/gateway, " +
+	const pipelines = "all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, kubernetes/dcgm-exporter, kubernetes/gateway, " +
 		"llm, profiles, prometheus, tempo"
 	for _, c := range []struct {
 		args []string

@@ -224,7 +224,7 @@ func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 	full := readManifest(t, "builder-full.yaml").sections()
 	for _, name := range []string{
 		"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent",
-		"kubernetes/gateway",
+		"kubernetes/dcgm-exporter", "kubernetes/gateway",
 	} {
 		text, err := config.YAML(name)
 		require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 	for _, name := range []string{
 		"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent",
-		"kubernetes/gateway",
+		"kubernetes/dcgm-exporter", "kubernetes/gateway",
 	} {
 		require.ErrorContains(t, run([]string{"validate", "--config", name}),
 			`part of the full build only: use otelcol-gpu-full of the release, or "make build-full"`, name)

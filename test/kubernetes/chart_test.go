@@ -356,6 +356,7 @@ func TestPodSecurityOfTheChartIsAsDocumented(t *testing.T) {
 			[]string{"host namespaces", "hostPath volumes"},
 			append([]string{"host namespaces"}, root...),
 		},
+		{"agent: {hostPort: false, devices: dcgm-exporter}\ngateway: {enabled: false}", nil, nil},
 	} {
 		pod := agent(x.values)
 		assert.Equal(t, x.baseline, reasons(levels(t, api.LevelBaseline, "agent", pod.Labels, pod.Spec)), x.values)
@@ -370,6 +371,25 @@ func TestPodSecurityOfTheChartIsAsDocumented(t *testing.T) {
 			assert.Empty(t, levels(t, api.LevelRestricted, "gateway", pod.Labels, pod.Spec), name)
 		}
 	}
+}
+
+// TestChartScrapesTheExporter renders agents that read dcgm-exporter, which need neither the driver nor the kubelet.
+func TestChartScrapesTheExporter(t *testing.T) {
+	all, _ := render(t, "agent: {devices: dcgm-exporter}\ngateway: {enabled: false}")
+	pod := all["DaemonSet otelgpu-agent"].(*apps.DaemonSet).Spec.Template.Spec
+	assert.Nil(t, pod.RuntimeClassName)
+	for _, v := range pod.Volumes {
+		assert.Nil(t, v.HostPath, v.Name)
+	}
+	assert.Equal(t, []string{"--config=/etc/otelgpu/config.yaml"}, pod.Containers[0].Args)
+	want, err := os.ReadFile("../../config/kubernetes/dcgm-exporter.yaml")
+	require.NoError(t, err)
+	assert.Equal(t, strings.TrimSpace(string(want)), strings.TrimSpace(all["ConfigMap otelgpu-agent"].(*core.ConfigMap).Data["config.yaml"]))
+	for _, e := range pod.Containers[0].Env {
+		assert.NotContains(t, e.Name, "NVIDIA")
+	}
+	_, err = renderFiles("agent: {devices: dcgm-exporter}")
+	require.ErrorContains(t, err, "agent.devices: dcgm-exporter needs gateway.enabled: false and capture.enabled: false")
 }
 
 // TestChartHasAllAlertsAndDashboards compares rules and dashboards of rendered objects with their origins.

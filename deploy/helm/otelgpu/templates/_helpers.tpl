@@ -90,10 +90,17 @@ prometheus.io/port: "8888"
 {{/* Configuration files of the agent, in the order in which the Collector merges them. */}}
 {{- define "otelgpu.agentConfig" -}}
 config.yaml: |
+{{- if eq .Values.agent.devices "dcgm-exporter" }}
+{{- if or .Values.gateway.enabled .Values.capture.enabled }}
+{{- fail "agent.devices: dcgm-exporter needs gateway.enabled: false and capture.enabled: false" }}
+{{- end }}
+{{ .Files.Get "files/config/dcgm-exporter.yaml" | trimSuffix "\n" | indent 2 }}
+{{- else }}
 {{ .Files.Get "files/config/agent.yaml" | trimSuffix "\n" | indent 2 }}
 {{- if not .Values.gateway.enabled }}
 direct.yaml: |
 {{ .Files.Get "files/config/direct.yaml" | trimSuffix "\n" | indent 2 }}
+{{- end }}
 {{- end }}
 {{- if .Values.capture.enabled }}
 capture.yaml: |
