@@ -196,9 +196,7 @@ func ExampleNew() {
 }
 
 func ExampleWithSettings() {
-	s := settings.Default()
-	s.Verbosity = settings.VerbosityOff
-	prof, gpu, _, _ := simulated(gpuspan.WithSettings(s))
+	prof, gpu, _, _ := simulated(gpuspan.WithSettings(func(s *settings.Settings) { s.Verbosity = settings.VerbosityOff }))
 	defer func() { _ = prof.Shutdown(context.Background()) }()
 	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
 

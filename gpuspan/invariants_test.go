@@ -56,7 +56,7 @@ func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
 func TestSpansUseRegisteredNamesOnly(t *testing.T) {
 	set := settings.Default()
 	set.MemoryUsage, set.CodeLocation, set.StackDepth = true, true, 3
-	r := newRig(t, gpuspan.WithSettings(set))
+	r := newRig(t, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.Collective("all_reduce", 4),
 		gpuspan.Attributes(semconv.GPUIOAccessPattern(semconv.GPUIOAccessPatternRandom), semconv.GPUZeroCopy(false),

@@ -20,7 +20,7 @@ import (
 func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
 	set := settings.Default()
 	set.Names = 2
-	r := newRig(t, gpuspan.WithSettings(set))
+	r := newRig(t, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	s, _ := r.stream()
 	ctx := context.Background()
 	s.StartNamed(ctx, "one")

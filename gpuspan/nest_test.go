@@ -138,7 +138,7 @@ func TestASectionWithinAnEndedOneOnlyCounts(t *testing.T) {
 func TestANestDoesNotWaitForeverForAForgottenEnd(t *testing.T) {
 	set := settings.Default()
 	set.NestDeadline = time.Second
-	r := newRig(t, gpuspan.WithSettings(set))
+	r := newRig(t, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	s, _ := r.stream()
 	op, inner := gpuspan.NewOperation("outer"), gpuspan.NewOperation("inner")
 	x := op.Start(context.Background(), s)

@@ -27,9 +27,15 @@ type optionFunc func(*record.Config)
 
 func (f optionFunc) apply(c *record.Config) { f(c) }
 
-// WithSettings replaces all settings. Options after it change single ones.
-func WithSettings(s settings.Settings) Option {
-	return optionFunc(func(c *record.Config) { c.Settings = s })
+// WithSettings changes settings: f is applied to the settings of the environment ([settings.FromEnv]), or to the result
+// of an option before it. What f leaves alone keeps its value, so that an operator's GPUSPAN_ENABLED=false applies
+// unless f sets Enabled.
+func WithSettings(f func(*settings.Settings)) Option {
+	return optionFunc(func(c *record.Config) {
+		if f != nil {
+			f(&c.Settings)
+		}
+	})
 }
 
 // WithTracerProvider sets where spans go; default otel.GetTracerProvider() at the time of New.

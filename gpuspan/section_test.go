@@ -280,7 +280,7 @@ func TestRecordKeepsTheCallersTimes(t *testing.T) {
 func TestOptInAttributes(t *testing.T) {
 	set := settings.Default()
 	set.MemoryUsage, set.CodeLocation, set.StackDepth = true, true, 2
-	r := newRig(t, gpuspan.WithSettings(set), gpuspan.WithAttributes(attribute.String("app", "x")))
+	r := newRig(t, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }), gpuspan.WithAttributes(attribute.String("app", "x")))
 	s, _ := r.stream()
 	require.True(t, r.gpu.Allocate(0, 1000))
 	op := gpuspan.NewOperation("op", gpuspan.Attributes(semconv.GPUOperationShapes("f32[1000,3]"),

@@ -44,7 +44,7 @@ func TestAWrongValueLeavesTheOthersAlone(t *testing.T) {
 	s.Enabled, s.Verbosity, s.Metrics, s.Slots = false, settings.VerbosityDebug, 9, 1
 	s.StackDepth, s.Report, s.PrintReport = 3, false, true
 	s.Schedule = settings.Schedule{Repeat: 2, Every: 3}
-	p, err := gpuspan.New(nil, gpuspan.WithSettings(s), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()))
+	p, err := gpuspan.New(nil, gpuspan.WithSettings(func(x *settings.Settings) { *x = s }), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()))
 	require.ErrorContains(t, err, "`slots` must be between 2 and 32768, found 1")
 	require.False(t, p.Enabled(), "what was switched off stays off")
 	p.SetEnabled(true)
@@ -70,8 +70,8 @@ func TestOptionsOverrideTheEnvironment(t *testing.T) {
 		enabled bool
 	}{
 		{nil, false},
-		{[]gpuspan.Option{gpuspan.WithSettings(settings.Default())}, true},
-		{[]gpuspan.Option{nil, fromEnv(func(s *settings.Settings) { s.Verbosity = settings.VerbosityVerbose })}, false},
+		{[]gpuspan.Option{set(func(s *settings.Settings) { *s = settings.Default() })}, true},
+		{[]gpuspan.Option{nil, set(func(s *settings.Settings) { s.Verbosity = settings.VerbosityVerbose })}, false},
 	} {
 		p, err := gpuspan.New(nil, tt.opts...)
 		require.NoError(t, err)

@@ -130,7 +130,7 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
 	set := settings.Default()
 	set.Names = 2
-	r, reader := metricRig(t, gpuspan.WithSettings(set))
+	r, reader := metricRig(t, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	s, _ := r.stream()
 	loops := []string{"eval", "train", "test", "test"}
 	for range 5000 {

@@ -1229,6 +1229,7 @@ const (
 // Values of gpu.timing.status.
 const (
 	GPUTimingStatusCaptured    = "captured"     // the stream captured a graph
+	GPUTimingStatusClockJump   = "clock_jump"   // the device's clock jumped between the two events
 	GPUTimingStatusDeviceError = "device_error" // the driver returned an error
 	GPUTimingStatusDropped     = "dropped"      // no free slot, or evicted
 	GPUTimingStatusOk          = "ok"           // both events were read

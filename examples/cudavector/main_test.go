@@ -69,3 +69,12 @@ func TestInterruptEndsIt(t *testing.T) {
 	s.library = "/nonexistent/libcuda.so.1"
 	require.ErrorIs(t, run(ctx, s, &bytes.Buffer{}), context.Canceled)
 }
+
+func TestEnvironmentSwitchesTimingOff(t *testing.T) {
+	t.Setenv("GPUSPAN_ENABLED", "false")
+	s := small
+	s.library = "/nonexistent/libcuda.so.1"
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), s, &out))
+	require.Contains(t, out.String(), "no section has finished")
+}

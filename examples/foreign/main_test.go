@@ -31,6 +31,11 @@ func TestWorkOfAPrivateStreamIsTimedByEventsThatCRecords(t *testing.T) {
 	require.Regexp(t, `(?m)^engine\.fill +25 .* 20\.00ms `, out.String())
 	require.NotContains(t, out.String(), "the host's")
 
+	out.Reset()
+	t.Setenv("GPUSPAN_ENABLED", "false")
+	require.NoError(t, run(t.Context(), path, "", 2, &out))
+	require.Contains(t, out.String(), "no section has finished")
+
 	require.EqualError(t, run(t.Context(), "/nonexistent/libcuda.so", "", 1, &out),
 		"cannot open the engine on /nonexistent/libcuda.so: error -1 (it needs a CUDA driver and a device)")
 }

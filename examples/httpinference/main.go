@@ -49,17 +49,27 @@ type config struct {
 	settings  settings.Settings
 }
 
+// newConfig defines the flags, whose defaults are the environment's.
+func newConfig(fs *flag.FlagSet) *config {
+	c := &config{}
+	var err error
+	if c.settings, err = settings.FromEnv(); err != nil {
+		fmt.Fprintln(os.Stderr, err) // invalid values have their defaults
+	}
+	fs.StringVar(&c.listen, "listen", "localhost:0", "address to serve on")
+	fs.StringVar(&c.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
+	fs.IntVar(&c.requests, "requests", 40, "send that many requests to the service and end; 0: serve until interrupted")
+	fs.BoolVar(&c.simulated, "simulated", false, "use a simulated GPU even where there is a real one")
+	c.settings.Bind(fs)
+	return c
+}
+
 func main() {
-	c := config{settings: settings.Default()}
-	flag.StringVar(&c.listen, "listen", "localhost:0", "address to serve on")
-	flag.StringVar(&c.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
-	flag.IntVar(&c.requests, "requests", 40, "send that many requests to the service and end; 0: serve until interrupted")
-	flag.BoolVar(&c.simulated, "simulated", false, "use a simulated GPU even where there is a real one")
-	c.settings.Bind(flag.CommandLine)
+	c := newConfig(flag.CommandLine)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, c, os.Stdout); err != nil {
+	if err := run(ctx, *c, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -80,7 +90,8 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	tp := sdktrace.NewTracerProvider(opts...)
 
 	device := accel.Open(c.simulated, w)
-	profiling := []gpuspan.Option{gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(c.settings)}
+	profiling := []gpuspan.Option{gpuspan.WithTracerProvider(tp),
+		gpuspan.WithSettings(func(s *settings.Settings) { *s = c.settings })}
 	if c.settings.Report { // quantiles of the whole run, however long it is
 		profiling = append(profiling, accel.Report("httpinference"))
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -107,4 +108,18 @@ func items(kv []attribute.KeyValue) int64 {
 		return 0
 	}
 	return kv[i].Value.AsInt64()
+}
+
+func TestEnvironmentSwitchesTimingOff(t *testing.T) {
+	t.Setenv("GPUSPAN_ENABLED", "false")
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	c := newConfig(flags)
+	require.NoError(t, flags.Parse([]string{"-simulated", "-requests", "5"}))
+	spans := tracetest.NewSpanRecorder()
+	var out strings.Builder
+	require.NoError(t, run(context.Background(), *c, &out, spans))
+	for _, s := range spans.Ended() {
+		assert.NotContains(t, []string{"iteration", "prefill", "decode"}, s.Name())
+	}
+	assert.Contains(t, out.String(), "no section has finished")
 }

@@ -78,7 +78,10 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		w = os.Stderr
 	}
 	// Without a file: warm up for 10 steps, then record 3 of every 10.
-	f := gpuspanyaml.File{Settings: settings.Default()}
+	var f gpuspanyaml.File
+	if f.Settings, err = settings.FromEnv(); err != nil {
+		fmt.Fprintln(w, err) // invalid ones have their defaults
+	}
 	f.Settings.Schedule = settings.Schedule{SkipFirst: 10, Warmup: 1, Active: 3, Every: 10}
 	if c.file != "" {
 		if f, err = gpuspanyaml.Load(c.file); err != nil {

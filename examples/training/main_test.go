@@ -111,3 +111,12 @@ func TestConfigurationFile(t *testing.T) {
 		"did you mean `schedule.every`?")
 	assert.EqualError(t, run(context.Background(), config{}, &strings.Builder{}), "-steps must be at least 1, is 0")
 }
+
+func TestEnvironmentSwitchesTimingOff(t *testing.T) {
+	t.Setenv("GPUSPAN_ENABLED", "false")
+	spans := tracetest.NewSpanRecorder()
+	var out strings.Builder
+	require.NoError(t, run(context.Background(), config{steps: 20, simulated: true}, &out, spans))
+	assert.Empty(t, spans.Ended())
+	assert.Contains(t, out.String(), "no section has finished")
+}

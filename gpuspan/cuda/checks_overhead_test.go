@@ -57,7 +57,7 @@ func (c *checks) bubble() {
 func (c *checks) curve() {
 	set := settings.Default()
 	set.Slots = 4096
-	prof, err := gpuspan.New(c.back, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithSettings(set),
+	prof, err := gpuspan.New(c.back, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithSettings(func(s *settings.Settings) { *s = set }),
 		gpuspan.WithErrorHandler(func(error) {}))
 	require.NoError(c, err)
 	ctx := context.Background()

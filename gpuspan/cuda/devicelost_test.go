@@ -87,7 +87,7 @@ func TestStreamOrderedAllocationIsPartOfTheSectionAndItsMemoryThePools(t *testin
 	stub := ctest.CUDA(t)
 	set := settings.Default()
 	set.MemoryUsage = true
-	r := newRig(t, stub, gpuspan.WithSettings(set))
+	r := newRig(t, stub, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	h := uintptr(appStream(t, r.back, 0))
 	s := r.prof.Stream(h, "s")
 	var alloc func(unsafe.Pointer, uintptr, uintptr) int32

@@ -113,7 +113,7 @@ func TestSpansAreWithinTheirErrorBound(t *testing.T) {
 	}
 	set := settings.Default()
 	set.Slots = 1024
-	r := newRig(t, stub, gpuspan.WithSettings(set))
+	r := newRig(t, stub, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	var wg sync.WaitGroup
 	begin := time.Now()
 	handles := make([]backend.StreamHandle, streams)

@@ -40,7 +40,7 @@ func TestAnyFunctionOfTheDriverMayFail(t *testing.T) {
 				h := appStream(t, b, 0)
 				stub.Fail(fn, code, after, 1+after%2*1000)
 				spans := tracetest.NewSpanRecorder()
-				p, _ := gpuspan.New(b, gpuspan.WithSettings(set), gpuspan.WithErrorHandler(func(error) {}),
+				p, _ := gpuspan.New(b, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }), gpuspan.WithErrorHandler(func(error) {}),
 					gpuspan.WithLogger(slog.New(slog.DiscardHandler)),
 					gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 				s := p.Stream(uintptr(h), "s")

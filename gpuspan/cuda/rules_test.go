@@ -103,7 +103,7 @@ func TestWaitingAndMemoryUsageLeaveCapturesOfOtherThreadsWhole(t *testing.T) {
 			stub := ctest.CUDA(t)
 			set := settings.Default()
 			change(&set)
-			r := newRig(t, stub, gpuspan.WithSettings(set))
+			r := newRig(t, stub, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 			capturing, other := appStream(t, r.back, 0), appStream(t, r.back, 0)
 			s := r.prof.Stream(uintptr(other), "other")
 			runtime.LockOSThread()
@@ -159,7 +159,7 @@ func TestEndAfterShutdownMakesNoContext(t *testing.T) {
 	stub := ctest.CUDA(t)
 	set := settings.Default()
 	set.MemoryUsage = true
-	r := newRig(t, stub, gpuspan.WithSettings(set))
+	r := newRig(t, stub, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	h := appStream(t, r.back, 0) // keeps one reference
 	s := r.prof.Stream(uintptr(h), "s")
 	op := gpuspan.NewOperation("op")

@@ -64,7 +64,7 @@ func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ..
 	h := &hollow{Backend: back, empty: lib.Lookup("stub_empty")}
 	set := settings.Default()
 	set.Slots = slots
-	prof, err := gpuspan.New(h, gpuspan.WithSettings(set), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()),
+	prof, err := gpuspan.New(h, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()),
 		gpuspan.WithErrorHandler(func(error) {}))
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = prof.Shutdown(context.Background()) })

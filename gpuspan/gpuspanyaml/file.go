@@ -62,8 +62,15 @@ type NVTX struct {
 	Domain  string // NVTX domain; empty: the default of package nvtx
 }
 
-// Option returns the option of gpuspan.New that applies the settings.
-func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) }
+// Option returns the option of gpuspan.New that applies the settings. Zero Settings, as of a File that was not read,
+// leave those of the environment.
+func (f File) Option() gpuspan.Option {
+	return gpuspan.WithSettings(func(s *settings.Settings) {
+		if f.Settings != (settings.Settings{}) {
+			*s = f.Settings
+		}
+	})
+}
 
 // maxSize bounds what is read: configuration files are small, alias bombs are not.
 const maxSize = 1 << 20

@@ -47,7 +47,7 @@ func FromEnv() (Settings, error) {
 var subpackageVariables = []string{EnvPrefix + "CUDA_LIBRARY", EnvPrefix + "HIP_LIBRARY"}
 
 // Bind defines a flag for each setting, such as -gpuspan.stack-depth, which changes s. The current values of s are
-// the defaults. After parsing, call Validate or pass s to gpuspan.WithSettings.
+// the defaults. After parsing, call Validate, or assign s in a function of gpuspan.WithSettings.
 func (s *Settings) Bind(fs *flag.FlagSet) {
 	for _, k := range s.keys() {
 		fs.Var(settingFlag(k), k.Flag(), fmt.Sprintf("%s (%s)", k.Help, k.Kind))

@@ -13,7 +13,7 @@ import (
 )
 
 // Settings are the settings of a profiler, from the environment ([FromEnv]), flags ([Settings.Bind]) or YAML (package
-// gpuspanyaml). gpuspan.WithSettings applies them. docs/gpuspan.md documents them.
+// gpuspanyaml). gpuspan.WithSettings changes them. docs/gpuspan.md documents them.
 type Settings struct {
 	Enabled      bool          // false: nothing is timed until SetEnabled(true); default true
 	Verbosity    Verbosity     // default VerbosityDefault

@@ -36,7 +36,7 @@ func TestEveryRowOfARandomRunAddsUp(t *testing.T) {
 	gpu := simgpu.New(clock)
 	set := settings.Default()
 	set.Slots = 8192
-	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(set),
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(func(s *settings.Settings) { *s = set }),
 		gpuspan.WithErrorHandler(func(err error) { require.NoError(t, err) }))
 	require.NoError(t, err)
 	main, side := gpu.Stream(0), gpu.Stream(0)

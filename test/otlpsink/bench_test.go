@@ -32,7 +32,7 @@ func TestASectionAllocatesNothing(t *testing.T) {
 	require.NoError(t, err)
 	set := settings.Default()
 	set.Slots, set.Report = 4096, false
-	p, err := gpuspan.New(newDevice(), gpuspan.WithSink(sink), gpuspan.WithSettings(set),
+	p, err := gpuspan.New(newDevice(), gpuspan.WithSink(sink), gpuspan.WithSettings(func(s *settings.Settings) { *s = set }),
 		gpuspan.WithMeterProvider(noop.NewMeterProvider()))
 	require.NoError(t, err)
 	s := p.Stream(3, "main", gpuspan.NeverCaptured())
@@ -62,7 +62,7 @@ func BenchmarkSectionToBytes(b *testing.B) {
 	require.NoError(b, err)
 	set := settings.Default()
 	set.Slots, set.Report = 4096, false
-	p, err := gpuspan.New(newDevice(), gpuspan.WithSink(sink), gpuspan.WithSettings(set),
+	p, err := gpuspan.New(newDevice(), gpuspan.WithSink(sink), gpuspan.WithSettings(func(s *settings.Settings) { *s = set }),
 		gpuspan.WithMeterProvider(noop.NewMeterProvider()))
 	require.NoError(b, err)
 	s := p.Stream(3, "main", gpuspan.NeverCaptured())

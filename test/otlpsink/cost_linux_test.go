@@ -59,7 +59,7 @@ func paced(n int, f func()) {
 func sections(t *testing.T, flush, end func(), opts ...gpuspan.Option) (run func(int) int, stop func()) {
 	set := settings.Default()
 	set.Slots, set.Report = 4096, false
-	p, err := gpuspan.New(newDevice(), append(opts, gpuspan.WithSettings(set),
+	p, err := gpuspan.New(newDevice(), append(opts, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }),
 		gpuspan.WithMeterProvider(noop.NewMeterProvider()))...)
 	require.NoError(t, err)
 	s := p.Stream(3, "main", gpuspan.NeverCaptured())

@@ -128,7 +128,7 @@ func program(t *testing.T, c *client, sink bool) {
 	gpu := simgpu.New(clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
 	set := settings.Default()
 	set.MemoryUsage = true
-	opts := []gpuspan.Option{gpuspan.WithIDGenerator(ids), gpuspan.WithSettings(set)}
+	opts := []gpuspan.Option{gpuspan.WithIDGenerator(ids), gpuspan.WithSettings(func(s *settings.Settings) { *s = set })}
 	var end func()
 	if sink {
 		s, err := otlp.New(otlp.To(c), otlp.Resource(who...))

@@ -5,6 +5,7 @@ package clockmap
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -44,6 +45,9 @@ type Anchorer struct {
 	made    int                              // anchors since the beginning
 	opened  int                              // how often stream and events were created
 	broken  bool                             // the last anchor failed: stream and events may be gone with their context
+	refused int                              // anchors in a row that the map did not accept
+
+	restarts atomic.Int64
 
 	m        *Map
 	base     time.Time // where the axis begins, at its unix nanoseconds
@@ -86,13 +90,25 @@ func (a *Anchorer) open() backend.Status {
 		a.ring[i].event = a.events[i]
 	}
 	a.count, a.broken = 0, false
-	if a.opened++; a.opened > 1 { // readings of the previous clock keep its map
-		m := New(a.m.opts)
-		m.anomalies.Store(a.m.Anomalies())
-		a.m = m
+	if a.opened++; a.opened > 1 {
+		a.renew()
 	}
 	return backend.StatusOK
 }
+
+// renew starts another map; readings of the previous clock keep theirs.
+func (a *Anchorer) renew() {
+	m := New(a.m.opts)
+	m.anomalies.Store(a.m.Anomalies())
+	a.m = m
+}
+
+// refusedAtMost is how many anchors in a row a map may refuse before the clock has another one: it jumped backward, as
+// by a reset or a restored checkpoint, and would only reach its old value after the time of the jump.
+const refusedAtMost = 2
+
+// Restarts counts the backward jumps of the device's clock.
+func (a *Anchorer) Restarts() int64 { return a.restarts.Load() }
 
 // reopen starts over after a failure. Old stream and events are freed, unless their context is gone, which makes their
 // handles invalid.
@@ -189,7 +205,14 @@ func (a *Anchorer) anchor() backend.Status {
 	a.made++
 
 	anomalies := a.m.Anomalies()
-	a.m.Add(Anchor{GPU: gpu, Before: from, After: to})
+	if next := (Anchor{GPU: gpu, Before: from, After: to}); a.m.Add(next) {
+		a.refused = 0
+	} else if a.refused++; a.refused == refusedAtMost {
+		a.refused = 0
+		a.restarts.Add(1)
+		a.renew()
+		a.m.Add(next)
+	}
 	if a.m.Anomalies() != anomalies {
 		a.schedule.hurry()
 	}

@@ -87,8 +87,8 @@ func (m *Map) Drift() (ppm float64, ok bool) {
 func (m *Map) Anomalies() int64 { return m.anomalies.Load() }
 
 // Add adds an anchor, which must be newer than the previous ones. An anchor that runs backwards on either axis, or
-// whose interval is empty, is an anomaly and is not added.
-func (m *Map) Add(a Anchor) {
+// whose interval is empty, is an anomaly and is not added; then the result is false.
+func (m *Map) Add(a Anchor) bool {
 	if len(m.anchors) == 0 {
 		m.origin = a.Before
 	}
@@ -99,7 +99,7 @@ func (m *Map) Add(a Anchor) {
 	if n := len(m.anchors); math.IsNaN(a.GPU) || math.IsInf(a.GPU, 0) || a.After < a.Before ||
 		n > 0 && (p.gpu <= m.anchors[n-1].gpu || p.after < m.anchors[n-1].before) {
 		m.anomalies.Add(1)
-		return
+		return false
 	}
 	m.bracket.known = false
 	m.forget(p.gpu)
@@ -120,6 +120,7 @@ func (m *Map) Add(a Anchor) {
 			m.known = rateKnown{m.fit.rate, change * change}
 		}
 	}
+	return true
 }
 
 // forget moves anchors that are older than the window at time gpu to the past, and the oldest if there are too many.

@@ -25,6 +25,15 @@ func (s *Stamps) Interval() (from, to float64) { return s.start, s.start + s.len
 // SameClock reports whether the intervals of s and o can be compared: a device that was reset has a new clock.
 func (s *Stamps) SameClock(o *Stamps) bool { return s.m != nil && s.m == o.m }
 
+// Fits reports whether a section of that length can have run between submission and observation. If it cannot, the
+// device's clock jumped within the section, and the difference of its stamps is not a duration.
+func (s *Stamps) Fits() bool {
+	if s.submitted == 0 || s.seen == 0 {
+		return true
+	}
+	return s.length <= float64(s.seen-s.submitted)*(1+s.m.opts.MaxDrift*1e-6)+minJump+s.rounding+s.roundingEnd
+}
+
 // Placement is a section's position on the host's clock.
 type Placement struct {
 	Start, End int64 // on the axis of [Anchorer.Axis]
@@ -77,9 +86,9 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 			s.slow, s.fast = m.stretch(st.start, end)
 		}
 	}
+	duration := st.length * m.fit.rate
 	s.start.widen(st.rounding)
 	s.end.widen(st.roundingEnd)
-	free := s
 	if st.submitted != 0 {
 		s.start.lo = max(s.start.lo, float64(st.submitted-m.origin))
 	}
@@ -87,12 +96,19 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 		s.end.hi = min(s.end.hi, float64(st.seen-m.origin))
 	}
 	if ok := whole && s.tighten() || !whole && s.start.lo <= s.start.hi && s.end.lo <= s.end.hi; !ok {
+		// A clock jumped unnoticed so far. What the host did is certain, so the section is as late in that time as its
+		// length allows.
 		m.anomalies.Add(1)
 		a.schedule.hurry()
-		s = free
+		from, to := s.start.lo, s.end.hi
+		if st.submitted != 0 && st.seen != 0 {
+			from, to = float64(st.submitted-m.origin), float64(st.seen-m.origin)
+		}
+		duration = min(duration, max(to-from, 0))
+		s.start, s.end = limits{from, to - duration}, limits{from + duration, to}
+		at = s.start.hi
 	}
 	at = math.Round(min(max(at, s.start.lo), s.start.hi))
-	duration := st.length * m.fit.rate
 	start := m.origin + int64(at)
 	half := max(s.start.error(at), s.end.error(at+duration))
 	return Placement{Start: start, End: start + int64(math.Round(duration)), HalfWidth: int64(math.Ceil(half))}

@@ -31,6 +31,7 @@ type Device struct {
 	Anchorer *clockmap.Anchorer   // nil until the first stream
 	Axis     int64                // start of the profiler's clock on the axis of the anchorer
 	Failed   backend.Status       // the last anchor's, to report a change once
+	Restarts int64                // backward jumps of its clock that were reported
 
 	Floor     atomic.Int64 // ns of an empty section; 0: unknown
 	UsualHalf atomic.Int64 // ns: half width within which most sections are, for the scope; 0: unknown

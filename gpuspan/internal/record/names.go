@@ -17,6 +17,7 @@ var StatusNames = [timingStatuses]string{
 	statusDropped:     semconv.GPUTimingStatusDropped,
 	StatusDeviceError: semconv.GPUTimingStatusDeviceError,
 	StatusTimeout:     semconv.GPUTimingStatusTimeout,
+	StatusClockJump:   semconv.GPUTimingStatusClockJump,
 }
 
 // SpanOf returns the span of a context that may be nil.

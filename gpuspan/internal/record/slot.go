@@ -187,6 +187,7 @@ const (
 	statusDropped
 	StatusDeviceError
 	StatusTimeout
+	StatusClockJump
 	timingStatuses
 )
 

@@ -69,7 +69,7 @@ func (t *reader) Drain(s *record.Stream) (progress, pending bool) {
 		t.plain[ready] = false
 		if ready < known {
 			var ok bool
-			if t.stamps[ready], ok = t.stampsOf(s, sl, seen); ok && plainSlot(sl) {
+			if t.stamps[ready], ok = t.stampsOf(s, sl, seen); ok && plainSlot(sl) && t.stamps[ready].Fits() {
 				t.plain[ready] = true
 			} else {
 				t.timed(s, sl, t.stamps[ready], ok)
@@ -199,8 +199,10 @@ func (t *reader) stampsOf(s *record.Stream, sl *record.Slot, seen int64) (clockm
 // timed stores them. If the driver rejects it, the event has the reason.
 func (t *reader) timed(s *record.Stream, sl *record.Slot, stamps clockmap.Stamps, ok bool) {
 	r := &sl.Rec
-	if ok {
+	if ok && stamps.Fits() {
 		r.Stamps, r.Device, r.Timed = stamps, s.Device, true
+	} else if ok {
+		r.OnHost(record.StatusClockJump)
 	} else if st := s.Backend.Query(backend.Event(sl.End.Args[0])); st != backend.StatusOK &&
 		st != backend.StatusNotReady {
 		t.queryFailed(s, r, st)

@@ -219,6 +219,12 @@ func (t *Poller) upkeep(busy bool) (wait time.Duration) {
 				&backend.StatusError{Call: "cannot anchor the clock", Status: st}))
 		}
 		d.Failed = st
+		if n := d.Anchorer.Restarts(); n != d.Restarts {
+			d.Restarts = n
+			t.p.Errors.Report("clock", fmt.Errorf("device %d: its clock jumped backward, as after a reset or a restored "+
+				"checkpoint; sections around the jump are placed between their Start and the time at which their end was seen",
+				d.Info.Ordinal))
+		}
 		if ppm, ok := d.Anchorer.Map().Drift(); ok {
 			d.Drift.Store(-ppm)
 		}
