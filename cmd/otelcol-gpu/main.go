@@ -160,7 +160,7 @@ func command() (*cobra.Command, *welcome, error) {
 		}
 	}
 	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(),
-		newSizeCommand(), newCheckCommand(), newHealthCommand())
+		newCheckCommand(), newHealthCommand())
 	return root, w, nil
 }
 
