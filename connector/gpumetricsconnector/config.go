@@ -17,32 +17,33 @@ import (
 // Config is the configuration of the gpu_metrics connector. Durations, limits and sizes must be positive unless 0 is
 // mentioned.
 type Config struct {
-	// FlushInterval is the time between two outputs. Default 15s.
+	// FlushInterval is the time between two outputs.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
 	Temporality string `mapstructure:"temporality" enum:"cumulative,delta"`
 	// Histogram selects the type of histograms. Default: explicit bounds.
 	Histogram HistogramConfig `mapstructure:"histogram"`
-	// MaxExemplars is the maximum number of exemplars of a histogram point. Default 5; 0: none.
+	// MaxExemplars is the maximum number of exemplars of a histogram point. 0: none.
 	MaxExemplars int `mapstructure:"max_exemplars"`
 	// Dimensions are additional attributes of the span, otherwise of its resource, that become attributes of all
 	// gpu.operation metrics. Default none.
 	Dimensions []string `mapstructure:"dimensions"`
 	// ResourceAttributes are the attributes to keep on the resource of the metrics. Default, and empty: all.
 	ResourceAttributes []string `mapstructure:"resource_attributes"`
-	// CardinalityLimit limits the series of one metric and resource; further series are counted in one series with
-	// otel.metric.overflow. Default 2000.
+	// CardinalityLimit limits the series of one metric and resource; further series are counted in
+	// one series with otel.metric.overflow.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
-	// MaxSeries limits the series of all resources together, about 1 kB each; further series overflow as above. Default
-	// 100000.
+	// MaxSeries limits the series of all resources together, about 1 kB each; further series
+	// overflow as above.
 	MaxSeries int `mapstructure:"max_series"`
-	// MaxResources limits the resources; spans of further ones are counted under one empty resource. Default 1000.
+	// MaxResources limits the resources; spans of further ones are counted under one empty
+	// resource.
 	MaxResources int `mapstructure:"max_resources"`
-	// MaxSpans is the number of GPU spans to remember, 16 to 32 bytes each, so that repeated spans count once. Default
-	// 200000; 0: none.
+	// MaxSpans is the number of GPU spans to remember, 16 to 32 bytes each, so that repeated spans
+	// count once. 0: none.
 	MaxSpans int `mapstructure:"max_spans"`
-	// Expiry is how long a series must have had no new spans before it may be evicted for a new one at a limit. Default
-	// 5m; 0: never.
+	// Expiry is how long a series must have had no new spans before it may be evicted for a new one
+	// at a limit. 0: never.
 	Expiry time.Duration `mapstructure:"expiry"`
 	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the name of
 	// the host (of the pod, in Kubernetes), followed by a slash and the name of this connector if it has one. Two
@@ -76,7 +77,7 @@ type HistogramConfig struct {
 
 // ExponentialConfig limits exponential histograms.
 type ExponentialConfig struct {
-	// MaxSize is the maximum number of buckets, at least 2. Default 160.
+	// MaxSize is the maximum number of buckets, at least 2.
 	MaxSize int `mapstructure:"max_size"`
 	_       struct{}
 }
@@ -89,25 +90,26 @@ type StepsConfig struct{ _ struct{} }
 
 // ActivityConfig limits the analysis of devices.
 type ActivityConfig struct {
-	// Settle is how long the analysis waits for late activities, in the device's own time. Activities that ended before
-	// are counted as late. Default 10s.
+	// Settle is how long the analysis waits for late activities, in the device's own time.
+	// Activities that ended before are counted as late.
 	Settle time.Duration `mapstructure:"settle"`
-	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of the profiler and counts
-	// for no state. Default 1s.
+	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of
+	// the profiler and counts for no state.
 	MaxGap time.Duration `mapstructure:"max_gap"`
-	// MaxActivities limits the activities that wait, over all devices; at the limit the oldest are analyzed early. Default
-	// 200000.
+	// MaxActivities limits the activities that wait, over all devices; at the limit the oldest are
+	// analyzed early.
 	MaxActivities int `mapstructure:"max_activities"`
 	_             struct{}
 }
 
 // StragglerConfig limits the comparison of ranks.
 type StragglerConfig struct {
-	// MaxWait is how long a step waits for missing ranks. Default 30s.
+	// MaxWait is how long a step waits for missing ranks.
 	MaxWait time.Duration `mapstructure:"max_wait"`
-	// MinRanks is the minimum number of ranks of a comparison, at least 2. Default 2.
+	// MinRanks is the minimum number of ranks of a comparison, at least 2.
 	MinRanks int `mapstructure:"min_ranks"`
-	// MaxWaiting limits the steps that wait, counted for each rank, over all jobs; about 500 bytes each. Default 100000.
+	// MaxWaiting limits the steps that wait, counted for each rank, over all jobs; about 500 bytes
+	// each.
 	MaxWaiting int `mapstructure:"max_waiting"`
 	_          struct{}
 }

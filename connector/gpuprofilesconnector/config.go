@@ -15,23 +15,23 @@ import (
 
 // Config is the configuration of the gpu_profiles connector. Values must be positive unless 0 is mentioned.
 type Config struct {
-	// Window is the length of a profile, aligned to the clock, at least 1s. Default 1m.
+	// Window is the length of a profile, aligned to the clock, at least 1s.
 	Window time.Duration `mapstructure:"window"`
-	// Settle is how long a trace must have been quiet before its spans are counted. Default 5s.
+	// Settle is how long a trace must have been quiet before its spans are counted.
 	Settle time.Duration `mapstructure:"settle"`
-	// MaxWait is the maximum time for which a span waits for its parents, at least Settle. Default 1m.
+	// MaxWait is the maximum time for which a span waits for its parents, at least Settle.
 	MaxWait time.Duration `mapstructure:"max_wait"`
-	// MaxGap is the longest time between two activities of a device that counts as idle; a longer one is a pause.
-	// Default 1s.
+	// MaxGap is the longest time between two activities of a device that counts as idle; a longer
+	// one is a pause.
 	MaxGap time.Duration `mapstructure:"max_gap"`
-	// MaxStacks is the maximum number of stacks of a window; further ones count under the stack "(other stacks)".
-	// Default 100000.
+	// MaxStacks is the maximum number of stacks of a window; further ones count under the stack
+	// "(other stacks)".
 	MaxStacks int `mapstructure:"max_stacks"`
-	// MaxSpans is the maximum number of waiting spans, about 200 bytes each; at the limit traces are counted early.
-	// Default 100000.
+	// MaxSpans is the maximum number of waiting spans, about 200 bytes each; at the limit traces
+	// are counted early.
 	MaxSpans int `mapstructure:"max_spans"`
-	// MaxRepeats is the number of GPU spans to remember, 16 to 32 bytes each, so that a span that arrives again is
-	// counted once. Default 200000; 0: none.
+	// MaxRepeats is the number of GPU spans to remember, 16 to 32 bytes each, so that a span that
+	// arrives again is counted once. 0: none.
 	MaxRepeats int `mapstructure:"max_repeats"`
 }
 

@@ -18,27 +18,27 @@ type Config struct {
 	// Settle is how long a usage record waits for further batches after the request's own span has arrived. Default 15s:
 	// gpu_join delays GPU spans by up to 10 s, SDKs export every 5 s.
 	Settle time.Duration `mapstructure:"settle"`
-	// Idle is how long a usage record without the request's own span waits after the last batch. Default 30s.
+	// Idle is how long a usage record without the request's own span waits after the last batch.
 	Idle time.Duration `mapstructure:"idle"`
-	// MaxRequests is the maximum number of open usage records, about 1 kB each; at the limit the oldest is closed early.
-	// Default 10000.
+	// MaxRequests is the maximum number of open usage records, about 1 kB each; at the limit the
+	// oldest is closed early.
 	MaxRequests int `mapstructure:"max_requests"`
-	// MaxSpans is the maximum number of spans that are kept to find when a request started and what belongs to it, about
-	// 110 bytes each; at the limit the oldest are evicted. Default 100000.
+	// MaxSpans is the maximum number of spans that are kept to find when a request started and what
+	// belongs to it, about 110 bytes each; at the limit the oldest are evicted.
 	MaxSpans int `mapstructure:"max_spans"`
-	// QueueSpan writes a span `queue` from the start of the request to its first GPU work. Default true.
+	// QueueSpan writes a span `queue` from the start of the request to its first GPU work.
 	QueueSpan bool `mapstructure:"queue_span"`
-	// FlushInterval is the time between two outputs of metrics. Default 15s.
+	// FlushInterval is the time between two outputs of metrics.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
 	Temporality string `mapstructure:"temporality" enum:"cumulative,delta"`
 	// Histogram selects the type of histograms. Default: fixed bounds.
 	Histogram HistogramConfig `mapstructure:"histogram"`
-	// CardinalityLimit is the maximum number of series of one metric and resource; further ones are counted in one
-	// series with otel.metric.overflow. Default 2000.
+	// CardinalityLimit is the maximum number of series of one metric and resource; further ones are
+	// counted in one series with otel.metric.overflow.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
-	// MaxResources is the maximum number of resources with metrics; at the limit the one that has been inactive for
-	// longest is removed, and starts a new series when it returns. Default 1000.
+	// MaxResources is the maximum number of resources with metrics; at the limit the one that has
+	// been inactive for longest is removed, and starts a new series when it returns.
 	MaxResources int `mapstructure:"max_resources"`
 	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the
 	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two
@@ -55,7 +55,7 @@ type HistogramConfig struct {
 
 // ExponentialConfig limits exponential histograms.
 type ExponentialConfig struct {
-	// MaxSize is the maximum number of buckets, at least 2. Default 160.
+	// MaxSize is the maximum number of buckets, at least 2.
 	MaxSize int `mapstructure:"max_size"`
 	_       struct{}
 }

@@ -35,7 +35,8 @@ type Config struct {
 	// device arrive. Default none: counters are drawn from the metrics that the exporter receives.
 	Samples *component.ID `mapstructure:"samples"`
 
-	// Timeout limits the time of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
+	// Timeout limits the time of one request, as in every exporter; a write in progress is not
+	// interrupted.
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue configures the queue before the files, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
@@ -46,12 +47,12 @@ type Config struct {
 
 // Rotation sets when a file is complete and how many are kept.
 type Rotation struct {
-	// MaxMegabytes completes a file at this size on disk, in 10^6 bytes. Default 200; 0: no limit. One of MaxMegabytes
-	// and MaxAge must be set.
+	// MaxMegabytes completes a file at this size on disk, in 10^6 bytes. 0: no limit. One of
+	// MaxMegabytes and MaxAge must be set.
 	MaxMegabytes int64 `mapstructure:"max_megabytes"`
 	// MaxAge completes a file this long after it was created. Default 0: no limit.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxFiles is the number of complete files to keep; the oldest are removed. Default 100; 0: all.
+	// MaxFiles is the number of complete files to keep; the oldest are removed. 0: all.
 	MaxFiles int `mapstructure:"max_files"`
 }
 

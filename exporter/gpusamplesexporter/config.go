@@ -15,7 +15,7 @@ import (
 
 // Config is the configuration of the gpu_samples exporter.
 type Config struct {
-	// Samples is the gpu_samples extension to write to. Default gpu_samples.
+	// Samples is the gpu_samples extension to write to.
 	Samples component.ID `mapstructure:"samples"`
 	// Instances maps MIG instances of dcgm-exporter, which identifies them by physical GPU and number only, to their
 	// `MIG-<uuid>`: `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default

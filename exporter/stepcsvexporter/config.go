@@ -24,12 +24,13 @@ type Config struct {
 	Phases []string `mapstructure:"phases"`
 	// Loop selects the steps of the loop of this name, which is the name of their spans. Default: all loops.
 	Loop string `mapstructure:"loop"`
-	// AllRanks writes a file for each rank instead of one for rank 0 only. Default false.
+	// AllRanks writes a file for each rank instead of one for rank 0 only.
 	AllRanks bool `mapstructure:"all_ranks"`
 	// Rotation renames the file by size. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
 
-	// Timeout limits the time of one request, as in every exporter; a write in progress is not interrupted. Default 5s.
+	// Timeout limits the time of one request, as in every exporter; a write in progress is not
+	// interrupted.
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue configures the queue before the file, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
@@ -40,9 +41,9 @@ type Config struct {
 
 // Rotation sets when a file is rotated and how many are kept.
 type Rotation struct {
-	// MaxMegabytes is the size at which the file is renamed, in 10^6 bytes; positive. Default 50.
+	// MaxMegabytes is the size at which the file is renamed, in 10^6 bytes; positive.
 	MaxMegabytes int64 `mapstructure:"max_megabytes"`
-	// MaxFiles is the number of renamed files to keep; the oldest are removed. Default 20; 0: all.
+	// MaxFiles is the number of renamed files to keep; the oldest are removed. 0: all.
 	MaxFiles int `mapstructure:"max_files"`
 }
 

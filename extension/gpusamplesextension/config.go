@@ -14,13 +14,13 @@ import (
 
 // Config is the configuration of the gpu_samples extension: limits of the rings, and servers to read.
 type Config struct {
-	// MaxAge is how long a sample is kept, at least 1s. It should exceed the longest span plus gpu_join's max_wait.
-	// Default 5m.
+	// MaxAge is how long a sample is kept, at least 1s. It should exceed the longest span plus
+	// gpu_join's max_wait.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxBytes is the maximum memory of all rings together, in bytes, at least 1 MiB; at the limit the oldest samples
-	// are dropped early. Default 64 MiB.
+	// MaxBytes is the maximum memory of all rings together, in bytes, at least 1 MiB; at the limit
+	// the oldest samples are dropped early.
 	MaxBytes int64 `mapstructure:"max_bytes"`
-	// MaxDevices is the maximum number of GPUs and MIG instances. Default 1024.
+	// MaxDevices is the maximum number of GPUs and MIG instances.
 	MaxDevices int `mapstructure:"max_devices"`
 	// Servers are inference servers whose number of running requests is read, so that a request is not charged for
 	// requests that end without a span. Default none.

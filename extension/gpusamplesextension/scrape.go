@@ -22,7 +22,7 @@ type ServerConfig struct {
 	Endpoint string `mapstructure:"endpoint"`
 	// Service is the service.name of the server's spans. Default: every service that no other entry names.
 	Service string `mapstructure:"service"`
-	// Interval is the time between two readings, at least 100ms. Default 1s.
+	// Interval is the time between two readings, at least 100ms.
 	Interval time.Duration `mapstructure:"interval"`
 }
 

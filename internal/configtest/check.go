@@ -33,6 +33,8 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 //
 //   - the first YAML block of the README configures the component, and each block that does is valid;
 //   - the section "Configuration" names every key of the configuration that is not the Collector's own;
+//   - each default that the section states is the one of the code;
+//   - metadata.yaml or the README names every reason of a loss;
 //   - the README names every metric of the component by its full name, or links to documentation.md, which does.
 func README(t *testing.T, kind, componentType string, defaults func() component.Config) {
 	t.Helper()
@@ -65,6 +67,9 @@ func README(t *testing.T, kind, componentType string, defaults func() component.
 	}
 
 	Schema(t, defaults)
+	node, err := configschema.Of(defaults())
+	require.NoError(t, err)
+	documentedDefaults(t, node, configuration)
 
 	var meta struct {
 		Telemetry struct{ Metrics map[string]any }
@@ -92,6 +97,7 @@ func README(t *testing.T, kind, componentType string, defaults func() component.
 		assert.Contains(t, warnings, "**"+w+"**")
 	}
 
+	documentedReasons(t, string(data)+readme)
 	require.NotEmpty(t, meta.Telemetry.Metrics)
 	if strings.Contains(readme, "(documentation.md)") {
 		return

@@ -70,13 +70,13 @@ type PeakConfig struct {
 
 // AssembleConfig limits the assembly of steps.
 type AssembleConfig struct {
-	// MaxSums is the maximum number of partial sums in memory, one for each span whose children arrived before it;
-	// positive. Default 4096.
+	// MaxSums is the maximum number of partial sums in memory, one for each span whose children
+	// arrived before it; positive.
 	MaxSums int `mapstructure:"max_sums"`
-	// MaxAge is how long a partial sum waits for its span; positive. Default 1m.
+	// MaxAge is how long a partial sum waits for its span; positive.
 	MaxAge time.Duration `mapstructure:"max_age"`
-	// MaxIntervals is the maximum number of separate intervals of each phase of a step, at least 2; further ones are
-	// merged with the nearest, and the gap between them counts as covered. Default 256.
+	// MaxIntervals is the maximum number of separate intervals of each phase of a step, at least 2;
+	// further ones are merged with the nearest, and the gap between them counts as covered.
 	MaxIntervals int `mapstructure:"max_intervals"`
 	_            struct{}
 }

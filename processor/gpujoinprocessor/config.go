@@ -19,10 +19,12 @@ import (
 type Config struct {
 	// Samples names the gpu_samples extension with the device samples. Default none: spans pass unchanged.
 	Samples *component.ID `mapstructure:"samples"`
-	// Settle is the delay after which the energy of a moment is attributed, so that spans of other processes can arrive
-	// first. It should exceed the export interval of the SDKs (5 s by default). Default 6s.
+	// Settle is the delay after which the energy of a moment is attributed, so that spans of other
+	// processes can arrive first. It should exceed the export interval of the SDKs (5 s by
+	// default).
 	Settle time.Duration `mapstructure:"settle"`
-	// MaxWait is the maximum time for which a batch waits for samples and for Settle; at least Settle. Default 10s.
+	// MaxWait is the maximum time for which a batch waits for samples and for Settle; at least
+	// Settle.
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// Queue configures the queue of waiting batches.
 	Queue QueueConfig `mapstructure:"queue"`
@@ -30,25 +32,26 @@ type Config struct {
 	// InitialInterval, so that the queue drains as fast as the next component accepts. Default: an interval of 1s, without
 	// end, because the queue is bounded and rejects new batches when it is full.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
-	// ShutdownTimeout is the maximum time for which a shutdown waits until the next component has accepted the waiting
-	// batches; positive. Default 30s.
+	// ShutdownTimeout is the maximum time for which a shutdown waits until the next component has
+	// accepted the waiting batches; positive.
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
-	// MaxSpans is the maximum number of spans that energy attribution keeps, waiting ones and settled ones; positive.
-	// Default 1048576.
+	// MaxSpans is the maximum number of spans that energy attribution keeps, waiting ones and
+	// settled ones; positive.
 	MaxSpans int `mapstructure:"max_spans"`
-	// MaxSpanSize is the maximum size of a span with its resource and scope in bytes of OTLP protobuf, positive; larger
-	// ones are dropped and counted. Set it below the `max_size` in bytes of exporters' batches. Default 3500000.
+	// MaxSpanSize is the maximum size of a span with its resource and scope in bytes of OTLP
+	// protobuf, positive; larger ones are dropped and counted. Set it below the `max_size` in bytes
+	// of exporters' batches.
 	MaxSpanSize int `mapstructure:"max_span_size"`
-	// Shift is the offset of the samples' clock from the spans' clock, at most 1h in either direction: a sample of time
-	// t describes what spans did at t − shift. Positive for meters that lag and for services whose clock is behind,
-	// negative for services whose clock is ahead. Default 0.
+	// Shift is the offset of the samples' clock from the spans' clock, at most 1h in either
+	// direction: a sample of time t describes what spans did at t − shift. Positive for meters that
+	// lag and for services whose clock is behind, negative for services whose clock is ahead.
 	Shift time.Duration `mapstructure:"shift"`
 	// Ordinals maps gpu.device.ordinal to hw.id, for spans without any other identity. Default none.
 	Ordinals map[string]string `mapstructure:"ordinals"`
-	// EnergyOnMIG gives spans on MIG instances their share of the physical GPU's energy. Default false.
+	// EnergyOnMIG gives spans on MIG instances their share of the physical GPU's energy.
 	EnergyOnMIG bool `mapstructure:"energy_on_mig"`
-	// Events adds a span event for each XID, memory error and throttle change, in addition to the attributes. Default
-	// false.
+	// Events adds a span event for each XID, memory error and throttle change, in addition to the
+	// attributes.
 	Events bool `mapstructure:"events"`
 	// Attributes is how much detail is written on a span: lean for the main results, with quality only if it is unusual
 	// and means of five significant digits, or full for all known values. Default lean.
@@ -57,8 +60,8 @@ type Config struct {
 
 // QueueConfig limits the queue of waiting batches.
 type QueueConfig struct {
-	// Size is the maximum size of the queue in bytes of OTLP protobuf, positive; a batch that does not fit is rejected
-	// with a retryable error. Default 512 MiB.
+	// Size is the maximum size of the queue in bytes of OTLP protobuf, positive; a batch that does
+	// not fit is rejected with a retryable error.
 	Size int64 `mapstructure:"size"`
 	// Storage names a storage extension that keeps waiting batches across restarts. Default: memory only.
 	Storage *component.ID `mapstructure:"storage"`

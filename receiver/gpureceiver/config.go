@@ -24,18 +24,19 @@ import (
 type Config struct {
 	// Source is the source of the data: auto (dcgm, then nvml), dcgm, nvml, replay or simulated. Default auto.
 	Source string `mapstructure:"source" enum:"auto,dcgm,nvml,replay,simulated"`
-	// CollectionInterval is the time between two emissions of metrics, at least 100ms. Default 10s.
+	// CollectionInterval is the time between two emissions of metrics, at least 100ms.
 	CollectionInterval time.Duration `mapstructure:"collection_interval"`
-	// SamplingInterval is the time between two samples of a device, at least 1ms and at most CollectionInterval. Default
-	// 100ms.
+	// SamplingInterval is the time between two samples of a device, at least 1ms and at most
+	// CollectionInterval.
 	SamplingInterval time.Duration `mapstructure:"sampling_interval"`
 	// Samples is the gpu_samples extension to which every sample is written. Default none.
 	Samples *component.ID `mapstructure:"samples"`
-	// CallTimeout is the time after which a call of the source counts as hung, at least 10ms: it is reported, and `auto`
-	// continues with the next source. DCGM takes 5s to report that nothing listens. Default 10s.
+	// CallTimeout is the time after which a call of the source counts as hung, at least 10ms: it is
+	// reported, and `auto` continues with the next source. DCGM takes 5s to report that nothing
+	// listens.
 	CallTimeout time.Duration `mapstructure:"call_timeout"`
-	// RetryInterval is the maximum time between two attempts to open a source, at least 10ms; the first retry follows
-	// after 1s, and the time doubles. Default 30s.
+	// RetryInterval is the maximum time between two attempts to open a source, at least 10ms; the
+	// first retry follows after 1s, and the time doubles.
 	RetryInterval time.Duration `mapstructure:"retry_interval"`
 
 	// DCGM, NVML, Replay and Simulated configure the source of that name; the others are ignored.
@@ -62,14 +63,15 @@ type DCGMConfig struct {
 	// Endpoint is the address of the host engine: `host:port`, or `unix:///path`. Default localhost:5555. Ignored with
 	// Embedded.
 	Endpoint string `mapstructure:"endpoint"`
-	// Embedded runs the host engine inside the Collector instead of connecting to one. Default false.
+	// Embedded runs the host engine inside the Collector instead of connecting to one.
 	Embedded bool `mapstructure:"embedded"`
-	// MaxKeepAge is how long the host engine keeps samples, at least 1s: the longest stall without loss. Default 2m.
+	// MaxKeepAge is how long the host engine keeps samples, at least 1s: the longest stall without
+	// loss.
 	MaxKeepAge time.Duration `mapstructure:"max_keep_age"`
-	// Profiling watches the profiling fields (1001 to 1012) if the devices have them. Default true.
+	// Profiling watches the profiling fields (1001 to 1012) if the devices have them.
 	Profiling bool `mapstructure:"profiling"`
-	// MaxStaleness drops latest values that are this much older than the newest value of the same read; at least 1s.
-	// Default 1m.
+	// MaxStaleness drops latest values that are this much older than the newest value of the same
+	// read; at least 1s.
 	MaxStaleness time.Duration `mapstructure:"max_staleness"`
 }
 
@@ -77,7 +79,7 @@ type DCGMConfig struct {
 type NVMLConfig struct {
 	// Library is the path of libnvidia-ml. Default: the dynamic loader finds it.
 	Library string `mapstructure:"library"`
-	// GPM reads the ratios of GPU performance monitoring on Hopper and later. Default true.
+	// GPM reads the ratios of GPU performance monitoring on Hopper and later.
 	GPM bool `mapstructure:"gpm"`
 }
 
@@ -87,14 +89,14 @@ type ReplayConfig struct {
 	File string `mapstructure:"file"`
 	// Loop plays it again from the start forever. Default false: at the end the receiver sends nothing more.
 	Loop bool `mapstructure:"loop"`
-	// Speed is recorded time divided by real time, from 0.001 to 1,000,000. Default 1.
+	// Speed is recorded time divided by real time, from 0.001 to 1,000,000.
 	Speed float64 `mapstructure:"speed"`
 }
 
 // SimulatedConfig describes the built-in simulated devices, which are used unless the embedding program provides its
 // own.
 type SimulatedConfig struct {
-	// Devices is the number of devices, from 1 to 64. Default 1.
+	// Devices is the number of devices, from 1 to 64.
 	Devices int `mapstructure:"devices"`
 	// Seed of the noise, of the phases and of the identity: 1, the default, for the devices of simgpu, others for other
 	// hosts.

@@ -36,7 +36,7 @@ type source struct {
 }
 
 // The host engine keeps every sample with its time, so reading more often only costs. The interval must be short enough
-// for the join's `settle` (6 s by default), and twice per emission of metrics, so that none finds nothing new.
+// for `settle` of gpu_join, and twice per emission of metrics, so that none finds nothing new.
 const (
 	minPace = 250 * time.Millisecond
 	maxPace = 2 * time.Second
