@@ -71,12 +71,15 @@ class DeviceClock:
             break
         if best is not None:
             if self._anchors:
-                best = best._replace(length=self._anchors[-1].event.elapsed_time(best.event) * 1e6)
+                try:
+                    best = best._replace(length=self._anchors[-1].event.elapsed_time(best.event) * 1e6)
+                except Exception:
+                    self._anchors.clear()  # the device was reset, and its clock may have been, too
             self._anchors.append(best)
 
-    def place(self, event: Any) -> Tuple[float, float]:
-        """Returns the event's time in ns of the monotonic clock, and its bound. Requires an anchor that was taken
-        after the event was seen to be finished."""
+    def place(self, event: Any) -> Tuple[float, Optional[float]]:
+        """Returns the event's time in ns of the monotonic clock, and its bound, None if unknown. Requires an anchor that
+        was taken after the event was seen to be finished."""
         anchors = self._anchors
         # Search from the end: events are nearly always recent.
         for i in range(len(anchors) - 2, -1, -1):
@@ -98,7 +101,8 @@ class DeviceClock:
             half += outside * ((left.half + right.half) / length if length > 0 else UNKNOWN_RATE)
         # elapsed_time is a float32 of milliseconds: 24 bits of the distance.
         rounding = max(abs(at), abs(length)) / (1 << 24)
-        return left.host + at * rate, half + bend + RESOLUTION_NS + rounding
+        bound = None if getattr(event, "late", False) else half + bend + RESOLUTION_NS + rounding
+        return left.host + at * rate, bound
 
 
 def wall_offset() -> int:

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events of the device, through torch.cuda, which is HIP in ROCm builds of torch."""
+"""Events of the device: through torch.cuda, which is HIP in ROCm builds of torch, or through the CUDA driver."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import ctypes
 import os
 import re
 import sys
-from typing import Any, Callable, Deque, Dict, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Optional, Tuple, Union
 
 from . import _names as n
+from ._driver import DriverBackend, find_driver, stream_handle
 
 MAX_STREAMS = 256  # whose objects are kept
 MAX_FREE = 1024    # finished events of a device that are kept for reuse
@@ -37,12 +38,14 @@ class TorchBackend:
         self._event: Callable[..., Any] = getattr(c, "_CudaEventBase", None) or torch.cuda.Event
         self._device_now: Optional[Callable[[], int]] = getattr(c, "_cuda_getDevice", None)
         self._stream_now: Optional[Callable[[int], Any]] = getattr(c, "_cuda_getCurrentStream", None)
-        self.capturing: Callable[[], bool] = (
+        self._capturing: Callable[[], bool] = (
             getattr(c, "_cuda_isCurrentStreamCapturing", None) or torch.cuda.is_current_stream_capturing)
 
     def stream(self, given: Any = None) -> Tuple[Any, Tuple[int, Any]]:
         """Returns the stream to record on, the given one or the current stream of the current device, and what
         identifies it: device and handle, because torch may create a new stream object in each call."""
+        if given is not None and not hasattr(given, "cuda_stream"):  # of another framework
+            given = self.torch.cuda.ExternalStream(stream_handle(given))
         if given is not None or self._stream_now is None or self._device_now is None:
             return self._identified(given if given is not None else self.torch.cuda.current_stream())
         now = self._stream_now(self._device_now())
@@ -52,6 +55,10 @@ class TorchBackend:
                 self._streams = {}
             known = self._streams[now] = self._identified(self.torch.cuda.current_stream())
         return known
+
+    def capturing(self, stream: Any = None) -> bool:
+        """Reports whether the current stream captures a graph."""
+        return self._capturing()
 
     @staticmethod
     def _identified(stream: Any) -> Tuple[Any, Tuple[int, Any]]:
@@ -89,6 +96,9 @@ class TorchBackend:
             library, name = ("libamdhip64.so", "hipThreadExchangeStreamCaptureMode")
         mode = ctypes.c_int(2)
         getattr(ctypes.CDLL(library), name)(ctypes.byref(mode))
+
+    def close(self, timeout: float) -> None:
+        """Ends the threads of the backend, of which there are none."""
 
     def identity(self, device: int) -> Dict[str, Any]:
         """Returns the attributes of the device; those unknown to torch are omitted."""
@@ -147,13 +157,13 @@ def _cuda_uuid(device: int) -> Optional[str]:
         return None
 
 
-def find_backend() -> Optional[TorchBackend]:
-    """Returns the backend of this process, or None while only the host's clock is available. This neither imports
-    torch nor starts CUDA: until the program uses a device, there is no device work to time."""
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    if cuda is None:
-        return None
-    if not cuda.is_available() or not cuda.is_initialized():
-        return None
-    return TorchBackend(torch)
+Backend = Union[TorchBackend, DriverBackend]
+
+
+def find_backend() -> Optional[Backend]:
+    """Returns the backend of this process, or None while only the host's clock is available. This neither imports a
+    framework nor starts CUDA: until the program uses a device, there is no device work to time."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_available() and cuda.is_initialized():
+        return TorchBackend(sys.modules["torch"])
+    return find_driver()

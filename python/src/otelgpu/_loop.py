@@ -316,7 +316,8 @@ class Step:
             out[n.STEP_DURATION] = out[n.DURATION] = self.elapsed
             if clock is not None and clock.newest:
                 start, bound = clock.place(self._start_event)
-                out[n.TIMING_ERROR] = bound / 1e9
+                if bound is not None:
+                    out[n.TIMING_ERROR] = bound / 1e9
                 out[n.START_DELAY] = (start - self._host_start) / 1e9
                 out[n.END_DELAY] = (start + total - self._host_end) / 1e9
                 end = max(end, start + total)
@@ -367,7 +368,9 @@ class Step:
                     elapsed = m.start.elapsed_time(m.end) / 1e3 if m.end is not None else None
                     end = start + (elapsed or 0) * 1e9
                     if elapsed is not None:
-                        attributes[n.DURATION], attributes[n.TIMING_ERROR] = elapsed, bound / 1e9
+                        attributes[n.DURATION] = elapsed
+                        if bound is not None:
+                            attributes[n.TIMING_ERROR] = bound / 1e9
                 else:
                     start, end = m.start, m.end if m.end is not None else m.start
             except Exception:
@@ -570,9 +573,11 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
             return idle
         step = Step(rt, name, index, item_type)
         on: Any = None
+        key: Any = None
         backend = rt.device_backend()
-        if backend is not None and not backend.capturing():
+        if backend is not None:
             on, key = backend.stream(stream)
+        if backend is not None and not backend.capturing(on):
             step.device = key[0]
             step._stream_id = rt.stream_number(key)
         step._host_start = time.monotonic_ns()
@@ -636,10 +641,10 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
     try:
         backend = rt.backend
         boundary = None
-        if step._start_event is not None and backend is not None and not backend.capturing():
+        if step._start_event is not None and backend is not None:
             on, key = backend.stream(stream)
             number = rt.stream_number(key)
-            if number == step._stream_id:
+            if number == step._stream_id and not backend.capturing(on):
                 step._end_event = backend.record(on)
                 boundary = (number, step._end_event)
         step._host_end = time.monotonic_ns()

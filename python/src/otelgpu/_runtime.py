@@ -24,7 +24,7 @@ from opentelemetry.trace import Status, StatusCode
 from . import _capture, _ids
 from . import _names as n
 from ._clock import DeviceClock, wall_offset
-from ._device import TorchBackend, find_backend
+from ._device import Backend, find_backend
 
 log = logging.getLogger("otelgpu")
 
@@ -98,7 +98,7 @@ class Node:
     status = "ok"
     start = 0.0
     end = 0.0
-    bound = 0.0
+    bound: Optional[float] = None  # of the position, in ns
     elapsed: Optional[float] = None
     first = False
     size = 1
@@ -143,7 +143,7 @@ class Runtime:
         self.enabled = enabled_by_environment()
         self.lock = threading.Lock()
         self.wake = threading.Condition(self.lock)
-        self.backend: Optional[TorchBackend] = None
+        self.backend: Optional[Backend] = None
         self.inbox: Deque[Node] = collections.deque()  # appended to without the lock
         self.pending: Dict[Any, Deque[Node]] = {}
         self.steps: Deque[Any] = collections.deque()
@@ -176,13 +176,13 @@ class Runtime:
             self.said.add(where)
             log.warning("otelgpu: %s: %s; the program continues; such losses are counted in otelgpu.stats()", where, reason)
 
-    def device_backend(self) -> Optional[TorchBackend]:
+    def device_backend(self) -> Optional[Backend]:
         if self.backend is None:
             try:
                 self.backend = find_backend()
                 self.not_captured = self.backend is not None and not _capture.wanted()
             except Exception as e:
-                self.trouble("cannot use torch.cuda", repr(e))
+                self.trouble("cannot use the device", repr(e))
         return self.backend
 
     def first_time(self, name: str) -> bool:
@@ -305,6 +305,8 @@ class Runtime:
             thread = self.thread
         if thread is not None and thread.is_alive():
             thread.join(END_DEADLINE)
+        if self.backend is not None:
+            self.backend.close(END_DEADLINE)
         with self.lock:
             waiting = [*self.inbox, *(r for q in self.pending.values() for r in q), *(r for _, r in self.finished)]
             lost = sum(r.size for r in waiting)
@@ -486,7 +488,8 @@ class Runtime:
         out: Dict[str, Any] = {n.OPERATION_TYPE: declared[0]}
         if node.elapsed is not None:
             out[n.DURATION] = node.elapsed
-            out[n.TIMING_ERROR] = node.bound / 1e9
+            if node.bound is not None:
+                out[n.TIMING_ERROR] = node.bound / 1e9
             out[n.START_DELAY] = (node.start - node.host_start) / 1e9
             out[n.END_DELAY] = (node.end - node.host_end) / 1e9
         out.update(self.timing(node.elapsed is not None, node.status, node.device))

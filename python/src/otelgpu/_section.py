@@ -317,10 +317,10 @@ class Section:
             self._pushed = _capture.push_span(parent, self._links)
         if backend is not None and self.type != "host":
             try:
-                if backend.capturing():
+                stream, key = backend.stream(self._given_stream)
+                if backend.capturing(stream):
                     node.status = "captured"
                 else:
-                    stream, key = backend.stream(self._given_stream)
                     node.stream, node.device = key, key[0]
                     node.stream_id = rt.streams.get(key) or rt.stream_number(key)
                     self._stream = stream
@@ -360,7 +360,7 @@ class Section:
             try:
                 # During a capture, an event would become a node of the graph.
                 backend = rt.backend
-                if backend is not None and not backend.capturing():
+                if backend is not None and not backend.capturing(self._stream):
                     node.end_event = backend.record(self._stream, node.device)
                 else:
                     node.status = "captured"

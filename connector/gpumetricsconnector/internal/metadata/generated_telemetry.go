@@ -129,7 +129,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsUncompared, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_uncompared",
-		metric.WithDescription("Steps of ranks that are not compared with other ranks, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]"),
+		metric.WithDescription("Steps of ranks that are not compared with other ranks, by reason: absent_rank (compared, but all reporting ranks wait and one does not report), few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives), shared_job (two processes report the same rank at the same time). [Development]"),
 		metric.WithUnit("{step}"),
 	)
 	errs = errors.Join(errs, err)

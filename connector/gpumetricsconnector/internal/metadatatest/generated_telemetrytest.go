@@ -118,7 +118,7 @@ func AssertEqualConnectorGpuMetricsSpans(t *testing.T, tt *componenttest.Telemet
 func AssertEqualConnectorGpuMetricsUncompared(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_uncompared",
-		Description: "Steps of ranks that are not compared with other ranks, by reason: few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives). [Development]",
+		Description: "Steps of ranks that are not compared with other ranks, by reason: absent_rank (compared, but all reporting ranks wait and one does not report), few_ranks (too few ranks reported the step in time), no_job (no job ID), no_peer (no other rank of the rank's process groups reported the step), no_rank (no rank), no_time (no index, duration or own time), out_of_step (the ranks of a process group ended the step at different collectives), shared_job (two processes report the same rank at the same time). [Development]",
 		Unit:        "{step}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
