@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
@@ -69,12 +70,17 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 		if td.SpanCount() == 0 {
 			return
 		}
-		n := td.SpanCount() // the next component may remove them
-		err := next.ConsumeTraces(ctx, td)
+		n := td.SpanCount()
+		err := resend.Until(ctx, func(ctx context.Context) error {
+			try := ptrace.NewTraces()
+			td.CopyTo(try)
+			err := next.ConsumeTraces(ctx, try)
+			refusal.note(c.log, n, err)
+			return err
+		})
 		if err != nil {
 			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("spans"))
 		}
-		refusal.note(c.log, n, err)
 	})
 	if c.aggregator.jobs != nil {
 		c.aggregator.jobs.spans = true
@@ -160,7 +166,10 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	}
 	n := out.DataPointCount()
 	sends, began, err := n > 0 && c.Metrics.Next != nil, true, error(nil)
-	if sends {
+	switch {
+	case sends && final:
+		began, err = c.Metrics.SendLast(ctx, out, begins, c.cfg.Temporality == TemporalityCumulative)
+	case sends:
 		began, err = c.Metrics.Send(ctx, out, begins)
 	}
 	c.mu.Lock()

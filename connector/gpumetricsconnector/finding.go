@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
@@ -182,9 +183,12 @@ func (o *findingQueue) put(found []*reported) (left int64) {
 	return left
 }
 
-// close waits until all findings are sent. If ctx ends earlier, it cancels the request and drops the rest.
+// close waits until all findings are sent, for up to resend.DrainTimeout. If ctx ends earlier, it cancels the request
+// and drops the rest.
 func (o *findingQueue) close(ctx context.Context) {
 	close(o.queue)
+	ctx, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
+	defer cancel()
 	stop := context.AfterFunc(ctx, o.cancel)
 	o.done.Wait()
 	stop()

@@ -4,25 +4,34 @@
 package gpumetricsconnector
 
 import (
-	"errors"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/sinktest"
 )
 
-func TestARefusalIsLoggedWhenItBeginsAndEnds(t *testing.T) {
-	core, logs := observer.New(zap.InfoLevel)
-	r, no := refusal{what: "metrics"}, errors.New("no")
-	for _, err := range []error{nil, no, no, no, nil, nil, no} {
-		r.note(zap.New(core), 3, err)
-	}
-	var said []string
-	for _, e := range logs.All() {
-		said = append(said, e.Level.String()+": "+e.Message)
-	}
-	refused := "warn: metrics are rejected; further rejections are counted, not logged"
-	assert.Equal(t, []string{refused, "info: metrics are accepted again", refused}, said)
-	assert.Equal(t, map[string]any{"count": int64(3), "error": "no"}, logs.All()[0].ContextMap())
+func TestRejectedMetricsAndFindingsArriveOnce(t *testing.T) {
+	sinktest.Connector(t, NewFactory(), func() component.Config {
+		cfg := createDefaultConfig().(*Config)
+		cfg.InstanceID = "me"
+		return cfg
+	}, func(round byte) (all []ptrace.Traces) {
+		for index := range 12 {
+			for rank := range 4 {
+				backward := 30.
+				if rank == 2 {
+					backward = 45
+				}
+				td := trainStepAt(t, uint64(index)*100_000, rank, 4, int(round)*12+index, backward)
+				s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+				id := s.SpanID()
+				id[6], id[7] = round+1, byte(index)
+				s.SetSpanID(id)
+				all = append(all, td)
+			}
+		}
+		return all
+	})
 }

@@ -14,11 +14,13 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/xconsumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
@@ -35,7 +37,8 @@ type gpuProfiles struct {
 	mu      sync.Mutex
 	builder *stackprofile.Builder
 
-	refused bool // by the next component, the last time; of run
+	waiting []pprofile.Profiles // rejected by the next component, the oldest first; of run
+	refused bool
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -129,22 +132,56 @@ func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 		s.SetName(metadata.ScopeName)
 		s.SetVersion(c.version)
 	})
-	n := out.SampleCount()
-	if n == 0 {
+	if out.SampleCount() > 0 {
+		c.waiting = append(c.waiting, out)
+	}
+	if !final {
+		_ = c.send(ctx) // what is rejected is sent again
 		return
 	}
-	err := c.next.ConsumeProfiles(ctx, out)
-	switch {
-	case err != nil:
-		c.tel.ConnectorGpuProfilesDropped.Add(ctx, int64(n), sharedcomponent.Label("reason", "profiles"))
-		if !c.refused {
-			c.log.Warn("profiles are rejected; further rejections are counted, not logged", zap.Int("samples", n),
-				zap.Error(err))
-		}
-	case c.refused:
-		c.log.Info("profiles are accepted again")
+	ctx, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
+	defer cancel()
+	_ = resend.Until(ctx, c.send)
+	for _, lost := range c.waiting {
+		c.drop(ctx, lost.SampleCount())
 	}
-	c.refused = err != nil
+}
+
+// maxWaiting is how many rejected profiles wait; then the oldest are dropped. Stores reject profiles that are older than
+// an hour.
+const maxWaiting = 60
+
+// send passes on what is pending. Rejected data is sent again next time, unless the error is permanent.
+func (c *gpuProfiles) send(ctx context.Context) error {
+	for len(c.waiting) > 0 {
+		try := pprofile.NewProfiles() // the next component may change it
+		c.waiting[0].CopyTo(try)
+		err := c.next.ConsumeProfiles(ctx, try)
+		if err != nil && !c.refused {
+			c.log.Warn("profiles are rejected; further rejections are not logged",
+				zap.Int("samples", c.waiting[0].SampleCount()), zap.Error(err))
+		} else if err == nil && c.refused {
+			c.log.Info("profiles are accepted again")
+		}
+		c.refused = err != nil
+		switch {
+		case err == nil:
+		case resend.Permanent(err):
+			c.drop(ctx, c.waiting[0].SampleCount())
+		default:
+			for ; len(c.waiting) > maxWaiting; c.waiting = c.waiting[1:] {
+				c.drop(ctx, c.waiting[0].SampleCount())
+			}
+			return err
+		}
+		c.waiting = c.waiting[1:]
+	}
+	c.waiting = nil
+	return nil
+}
+
+func (c *gpuProfiles) drop(ctx context.Context, samples int) {
+	c.tel.ConnectorGpuProfilesDropped.Add(ctx, int64(samples), sharedcomponent.Label("reason", "profiles"))
 }
 
 var (

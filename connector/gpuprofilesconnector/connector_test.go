@@ -184,7 +184,9 @@ func TestSampledTracesCountWithTheirThreshold(t *testing.T) {
 func TestRefusedSamplesAreCounted(t *testing.T) {
 	c, tel := start(t, &refusing{})
 	require.NoError(t, c.ConsumeTraces(context.Background(), traces(time.Now())))
-	require.NoError(t, c.Shutdown(context.Background()))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, c.Shutdown(ended))
 	m, err := tel.GetMetric("otelcol_connector_gpu_profiles_dropped")
 	require.NoError(t, err)
 	require.NotEmpty(t, m)

@@ -11,13 +11,14 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
@@ -96,7 +97,7 @@ func (c *gpuRequests) run(ctx context.Context) {
 			c.closeDue(ctx, false)
 		case <-flush.C:
 			if half = !half; half {
-				c.flush(ctx)
+				c.flush(ctx, false)
 			}
 		}
 	}
@@ -106,7 +107,12 @@ func (c *gpuRequests) run(ctx context.Context) {
 func (c *gpuRequests) Shutdown(ctx context.Context) error {
 	c.End(func() {
 		c.closeDue(ctx, true)
-		c.flush(ctx)
+		if len(c.waiting) > 0 {
+			limit, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
+			_ = resend.Until(limit, c.send)
+			cancel()
+		}
+		c.flush(ctx, true)
 		lost := 0
 		for _, td := range c.waiting {
 			lost += td.SpanCount()
@@ -149,12 +155,12 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 			c.waiting = append(c.waiting, td)
 		}
 	}
-	c.send(ctx)
+	_ = c.send(ctx) // what is rejected is sent again
 }
 
 // send passes on what is pending. Refused data is sent again next time, unless the error is permanent; IDs are derived
 // from the contents of a span, so that data that arrived nevertheless is not duplicated.
-func (c *gpuRequests) send(ctx context.Context) {
+func (c *gpuRequests) send(ctx context.Context) error {
 	for len(c.waiting) > 0 {
 		td := c.waiting[0]
 		n := td.SpanCount()
@@ -169,21 +175,22 @@ func (c *gpuRequests) send(ctx context.Context) {
 		c.refusing = err != nil
 		switch {
 		case err == nil:
-		case consumererror.IsPermanent(err):
+		case resend.Permanent(err):
 			c.drop(ctx, "spans", n)
 		default:
 			for len(c.waiting)*maxBatch > max(c.cfg.MaxRequests, maxBatch) {
 				c.drop(ctx, "spans", c.waiting[0].SpanCount())
 				c.waiting = c.waiting[1:]
 			}
-			return
+			return err
 		}
 		c.waiting = c.waiting[1:]
 	}
 	c.waiting = nil
+	return nil
 }
 
-func (c *gpuRequests) flush(ctx context.Context) {
+func (c *gpuRequests) flush(ctx context.Context, final bool) {
 	if c.Metrics.Next == nil {
 		return
 	}
@@ -194,7 +201,13 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	if n == 0 {
 		return
 	}
-	began, err := c.Metrics.Send(ctx, out, len(c.meters.Begun) > 0)
+	send := c.Metrics.Send
+	if final {
+		send = func(ctx context.Context, md pmetric.Metrics, begins bool) (bool, error) {
+			return c.Metrics.SendLast(ctx, md, begins, c.cfg.Temporality == TemporalityCumulative)
+		}
+	}
+	began, err := send(ctx, out, len(c.meters.Begun) > 0)
 	if !began {
 		c.meters.Refused()
 	}

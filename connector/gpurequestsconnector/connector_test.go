@@ -96,10 +96,19 @@ func (x *outputs) take(t *testing.T, td ptrace.Traces) {
 	}
 }
 
-func (x *outputs) stop(t *testing.T) {
+func (x *outputs) stop(t *testing.T) { x.stopBy(t.Context(), t) }
+
+func (x *outputs) stopBy(ctx context.Context, t *testing.T) {
 	for _, c := range x.all {
-		require.NoError(t, c.Shutdown(t.Context()))
+		require.NoError(t, c.Shutdown(ctx))
 	}
+}
+
+// stopNow stops at the end of the time for it.
+func (x *outputs) stopNow(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	x.stopBy(ended, t)
 }
 
 // Prometheus stores milliseconds, and at shutdown the last output immediately follows the previous one.
@@ -401,7 +410,7 @@ func TestPermanentlyRefusedDataIsCounted(t *testing.T) {
 	x := start(t, nil, consumertest.NewErr(errors.New("no")), consumertest.NewErr(
 		consumererror.NewPermanent(errors.New("never"))))
 	x.take(t, served(t, 1))
-	x.stop(t)
+	x.stopNow(t)
 	assert.Equal(t, 3.0, x.metric("dropped", "spans"))
 	assert.Equal(t, 2*float64(len(twoRequests)), x.metric("dropped", "metrics"), "each series with its 0")
 }
@@ -412,7 +421,7 @@ func TestARefusalThatLastsIsBounded(t *testing.T) {
 		x.take(t, served(t, i+1))
 		require.Eventually(t, func() bool { return x.metric("closed", "") > float64(i) }, time.Minute, time.Millisecond)
 	}
-	x.stop(t)
+	x.stopNow(t)
 	assert.Equal(t, 12.0, x.metric("dropped", "spans"))
 }
 
@@ -534,10 +543,10 @@ func TestADeliveredResourceIsEvicted(t *testing.T) {
 		}), clock)
 	}
 	c.meters.record(c.book.due(clock, true), clock)
-	c.flush(t.Context())
+	c.flush(t.Context(), false)
 	assert.Len(t, c.meters.of, 2)
 	refusing = false
-	c.flush(t.Context())
+	c.flush(t.Context(), false)
 	assert.Len(t, c.meters.of, 1)
 	require.Len(t, sink.AllMetrics(), 2, "points of 0, and the others")
 	assert.Equal(t, 2, sink.AllMetrics()[1].ResourceMetrics().Len())

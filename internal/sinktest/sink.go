@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 	"go.opentelemetry.io/collector/pipeline"
@@ -47,6 +49,7 @@ type Sink struct {
 
 	mu        sync.Mutex
 	accepted  map[string]int
+	last      map[string]string // accepted value of each time series that is not a gauge
 	rejected  map[string]int
 	contents  map[string][]string // different contents of an item
 	twice     []string            // changed more than once
@@ -126,14 +129,18 @@ func (s *Sink) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 	if pref.MarkPipelineOwnedMetrics(md) {
 		defer pref.UnrefMetrics(md)
 	}
-	return s.consume(ctx, md.MarkReadOnly, func(item func(string, string, pcommon.Map)) {
+	values := map[string]string{}
+	err := s.consume(ctx, md.MarkReadOnly, func(item func(string, string, pcommon.Map)) {
 		for _, rm := range md.ResourceMetrics().All() {
 			s.change("a resource", rm.Resource().Attributes())
 			for _, sm := range rm.ScopeMetrics().All() {
 				for _, m := range sm.Metrics().All() {
 					point := func(at pcommon.Timestamp, value string, attrs pcommon.Map) {
-						id := fmt.Sprint(m.Name(), without(rm.Resource().Attributes()), without(attrs), at)
-						item(id, value, attrs)
+						series := fmt.Sprint(m.Name(), without(rm.Resource().Attributes()), without(attrs))
+						if m.Type() != pmetric.MetricTypeGauge {
+							values[series] = value
+						}
+						item(fmt.Sprint(series, at), value, attrs)
 					}
 					switch m.Type() {
 					case pmetric.MetricTypeSum:
@@ -149,6 +156,38 @@ func (s *Sink) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 							point(p.Timestamp(), fmt.Sprint(p.Count(), p.Sum()), p.Attributes())
 						}
 					}
+				}
+			}
+		}
+	})
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.last == nil {
+			s.last = map[string]string{}
+		}
+		maps.Copy(s.last, values)
+	}
+	return err
+}
+
+// ConsumeProfiles implements xconsumer.Profiles. An item is a profile by its type, time and values.
+func (s *Sink) ConsumeProfiles(ctx context.Context, pd pprofile.Profiles) error {
+	if pref.MarkPipelineOwnedProfiles(pd) {
+		defer pref.UnrefProfiles(pd)
+	}
+	return s.consume(ctx, pd.MarkReadOnly, func(item func(string, string, pcommon.Map)) {
+		for _, rp := range pd.ResourceProfiles().All() {
+			s.change("a resource", rp.Resource().Attributes())
+			for _, sp := range rp.ScopeProfiles().All() {
+				s.change("a scope", sp.Scope().Attributes())
+				for _, p := range sp.Profiles().All() {
+					var values []int64
+					for _, x := range p.Samples().All() {
+						values = append(values, x.Values().AsRaw()...)
+					}
+					id := fmt.Sprint(pd.Dictionary().StringTable().At(int(p.SampleType().TypeStrindex())), p.Time(), values)
+					item(id, id, pcommon.NewMap())
 				}
 			}
 		}
@@ -221,11 +260,7 @@ func (s *Sink) change(what string, attrs pcommon.Map) {
 func (s *Sink) Accepted() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make(map[string]int, len(s.accepted))
-	for id, n := range s.accepted {
-		out[id] = n
-	}
-	return out
+	return maps.Clone(s.accepted)
 }
 
 // Rejected returns how many items were rejected, at least once.

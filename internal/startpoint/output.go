@@ -11,6 +11,8 @@ import (
 
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelgpu/otelgpu/internal/resend"
 )
 
 // Patience is the time for which refused points of 0 delay all metrics. After it the rest is sent without them: one of
@@ -57,6 +59,23 @@ func (o *Output) Send(ctx context.Context, md pmetric.Metrics, begins bool) (beg
 		return true, err
 	}
 	return true, o.Next.ConsumeMetrics(ctx, md)
+}
+
+// SendLast is Send for the last output before a shutdown. Points of cumulative series are sent again, with the same times,
+// until they are accepted, for up to resend.DrainTimeout. Deltas are sent once: one of several stores may have added them.
+func (o *Output) SendLast(ctx context.Context, md pmetric.Metrics, begins, cumulative bool) (began bool, err error) {
+	if !cumulative {
+		return o.Send(ctx, md, begins)
+	}
+	ctx, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
+	defer cancel()
+	err = resend.Until(ctx, func(ctx context.Context) (err error) {
+		try := pmetric.NewMetrics()
+		md.CopyTo(try)
+		began, err = o.Send(ctx, try, begins)
+		return err
+	})
+	return began, err
 }
 
 // keep removes all points except zeros of cumulative series, or only these.

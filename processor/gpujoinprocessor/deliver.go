@@ -6,13 +6,12 @@ package gpujoinprocessor
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
-	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.uber.org/zap"
 
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -38,7 +37,7 @@ var lossRemedies = [losses]string{
 // may have shared or changed what it rejected. An error means that the batch is dropped or, with a storage, stays there.
 func (p *joinProcessor) deliver(ctx context.Context, b *batch) error {
 	to := sendContext{p.ending, ctx}
-	retry := retryDelay{cfg: &p.cfg.RetryOnFailure}
+	retry := resend.Delay{Config: &p.cfg.RetryOnFailure}
 	var first time.Time
 	for {
 		err := p.next.ConsumeTraces(to, b.build(&p.attrs))
@@ -52,10 +51,10 @@ func (p *joinProcessor) deliver(ctx context.Context, b *batch) error {
 		}
 		b.only = failed(err, b.only)
 		why := losses
-		delay := retry.next()
+		delay := retry.Next()
 		limit := p.cfg.RetryOnFailure.MaxElapsedTime
 		switch {
-		case permanent(err):
+		case resend.Permanent(err):
 			why = rejected
 		case p.ending.Err() != nil:
 			why = lostAtShutdown
@@ -130,27 +129,6 @@ func (p *joinProcessor) acceptsAgain() {
 	p.wasRejected = false
 }
 
-// permanent reports whether all of an error is permanent. A fan-out returns the errors of several components: if one of
-// them may accept the data later, it is sent again.
-func permanent(err error) bool {
-	for consumererror.IsPermanent(err) {
-		if several, ok := err.(interface{ Unwrap() []error }); ok {
-			for _, e := range several.Unwrap() {
-				if !permanent(e) {
-					return false
-				}
-			}
-			return true
-		}
-		inner := errors.Unwrap(err)
-		if inner == nil || !consumererror.IsPermanent(inner) {
-			return true
-		}
-		err = inner
-	}
-	return false
-}
-
 // failed returns the spans that an error names as not accepted, nil for all. An exporter that has written a part of a
 // batch, such as chrome_trace on a full disk, names the rest. was are those that were sent.
 func failed(err error, was map[attribution.Key]bool) map[attribution.Key]bool {
@@ -165,7 +143,7 @@ func failed(err error, was map[attribution.Key]bool) map[attribution.Key]bool {
 func collectFailed(err error, only map[attribution.Key]bool) bool {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range several.Unwrap() {
-			if !permanent(e) && !collectFailed(e, only) {
+			if !resend.Permanent(e) && !collectFailed(e, only) {
 				return false
 			}
 		}
@@ -194,33 +172,8 @@ type sendContext struct {
 
 func (c sendContext) Value(key any) any { return c.values.Value(key) }
 
-const (
-	// minDelay is the delay before the first repetition of a batch, unless `initial_interval` is shorter: a full queue
-	// has space again when its exporter has sent one request, and a longer delay would limit the rate after an outage.
-	minDelay = 10 * time.Millisecond
-	// maxDrainDelay is the maximum delay during the shutdown.
-	maxDrainDelay = 100 * time.Millisecond
-)
-
-// retryDelay returns the delays between the attempts to send a batch: from minDelay, doubled, to `initial_interval`,
-// and from there as in exporters.
-type retryDelay struct {
-	cfg *configretry.BackOffConfig
-	now time.Duration
-}
-
-func (r *retryDelay) next() time.Duration {
-	switch {
-	case r.now == 0:
-		r.now = min(minDelay, r.cfg.InitialInterval)
-	case r.now < r.cfg.InitialInterval:
-		r.now = min(2*r.now, r.cfg.InitialInterval)
-	default:
-		r.now = time.Duration(min(float64(r.now)*max(1, r.cfg.Multiplier), float64(r.cfg.MaxInterval)))
-	}
-	spread := r.cfg.RandomizationFactor * (2*rand.Float64() - 1)
-	return time.Duration(float64(r.now) * (1 + spread))
-}
+// maxDrainDelay is the maximum delay between attempts during the shutdown.
+const maxDrainDelay = 100 * time.Millisecond
 
 // drainPatience is how long a shutdown with a storage waits for the next batch to be accepted: the others stay there.
 const drainPatience = time.Second

@@ -20,7 +20,6 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.uber.org/multierr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -240,19 +239,6 @@ func TestRetriesEndAsConfigured(t *testing.T) {
 			r.close()
 		})
 	}
-}
-
-// An error is permanent only if all consumers behind a fan-out reject the data permanently.
-func TestOnlyAWhollyPermanentErrorIsPermanent(t *testing.T) {
-	lasting, again := consumererror.NewPermanent(errors.New("too large")), errors.New("queue full")
-	assert.True(t, permanent(lasting))
-	assert.True(t, permanent(fmt.Errorf("exporter: %w", lasting)))
-	assert.True(t, permanent(multierr.Append(lasting, lasting)))
-	assert.True(t, permanent(consumererror.NewPermanent(multierr.Append(again, again))))
-	assert.False(t, permanent(again))
-	assert.False(t, permanent(multierr.Append(lasting, again)))
-	assert.False(t, permanent(fmt.Errorf("fan-out: %w", errors.Join(again, lasting))))
-	assert.False(t, permanent(multierr.Append(lasting, multierr.Append(again, lasting))))
 }
 
 // An exporter with a short queue accepts what fits, at a shutdown as after an outage.

@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sinktest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/connector/xconnector"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// Connector runs a connector with consumers that accept everything and then with others, which share, change and reject
+// data at random, until the shutdown and through it. All outputs of the others are the same in the end, and nothing
+// arrived twice. feed returns the connector's input in each of three rounds; its spans are moved in time so that the last
+// ends now.
+func Connector(t *testing.T, f connector.Factory, configure func() component.Config, feed func(round byte) []ptrace.Traces) {
+	want := run(t, f, configure(), feed, func() *Sink { return new(Sink) })
+	require.NotZero(t, len(want.metrics.last)+len(want.spans.accepted)+len(want.profiles.accepted), "the feed has an output")
+	seed, rejected := uint64(0), 0
+	for range 4 {
+		for _, kind := range []string{"", "shares", "changes"} {
+			seed++
+			t.Run(fmt.Sprintf("%d/%s", seed, kind), func(t *testing.T) {
+				got := run(t, f, configure(), feed, func() *Sink {
+					return &Sink{Shares: kind == "shares", Changes: kind == "changes", Reject: Randomly(seed, 0.5, 0)}
+				})
+				assert.Equal(t, want.metrics.last, got.metrics.last)
+				assert.Equal(t, want.spans.accepted, got.spans.accepted)
+				assert.Equal(t, want.profiles.accepted, got.profiles.accepted)
+				for _, s := range []*Sink{got.spans, got.metrics, got.profiles} {
+					for id, contents := range s.contents {
+						assert.Len(t, contents, 1, "%s was sent with different contents", id)
+					}
+					assert.Empty(t, s.twice, "items that were changed twice")
+				}
+				rejected += got.metrics.Rejected() + got.spans.Rejected() + got.profiles.Rejected()
+			})
+		}
+	}
+	assert.NotZero(t, rejected)
+}
+
+type outputs struct{ spans, metrics, profiles *Sink }
+
+func run(
+	t *testing.T, f connector.Factory, cfg component.Config, feed func(round byte) []ptrace.Traces, sink func() *Sink,
+) outputs {
+	out := outputs{sink(), sink(), sink()}
+	synctest.Test(t, func(t *testing.T) {
+		set := connectortest.NewNopSettings(f.Type())
+		var all []connector.Traces
+		add := func(c connector.Traces, err error) {
+			require.NoError(t, err)
+			require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
+			all = append(all, c)
+		}
+		if f.TracesToMetricsStability() != component.StabilityLevelUndefined {
+			add(f.CreateTracesToMetrics(t.Context(), set, cfg, out.metrics))
+		}
+		if f.TracesToTracesStability() != component.StabilityLevelUndefined {
+			add(f.CreateTracesToTraces(t.Context(), set, cfg, out.spans))
+		}
+		if x, ok := f.(xconnector.Factory); ok && x.TracesToProfilesStability() != component.StabilityLevelUndefined {
+			add(x.CreateTracesToProfiles(t.Context(), set, cfg, out.profiles))
+		}
+		for round := range byte(3) {
+			input := feed(round)
+			endNow(input)
+			for _, td := range input {
+				td.MarkReadOnly()
+				for _, c := range all {
+					require.NoError(t, c.ConsumeTraces(t.Context(), td))
+				}
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		for _, c := range all {
+			require.NoError(t, c.Shutdown(context.Background()))
+		}
+	})
+	return out
+}
+
+// endNow moves spans in time so that the last ends now.
+func endNow(input []ptrace.Traces) {
+	last := pcommon.Timestamp(0)
+	each := func(do func(ptrace.Span)) {
+		for _, td := range input {
+			for _, rs := range td.ResourceSpans().All() {
+				for _, ss := range rs.ScopeSpans().All() {
+					for _, s := range ss.Spans().All() {
+						do(s)
+					}
+				}
+			}
+		}
+	}
+	each(func(s ptrace.Span) { last = max(last, s.EndTimestamp()) })
+	shift := pcommon.NewTimestampFromTime(time.Now()) - last
+	each(func(s ptrace.Span) {
+		s.SetStartTimestamp(s.StartTimestamp() + shift)
+		s.SetEndTimestamp(s.EndTimestamp() + shift)
+	})
+}
