@@ -55,8 +55,8 @@ OTELGPU_CAPTURE_DIR set to an existing directory for its ring buffer (default /d
 			ctx, stop := interruptible(cmd, "nothing is written")
 			defer stop()
 			o.Process, o.Terminal = fmt.Sprintf("process %d", pid), terminal(os.Stdout)
-			o.Reader = func(ctx context.Context, _ string, _ bool, emit consumer.ConsumeTracesFunc) (convert.Result, error) {
-				return capture(ctx, pid, cfg, emit)
+			o.Reader = func(ctx context.Context, _ string, to convert.Outputs) (convert.Result, error) {
+				return capture(ctx, pid, cfg, to.Files)
 			}
 			err = convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			if errors.Is(err, convert.ErrSomeFailed) {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -152,14 +153,11 @@ func alone(args []string) bool {
 func profileReader(o kinetoreceiver.Options, alone bool) convert.Reader {
 	asked := o.Detail
 	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &link.CaptureCache{}
-	return func(
-		ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc,
-	) (convert.Result, error) {
+	o.Paths = true
+	return func(ctx context.Context, path string, to convert.Outputs) (convert.Result, error) {
 		o := o
-		if all {
-			o.Detail, o.Paths = kinetoreceiver.DetailKernels, true
-		}
-		p, err := read(ctx, path, o, emit)
+		o.All, o.Accept = to.All, to.Accept
+		p, err := read(ctx, path, o, to.Files)
 		return p.result(asked, alone), err
 	}
 }
@@ -171,17 +169,23 @@ type profile struct {
 	partial bool
 }
 
-// read chooses a reader by the first bytes of a file: a database is an export of Nsight Systems, everything else is
+// read opens a file, and chooses a reader by its first bytes: a database is an export of Nsight Systems, everything else is
 // read as a trace.
 func read(
 	ctx context.Context, path string, o kinetoreceiver.Options, emit consumer.ConsumeTracesFunc,
 ) (profile, error) {
-	head, _ := profilefile.Head(path) // the reader reports why a file cannot be read
+	f, err := os.Open(path)
+	if err != nil {
+		return profile{}, fmt.Errorf("cannot open trace file: %w", err)
+	}
+	b := bufio.NewReaderSize(f, 1<<16)
+	head, _ := b.Peek(profilefile.HeadSize) // the reader reports why a file cannot be read
 	if profilefile.IsSQLite(head) {
-		st, err := nsysreceiver.ReadFile(ctx, path, o, emit)
+		st, err := nsysreceiver.ReadOpened(ctx, f, o, emit)
 		return profile{Stats: st.Stats, what: "rows"}, err
 	}
-	st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
+	defer f.Close()
+	st, err := kinetoreceiver.ReadOpened(ctx, f, b, o, emit)
 	return profile{st.Stats, "events", st.Partial}, err
 }
 

@@ -6,8 +6,11 @@ package profiletrace
 import (
 	"math"
 
+	"go.opentelemetry.io/collector/consumer"
+
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
@@ -57,6 +60,12 @@ type Options struct {
 	Paths bool `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
 	Shapes bool `mapstructure:"-"`
+	// Accept is called with the identity of a profile before anything is written. Its error rejects the profile, and is
+	// returned (default none).
+	Accept func(event.Identity) error `mapstructure:"-"`
+	// All also gets every activity as spans, as with LevelKernels (default none). Both are written from one reading of the
+	// file.
+	All consumer.ConsumeTracesFunc `mapstructure:"-"`
 	// Version is the version of the reading program, used for the instrumentation scope (default: none).
 	Version string `mapstructure:"-"`
 
@@ -86,9 +95,6 @@ func (o *Options) MemoryLimit() int {
 	}
 	return int(o.MemoryMiB * mebi)
 }
-
-func (o *Options) maxSpans() int { return limit(o.MaxSpans, defaultMaxSpans, o.Detail) }
-func (o *Options) maxBytes() int { return limit(o.MaxBytes, defaultMaxBytes, o.Detail) }
 
 func limit(v, standard int, l emit.Level) int {
 	switch {
@@ -122,11 +128,12 @@ func (o *Options) Check() error {
 	return bad.Err()
 }
 
-// emitConfig returns the options that concern spans.
-func (p *Profile) emitConfig() emit.Config {
+// emitConfig returns the options that concern spans of a level.
+func (p *Profile) emitConfig(level emit.Level) emit.Config {
 	o := &p.opts
 	return emit.Config{
-		Detail: o.Detail, Attributes: o.Attributes, MaxSpans: o.maxSpans(), MaxBytes: o.maxBytes(),
+		Detail: level, Attributes: o.Attributes, MaxSpans: limit(o.MaxSpans, defaultMaxSpans, level),
+		MaxBytes:   limit(o.MaxBytes, defaultMaxBytes, level),
 		BatchSpans: o.BatchSpans, ServiceName: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes,
 		Scope: p.source.Scope, Version: o.Version, Root: p.source.Root,
 	}

@@ -69,6 +69,11 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 	if err := p.Bound(); err != nil {
 		return st, err
 	}
+	if p.opts.Accept != nil {
+		if err := p.opts.Accept(p.Identity()); err != nil {
+			return st, err
+		}
+	}
 	st.Outliers = p.Outliers()
 	st.Events = p.Len() - st.Outliers.Count
 	st.Kernels, st.Copies = p.Count(event.KindKernel), p.Count(event.KindCopy)
@@ -78,17 +83,31 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 		return st, err
 	}
 	st.Graphs = replays.Graphs
-	e, err := emit.NewEmitter(&p.Input, p.emitConfig(), &p.offers)
-	if err != nil {
+	if err := p.write(ctx, p.opts.Detail, next, replays, &st); err != nil || p.opts.All == nil {
 		return st, err
 	}
+	spans, cut := st.Spans, st.Cut
+	err = p.write(ctx, emit.LevelKernels, p.opts.All, replays, &st)
+	st.Spans, st.Cut = spans, cut
+	return st, err
+}
+
+// write writes the profile at a level of detail, and sets what the analysis found.
+func (p *Profile) write(
+	ctx context.Context, level emit.Level, next consumer.ConsumeTracesFunc, replays link.Replays, st *Stats,
+) error {
+	e, err := emit.NewEmitter(&p.Input, p.emitConfig(level), &p.offers)
+	if err != nil {
+		return err
+	}
 	if err := e.Select(ctx); err != nil {
-		return st, err
+		return err
 	}
 	w := e.Writer(ctx, next)
 	sw := p.Analysis(w, replays)
 	err = w.Run(sw)
 	devices := judged(sw)
+	st.Devices = nil
 	for _, d := range devices {
 		st.Devices = append(st.Devices, d.Report)
 	}
@@ -101,7 +120,7 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 	if err == nil {
 		st.Paths = sw.CriticalPaths()
 	}
-	return st, err
+	return err
 }
 
 // judged returns the facts about each device, with the findings that follow from them.

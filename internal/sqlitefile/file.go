@@ -66,8 +66,13 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return New(f)
+}
+
+// New is like Open, for an open file, which Close closes. It is closed if there is an error, too.
+func New(f *os.File) (*File, error) {
 	d := &File{Tables: map[string]*Table{}, f: f, cache: map[uint32][]byte{}}
-	if err := errors.Join(unwritten(path), d.open()); err != nil {
+	if err := errors.Join(unwritten(f.Name()), d.open()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return d, nil

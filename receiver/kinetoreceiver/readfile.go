@@ -88,10 +88,22 @@ func ReadFile(ctx context.Context, path string, o Options, emit func(context.Con
 		return Stats{}, fmt.Errorf("cannot open trace file: %w", err)
 	}
 	defer f.Close()
+	return ReadOpened(ctx, f, bufio.NewReaderSize(f, bufferSize), o, emit)
+}
+
+// bufferSize holds what decides whether a file can be read.
+const bufferSize = 1 << 16
+
+// ReadOpened is like ReadFile, for an open file whose content b reads from the start. The caller may have peeked at it
+// through b.
+func ReadOpened(ctx context.Context, f *os.File, b *bufio.Reader, o Options,
+	emit func(context.Context, ptrace.Traces) error,
+) (Stats, error) {
+	path := f.Name()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return Stats{}, fmt.Errorf("cannot read trace file %q: it is a directory", path)
 	}
-	st, err := readNamed(ctx, path, f, o, emit)
+	st, err := readNamed(ctx, path, b, o, emit)
 	if err != nil {
 		return st, fmt.Errorf("cannot read trace file %q: %w", path, err)
 	}
@@ -133,7 +145,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 // read passes the events of a file to the profile.
 func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, error) {
 	p := c.p
-	b := bufio.NewReaderSize(r, 1<<16)
+	b := bufio.NewReaderSize(r, bufferSize)
 	if err := known(path, b); err != nil {
 		return Stats{}, err
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/profilefile"
@@ -20,11 +22,11 @@ var ErrNotExport = errors.New("not an Nsight Systems SQLite export")
 type database struct{ *sqlitefile.File }
 
 // open checks the kind of file before its tables are read.
-func open(path string) (*database, error) {
-	if err := sniff(path); err != nil {
-		return nil, err
+func open(f *os.File) (*database, error) {
+	if err := sniff(f); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	file, err := sqlitefile.Open(path)
+	file, err := sqlitefile.New(f)
 	if errors.Is(err, sqlitefile.ErrTruncated) {
 		err = fmt.Errorf("%w: %w", ErrNotExport, err)
 	}
@@ -34,8 +36,8 @@ func open(path string) (*database, error) {
 	return &database{file}, nil
 }
 
-func sniff(path string) error {
-	head, err := profilefile.Head(path)
+func sniff(f *os.File) error {
+	head, err := io.ReadAll(io.NewSectionReader(f, 0, profilefile.HeadSize))
 	switch {
 	case err != nil:
 		return err
@@ -44,7 +46,7 @@ func sniff(path string) error {
 	case profilefile.IsSQLite(head):
 		return nil
 	}
-	if what := profilefile.Foreign(path, head); what != "" {
+	if what := profilefile.Foreign(f.Name(), head); what != "" {
 		return fmt.Errorf("%w: %s", ErrNotExport, what)
 	}
 	return fmt.Errorf("%w: it is not an SQLite database", ErrNotExport)

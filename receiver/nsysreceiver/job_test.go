@@ -119,7 +119,9 @@ func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {
 	path := export(t, strings0,
 		"INSERT INTO StringIds WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40) SELECT i, printf('%.*c', 1 << 20, 'x') || i FROM n",
 		"CREATE TABLE NVTX_EVENTS (start INT)")
-	db, err := open(path)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	db, err := open(f)
 	require.NoError(t, err)
 	defer db.Close()
 	x := texts{table: db.Tables[tableStrings], held: map[int64]string{}}

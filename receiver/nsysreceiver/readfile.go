@@ -6,6 +6,7 @@ package nsysreceiver
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"go.opentelemetry.io/collector/consumer"
 
@@ -54,15 +55,25 @@ type Stats struct {
 // Nothing is emitted before the whole file has been read, so a rejected file (ErrNotExport; the error names the file)
 // emits nothing. An error of emit stops reading and is returned.
 func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
-	st, err := read(ctx, path, o, emit)
+	f, err := os.Open(path)
 	if err != nil {
-		return st, fmt.Errorf("cannot read Nsight Systems export %q: %w", path, err)
+		return Stats{}, fmt.Errorf("cannot read Nsight Systems export %q: %w", path, err)
+	}
+	return ReadOpened(ctx, f, o, emit)
+}
+
+// ReadOpened is like ReadFile, for an open file, which it closes.
+func ReadOpened(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	st, err := read(ctx, f, o, emit)
+	if err != nil {
+		return st, fmt.Errorf("cannot read Nsight Systems export %q: %w", f.Name(), err)
 	}
 	return st, nil
 }
 
-func read(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
-	db, err := open(path)
+func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	path := f.Name()
+	db, err := open(f)
 	if err != nil {
 		return Stats{}, err
 	}

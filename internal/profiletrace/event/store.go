@@ -6,6 +6,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"math/bits"
 
@@ -94,9 +95,10 @@ type Store struct {
 	processes map[int64]*ProcessCount
 	process   *ProcessCount // the last
 	seed      [2]uint64
-	first     int64 // earliest start
-	last      int64 // latest end
-	earliest  int64 // the same of all events, memory and the profiler's own included
+	content   uint64 // of what seed lacks
+	first     int64  // earliest start
+	last      int64  // latest end
+	earliest  int64  // the same of all events, memory and the profiler's own included
 	latest    int64
 	outliers  Outliers
 	firstStep int64
@@ -180,6 +182,10 @@ func (s *Store) Add(e *Event) error {
 	}
 	if e.Kind == KindOperator {
 		r.Correlation = e.Gradient
+	}
+	s.content = Mix(s.content ^ uint64(r.Correlation) ^ uint64(id)<<32 ^ uint64(e.Kind)<<24)
+	if len(r.Detail) > 0 {
+		s.content = Mix(s.content ^ maphash.Bytes(identitySeed, r.Detail))
 	}
 	if err := s.sorter.add(&r); err != nil {
 		return fmt.Errorf("cannot keep event %d: %w", s.seq, err)
@@ -310,6 +316,24 @@ func (s *Store) StepBounds() *stepBounds { return &s.bounds }
 // Seed returns numbers that are functions of the events' content.
 func (s *Store) Seed() (times, names uint64) {
 	return s.seed[0] ^ uint64(s.Meta.Base) ^ uint64(s.seq), s.seed[1]
+}
+
+// Identity is the same for files with the same content, within this process.
+type Identity [4]uint64
+
+var identitySeed = maphash.MakeSeed()
+
+// Identity returns the identity of the file: of its events, names and description. The description includes the rank,
+// which may be a part of the file's name.
+func (s *Store) Identity() Identity {
+	var h maphash.Hash
+	h.SetSeed(identitySeed)
+	for _, n := range s.Names.list {
+		h.WriteString(n)
+		h.WriteByte(0)
+	}
+	fmt.Fprint(&h, s.trackList, s.Meta)
+	return Identity{s.seed[0], s.seed[1], s.content, h.Sum64()}
 }
 
 // Processes returns the processes that made calls, by number.

@@ -29,6 +29,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
@@ -36,9 +37,16 @@ import (
 //go:embed pipeline.yaml.tmpl
 var pipelineText string
 
-// Reader converts one file to batches of spans, which emit owns: all activities of the device if all is set, otherwise
-// the detail that the user requested.
-type Reader func(ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc) (Result, error)
+// Reader converts one file, which it opens once, to batches of spans, which the outputs own.
+type Reader func(ctx context.Context, path string, to Outputs) (Result, error)
+
+// Outputs are what a Reader writes to.
+type Outputs struct {
+	Files consumer.ConsumeTracesFunc // at the detail that the user requested
+	All   consumer.ConsumeTracesFunc // all activities of the device; nil if Files gets them
+	// Accept is called with the identity of the file before anything is written. Its error rejects the file.
+	Accept func(event.Identity) error
+}
 
 // Result is what a Reader returns for a file.
 type Result struct {
@@ -84,152 +92,258 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	defer results.remove()
-	files, refused := expand(o.Files, o.Out)
-	if o.Process != "" {
-		files = []string{o.Process}
-	}
-	for _, err := range refused {
-		complain(problems, err)
-	}
-	text, err := pipeline.Fill(pipelineText, map[string]string{
-		"Spans": results.temporary(spansFile), "Trace": results.temporary(traceFile),
-	})
-	if err != nil {
+	r := newConversion(out, problems, o, results)
+	if err := r.start(ctx); err != nil {
 		return err
 	}
-	var source pipeline.Source
-	table := summarytable.New()
-	p, err := pipeline.Start(ctx, o.Info, o.factories(&source, table), text)
-	if err != nil {
+	if err := r.read(ctx); err != nil {
+		if stopped := r.pipeline.Stop(); ctx.Err() != nil {
+			err = errors.Join(err, stopped)
+		}
 		return err
 	}
-	var byRank ranks.Profiles
-	book := page.NewBook()
-	stacks := stackprofile.New(fileProfile)
-	shared := o.HTML && len(files) <= page.MaxProfiles // the page has the same stacks
-	good, repeated, partial := 0, 0, 0
-	width := summarytable.Terminal(o.Terminal).Width
-	known := contents{}
-	blocks := out // of files: findings on a job of several files are printed first
-	var transfers []facts.Transfer
-	var later bytes.Buffer
-	if len(files) > 1 {
-		blocks = &later
-	}
-	for _, file := range files {
-		if first, err := known.repeats(file, len(files)); err == nil && first != "" {
-			repeated++
-			fmt.Fprintf(blocks, "%s: skipped, because it is the same profile as %s\n", printable.Line(file),
-				printable.Line(first))
-			continue
-		}
-		sink := &sink{}
-		r, err := o.read(ctx, file, sink.to(source.Next("files").ConsumeTraces),
-			sink.to(func(ctx context.Context, td ptrace.Traces) error {
-				byRank.Add(file, td)
-				if o.HTML {
-					book.Spans(file, td)
-				}
-				if !shared && o.Pprof != "" {
-					stacks.Add(td, time.Now().UnixNano())
-				}
-				return source.Next("all").ConsumeTraces(ctx, td)
-			}))
-		switch {
-		case ctx.Err() != nil:
-			return errors.Join(fmt.Errorf("interrupted in %s", printable.Line(file)), p.Stop())
-		case sink.err != nil: // not related to the file: the others would fail as well
-			_ = p.Stop()
-			return fmt.Errorf("cannot write the results to %q: %w", o.Out, results.named(sink.err))
-		case err == nil && r.Spans == 0:
-			err = fmt.Errorf("cannot use %q: %w%s", file, errNoSpans, also(Result{Remarks: r.Remarks}, 0))
-		}
-		if err != nil {
-			complain(problems, err)
-			continue
-		}
-		good++
-		stacks.Resolve(time.Now().UnixNano(), true)
-		byRank.Judged(file, r.Devices)
-		book.Profile(file, r.Devices, r.Odd)
-		for i := range r.Devices {
-			table.Kernels(r.Devices[i].ByKernel)
-			transfers = append(transfers, r.Devices[i].Transfers...)
-		}
-		book.Host(file, r.Host)
-		book.Paths(file, r.Paths)
-		if r.Partial {
-			partial++
-			complain(problems, fmt.Errorf("%q could be read only in part", file))
-		}
-		fmt.Fprintf(blocks, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r, width))
-	}
-	jobs := byRank.Jobs()
-	if err := ranks.Render(out, jobs, width); err != nil {
+	jobs := r.ranks.Jobs()
+	if err := r.printProfiles(jobs); err != nil {
 		return err
 	}
-	if len(jobs) > 0 {
-		fmt.Fprintln(out)
-	}
-	if _, err := later.WriteTo(out); err != nil {
+	if err := r.stop(ctx, jobs); err != nil {
 		return err
 	}
-	err = nil
-	if len(jobs) > 0 {
-		err = source.Next("files").ConsumeTraces(ctx, ranks.Spans(jobs))
-	}
-	if err := errors.Join(err, p.Stop()); err != nil {
-		return fmt.Errorf("cannot write the results to %q: %w", o.Out, results.named(err))
-	}
-	if good == 0 {
+	if r.good == 0 {
 		return ErrSomeFailed
 	}
-	if o.HTML {
-		if _, err := page.WriteReport(results.tmp, pageFile, book.State(jobs)); err != nil {
-			return results.named(err)
-		}
-	}
-	if o.Pprof != "" {
-		list := stacks.Take(math.MaxInt64)
-		if shared {
-			list = book.Stacks()
-		}
-		if err := writePprof(o.Pprof, list); err != nil {
-			return err
-		}
+	if err := r.writeReports(jobs); err != nil {
+		return err
 	}
 	replaced, err := results.publish()
 	if err != nil {
 		return err
 	}
-	if text := byRank.NotCompared(); text != "" {
-		fmt.Fprintf(out, "\n%s\n", printable.Wrapped(text, width, "", ""))
-	}
-	fmt.Fprintln(out)
-	if err := table.Render(out, summarytable.Format{Rows: o.Rows}); err != nil {
+	if err := r.printTables(jobs); err != nil {
 		return err
 	}
-	if err := renderTransfers(out, jobs, transfers); err != nil {
+	r.printResults(replaced)
+	return r.incomplete()
+}
+
+// conversion is one run of convert.
+type conversion struct {
+	Options
+	out      io.Writer
+	problems io.Writer
+	width    int // of lines; 0: any
+	results  *results
+	files    []string
+	refused  []error
+
+	pipeline *pipeline.Pipeline
+	source   pipeline.Source
+
+	table     *summarytable.Table
+	ranks     ranks.Profiles
+	book      *page.Book
+	stacks    *stackprofile.Builder
+	shared    bool // the page has the same stacks
+	transfers []facts.Transfer
+	blocks    bytes.Buffer // what is printed for each file, after what is printed for jobs
+
+	known                   map[event.Identity]string // files, by their content
+	good, repeated, partial int
+}
+
+func newConversion(out, problems io.Writer, o Options, results *results) *conversion {
+	r := &conversion{
+		Options: o, out: out, problems: problems, results: results, width: summarytable.Terminal(o.Terminal).Width,
+		table: summarytable.New(), book: page.NewBook(), stacks: stackprofile.New(fileProfile),
+		known: map[event.Identity]string{},
+	}
+	if r.files, r.refused = expand(o.Files, o.Out); o.Process != "" {
+		r.files = []string{o.Process}
+	}
+	r.shared = o.HTML && len(r.files) <= page.MaxProfiles
+	return r
+}
+
+// start starts the pipelines, and reports folders that cannot be used.
+func (r *conversion) start(ctx context.Context) error {
+	for _, err := range r.refused {
+		r.complain(err)
+	}
+	text, err := pipeline.Fill(pipelineText, map[string]string{
+		"Spans": r.results.temporary(spansFile), "Trace": r.results.temporary(traceFile),
+	})
+	if err != nil {
 		return err
 	}
-	if len(replaced) > 0 {
-		fmt.Fprintf(out, "\n%s of an earlier run in %s: replaced\n", strings.Join(replaced, ", "), printable.Line(o.Out))
+	r.pipeline, err = pipeline.Start(ctx, r.Info, r.factories(&r.source, r.table), text)
+	return err
+}
+
+// read reads all files. An error ends the run.
+func (r *conversion) read(ctx context.Context) error {
+	for _, file := range r.files {
+		sink := &sink{}
+		got, err := r.Reader(ctx, file, r.outputs(file, sink))
+		first, isRepeated := errors.AsType[repeatedError](err)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("interrupted in %s", printable.Line(file))
+		case sink.err != nil: // not related to the file: the others would fail as well
+			return fmt.Errorf("cannot write the results to %q: %w", r.Out, r.results.named(sink.err))
+		case isRepeated:
+			r.repeated++
+			fmt.Fprintf(&r.blocks, "%s: skipped, because it is the same profile as %s\n", printable.Line(file),
+				printable.Line(string(first)))
+			continue
+		case err == nil && got.Spans == 0:
+			err = fmt.Errorf("cannot use %q: %w%s", file, errNoSpans, also(Result{Remarks: got.Remarks}, 0))
+		}
+		if err != nil {
+			r.complain(err)
+			continue
+		}
+		r.add(file, &got)
 	}
-	results.describe(out)
-	if o.Pprof != "" {
-		fmt.Fprintf(out, "%s\n    GPU time and idle time by stack: open it with go tool pprof\n",
-			printable.Line(o.Pprof))
-		if text := stacks.Stats().Missing(); text != "" {
-			fmt.Fprintf(out, "%s\n", printable.Wrapped(text, width, "    ", "    "))
+	return nil
+}
+
+// repeatedError is the name of the file that was read before with the same content.
+type repeatedError string
+
+func (e repeatedError) Error() string { return "the same profile as " + string(e) }
+
+// outputs returns where the spans of a file go. The table and the reports need all activities.
+func (r *conversion) outputs(file string, errs *sink) Outputs {
+	o := Outputs{
+		Files: errs.to(r.source.Next("files").ConsumeTraces),
+		All: errs.to(func(ctx context.Context, td ptrace.Traces) error {
+			r.ranks.Add(file, td)
+			if r.HTML {
+				r.book.Spans(file, td)
+			}
+			if !r.shared && r.Pprof != "" {
+				r.stacks.Add(td, time.Now().UnixNano())
+			}
+			return r.source.Next("all").ConsumeTraces(ctx, td)
+		}),
+		Accept: func(id event.Identity) error {
+			if first, ok := r.known[id]; ok {
+				return repeatedError(first)
+			}
+			r.known[id] = file
+			return nil
+		},
+	}
+	if r.Full {
+		files, all := o.Files, o.All
+		o.All, o.Files = nil, func(ctx context.Context, td ptrace.Traces) error {
+			twin := ptrace.NewTraces()
+			td.CopyTo(twin)
+			return errors.Join(files(ctx, td), all(ctx, twin))
 		}
 	}
+	return o
+}
+
+// add adds the results of a file.
+func (r *conversion) add(file string, got *Result) {
+	r.good++
+	r.stacks.Resolve(time.Now().UnixNano(), true)
+	r.ranks.Judged(file, got.Devices)
+	r.book.Profile(file, got.Devices, got.Odd)
+	for i := range got.Devices {
+		r.table.Kernels(got.Devices[i].ByKernel)
+		r.transfers = append(r.transfers, got.Devices[i].Transfers...)
+	}
+	r.book.Host(file, got.Host)
+	r.book.Paths(file, got.Paths)
+	if got.Partial {
+		r.partial++
+		r.complain(fmt.Errorf("%q could be read only in part", file))
+	}
+	fmt.Fprintf(&r.blocks, "%s: %d spans%s\n", printable.Line(file), got.Spans, also(*got, r.width))
+}
+
+// printProfiles prints what was found in jobs of several ranks, then in each file.
+func (r *conversion) printProfiles(jobs []page.Job) error {
+	if err := ranks.Render(r.out, jobs, r.width); err != nil {
+		return err
+	}
+	if len(jobs) > 0 {
+		fmt.Fprintln(r.out)
+	}
+	_, err := r.blocks.WriteTo(r.out)
+	return err
+}
+
+// stop writes the findings on jobs as spans, and completes the files that the pipelines write.
+func (r *conversion) stop(ctx context.Context, jobs []page.Job) (err error) {
+	if len(jobs) > 0 {
+		err = r.source.Next("files").ConsumeTraces(ctx, ranks.Spans(jobs))
+	}
+	if err := errors.Join(err, r.pipeline.Stop()); err != nil {
+		return fmt.Errorf("cannot write the results to %q: %w", r.Out, r.results.named(err))
+	}
+	return nil
+}
+
+// writeReports writes the page and the stacks.
+func (r *conversion) writeReports(jobs []page.Job) error {
+	if r.HTML {
+		if _, err := page.WriteReport(r.results.tmp, pageFile, r.book.State(jobs)); err != nil {
+			return r.results.named(err)
+		}
+	}
+	if r.Pprof == "" {
+		return nil
+	}
+	list := r.stacks.Take(math.MaxInt64)
+	if r.shared {
+		list = r.book.Stacks()
+	}
+	return writePprof(r.Pprof, list)
+}
+
+// printTables prints the tables of all files.
+func (r *conversion) printTables(jobs []page.Job) error {
+	if text := r.ranks.NotCompared(); text != "" {
+		fmt.Fprintf(r.out, "\n%s\n", printable.Wrapped(text, r.width, "", ""))
+	}
+	fmt.Fprintln(r.out)
+	if err := r.table.Render(r.out, summarytable.Format{Rows: r.Rows}); err != nil {
+		return err
+	}
+	return renderTransfers(r.out, jobs, r.transfers)
+}
+
+// printResults prints which files were written.
+func (r *conversion) printResults(replaced []string) {
+	if len(replaced) > 0 {
+		fmt.Fprintf(r.out, "\n%s of an earlier run in %s: replaced\n", strings.Join(replaced, ", "), printable.Line(r.Out))
+	}
+	r.results.describe(r.out)
+	if r.Pprof == "" {
+		return
+	}
+	fmt.Fprintf(r.out, "%s\n    GPU time and idle time by stack: open it with go tool pprof\n", printable.Line(r.Pprof))
+	if text := r.stacks.Stats().Missing(); text != "" {
+		fmt.Fprintf(r.out, "%s\n", printable.Wrapped(text, r.width, "    ", "    "))
+	}
+}
+
+// incomplete returns the error of a run in which some files were not or not completely read.
+func (r *conversion) incomplete() error {
 	switch {
-	case good+repeated < len(files)+len(refused):
+	case r.good+r.repeated < len(r.files)+len(r.refused):
 		return ErrSomeFailed
-	case partial > 0:
+	case r.partial > 0:
 		return ErrSomePartial
 	}
 	return nil
+}
+
+func (r *conversion) complain(err error) {
+	fmt.Fprintf(r.problems, "otelcol-gpu: %s\n", printable.Text(err.Error()))
 }
 
 // fileProfile is one profile of all files: gaps belong to the profiled program, whatever their length, and a span waits
@@ -256,10 +370,6 @@ func writePprof(path string, stacks []*stackprofile.Profile) error {
 	return nil
 }
 
-func complain(problems io.Writer, err error) {
-	fmt.Fprintf(problems, "otelcol-gpu: %s\n", printable.Text(err.Error()))
-}
-
 // sink remembers errors of later stages, which are not errors of the file being read.
 type sink struct{ err error }
 
@@ -271,26 +381,6 @@ func (s *sink) to(next consumer.ConsumeTracesFunc) consumer.ConsumeTracesFunc {
 		}
 		return err
 	}
-}
-
-// read passes a file to both outputs: the Chrome trace and the table need everything, so they read it on their own if
-// the detail leaves something out.
-func (o Options) read(ctx context.Context, file string, files, all consumer.ConsumeTracesFunc) (Result, error) {
-	if o.Full {
-		return o.Reader(ctx, file, true, func(ctx context.Context, td ptrace.Traces) error {
-			twin := ptrace.NewTraces()
-			td.CopyTo(twin)
-			return errors.Join(files(ctx, td), all(ctx, twin))
-		})
-	}
-	r, err := o.Reader(ctx, file, false, files)
-	if err != nil {
-		return r, err
-	}
-	full, err := o.Reader(ctx, file, true, all)
-	// Findings are more precise if no range is omitted.
-	r.Remarks, r.Odd, r.Devices, r.Paths = full.Remarks, full.Odd, full.Devices, full.Paths
-	return r, err
 }
 
 // also returns the lines printed below the spans of a file, wrapped to a width; 0: not wrapped.

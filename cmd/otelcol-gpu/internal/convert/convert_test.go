@@ -5,10 +5,10 @@ package convert
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -28,6 +27,7 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 )
 
@@ -63,6 +63,8 @@ func kernels(name string, n int, rank int64) ptrace.Traces {
 	return td
 }
 
+var seed = maphash.MakeSeed()
+
 // run converts files whose content controls the reader.
 func run(t *testing.T, out string, files map[string]string, change func(*Options)) (stdout, stderr string, err error) {
 	t.Helper()
@@ -73,27 +75,33 @@ func run(t *testing.T, out string, files map[string]string, change func(*Options
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	o.Reader = func(ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc) (Result, error) {
+	o.Reader = func(ctx context.Context, path string, to Outputs) (Result, error) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return Result{}, err
 		}
 		base := strings.TrimSuffix(filepath.Base(path), ".json")
-		switch n := len(text); {
+		switch {
 		case strings.HasPrefix(string(text), "broken"):
 			return Result{}, fmt.Errorf("cannot read %q: it is broken", path)
 		case strings.HasPrefix(string(text), "empty"):
 			return Result{Remarks: []string{"nothing of use"}}, nil
-		case all:
-			rank := int64(-1)
-			if strings.HasPrefix(base, "rank") {
-				rank = int64(base[4] - '0')
-			}
-			return Result{Spans: int64(n), Remarks: []string{"all of " + base}}, emit(ctx, kernels("every "+base, n, rank))
-		default:
-			return Result{Spans: 1, Cut: int64(n - 1), Partial: strings.HasSuffix(string(text), "cut")},
-				emit(ctx, kernels("one of "+base, 1, -1))
 		}
+		if err := to.Accept(event.Identity{maphash.Bytes(seed, text)}); err != nil {
+			return Result{}, err
+		}
+		rank := int64(-1)
+		if strings.HasPrefix(base, "rank") {
+			rank = int64(base[4] - '0')
+		}
+		every := kernels("every "+base, len(text), rank)
+		if to.All == nil {
+			return Result{Spans: int64(len(text))}, to.Files(ctx, every)
+		}
+		return Result{
+			Spans: 1, Cut: int64(len(text) - 1), Partial: strings.HasSuffix(string(text), "cut"),
+			Remarks: []string{"all of " + base},
+		}, errors.Join(to.Files(ctx, kernels("one of "+base, 1, -1)), to.All(ctx, every))
 	}
 	if change != nil {
 		change(&o)
@@ -152,13 +160,8 @@ func TestFilesThatFailAreNamedAndTheOthersConverted(t *testing.T) {
 
 func TestProfileWithTwoNamesCountsOnce(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, err := z.Write([]byte("12345"))
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	again := filepath.Join(dir, "again.json.gz")
-	require.NoError(t, os.WriteFile(again, packed.Bytes(), 0o600))
+	again := filepath.Join(dir, "again.json")
+	require.NoError(t, os.WriteFile(again, []byte("12345"), 0o600))
 	stdout, stderr, err := run(t, out, map[string]string{"a.json": "12345"}, func(o *Options) {
 		o.Files = append(o.Files, again)
 	})
@@ -176,8 +179,8 @@ func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
 	require.ErrorContains(t, err, "cannot create the output directory")
 
 	_, stderr, err := run(t, filepath.Join(dir, "out"), map[string]string{"a.json": "1", "b.json": "2"}, func(o *Options) {
-		o.Reader = func(ctx context.Context, path string, _ bool, emit consumer.ConsumeTracesFunc) (Result, error) {
-			_ = emit(ctx, kernels("k", 1, -1))
+		o.Reader = func(ctx context.Context, _ string, to Outputs) (Result, error) {
+			_ = to.Files(ctx, kernels("k", 1, -1))
 			return Result{}, errors.New("the reader says what the sink said")
 		}
 	})
@@ -194,7 +197,7 @@ func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
 func TestAFailedRunLeavesNoFolderThatItCreated(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	fail := func(o *Options) {
-		o.Reader = func(context.Context, string, bool, consumer.ConsumeTracesFunc) (Result, error) {
+		o.Reader = func(context.Context, string, Outputs) (Result, error) {
 			return Result{}, errors.New("no profile")
 		}
 	}
@@ -215,7 +218,7 @@ func TestARunThatIsInterruptedStatesWhereAndChangesNothing(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	err := Run(ctx, &stdout, &stderr, Options{
 		Out: out, Process: "pid 7", Factories: components,
-		Reader: func(context.Context, string, bool, consumer.ConsumeTracesFunc) (Result, error) {
+		Reader: func(context.Context, string, Outputs) (Result, error) {
 			cancel()
 			return Result{}, context.Canceled
 		},

@@ -4,9 +4,7 @@
 package convert
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +17,6 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
-	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
 // Names of the results; a Chrome trace of files that were recorded far apart continues in trace-1.json, trace-2.json …
@@ -143,38 +140,6 @@ func (r *results) remove() {
 	if r.created {
 		_ = os.Remove(r.out) // fails if there are results
 	}
-}
-
-// contents holds the files read so far by the hash of their uncompressed content: a.json and a.json.gz are one profile,
-// and so are a file and a link to it.
-type contents map[[sha256.Size]byte]string
-
-// repeats returns the first file with this content, if there is one. A single file is not read; errors are left to the
-// reader of the file.
-func (c contents) repeats(path string, files int) (first string, err error) {
-	if files < 2 {
-		return "", nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	plain, done, err := kinetoreceiver.Unpack(bufio.NewReaderSize(f, 1<<16))
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	h := sha256.New()
-	if _, err := io.Copy(h, plain); err != nil {
-		return "", err
-	}
-	sum := [sha256.Size]byte(h.Sum(nil))
-	if first, ok := c[sum]; ok {
-		return first, nil
-	}
-	c[sum] = path
-	return "", nil
 }
 
 // expand replaces a folder by the profiler files below it, sorted by name. The folder of results is skipped if it is
