@@ -55,7 +55,11 @@ type rawValue struct {
 	f      float64
 	s      string
 	more   int64 // of a process its memory in bytes
+	parts  []instancePart
 }
+
+// instancePart is what an instance has of its GPU, as the driver reports it to the field of MIG attributes.
+type instancePart struct{ gpuInstance, computeInstance, multiprocessors uint32 }
 
 // api is the part of DCGM's client library that is used. Only init is called without a connection.
 type api interface {

@@ -43,6 +43,7 @@ func (s *session) list() (inventory, error) {
 type facts struct {
 	text   map[uint16]string
 	number map[uint16]float64
+	parts  []instancePart
 }
 
 // discover creates the devices from the inventory.
@@ -115,13 +116,16 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 		}
 	}
 	for _, e := range append(boards, instances...) {
-		known[e] = &facts{map[uint16]string{}, map[uint16]float64{}}
+		known[e] = &facts{text: map[uint16]string{}, number: map[uint16]float64{}}
 	}
 	if err := s.describeAll(boards, describing, known); err != nil {
 		return nil, err
 	}
 	// An instance without a description is identified by its position.
 	_ = s.describeAll(instances, []uint16{fieldUUID, fieldFBTotal}, known)
+	if len(instances) > 0 {
+		_ = s.describeAll(boards, []uint16{fieldMIGAttributes}, known)
+	}
 	return known, nil
 }
 
@@ -134,11 +138,11 @@ const describeEvery = time.Millisecond
 // until the connection ends, even if all are removed; at describeEvery it would wake up a thousand times a second.
 const describeBoardsEvery = time.Minute
 
-// describeAll reads fields of entities. For instances it drops values read before their physical GPUs' values: they may
-// belong to other instances.
+// describeAll reads fields of entities. For instances, and of their boards their attributes, it drops values read before
+// the physical GPUs' values: they may belong to other instances.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
 	since, every := int64(0), describeBoardsEvery
-	if len(entities) > 0 && entities[0].kind != entityGPU {
+	if len(entities) > 0 && (entities[0].kind != entityGPU || fields[0] == fieldMIGAttributes) {
 		since, every = s.started, describeEvery
 	}
 	for chunk := range slices.Chunk(entities, maxEntities) {
@@ -153,7 +157,9 @@ func (s *session) describeAll(entities []entity, fields []uint16, known map[enti
 			if f == nil || v.status != statusOK || v.ts < since {
 				return
 			}
-			if text, ok := v.text(); ok {
+			if v.field == fieldMIGAttributes {
+				f.parts = v.parts
+			} else if text, ok := v.text(); ok {
 				f.text[v.field] = text
 			} else if n, ok := v.number(); ok {
 				f.number[v.field] = n
@@ -229,10 +235,22 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 		s.add(gpusamplesextension.Device{
 			ID: id, Parent: b.ID, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
 			Vendor: b.Vendor, DriverVersion: b.DriverVersion, PCIBDF: b.PCIBDF, Ordinal: -1, DeviceFile: file,
-			MIG:    gpusamplesextension.MIG{Profile: gpudata.MIGProfile(gi.slices, x.slices, memory), Slices: int(gi.slices)},
+			MIG:    share(b, known[gi.parent], gi, x, memory),
 			Limits: gpusamplesextension.Limits{Memory: memory},
 		}, part{gpu: gi.parent.id, entities: []entity{x.parent, x.entity}})
 	}
+}
+
+// share returns what a compute instance has of its board.
+func share(b *gpusamplesextension.Device, board *facts, gi, x instance, memory int64) (m gpusamplesextension.MIG) {
+	m.Profile = gpudata.MIGProfile(gi.slices, x.slices, memory)
+	m.Slices, m.AllSlices = gpudata.MemorySlices(memory, b.Limits.Memory)
+	for _, p := range board.parts {
+		if uint(p.gpuInstance) == gi.gpuInstance && uint(p.computeInstance) == x.compute {
+			m.SMs = int(p.multiprocessors)
+		}
+	}
+	return m
 }
 
 // watched returns the physical GPUs, or the GPU instances, that are not lost, each once: a group rejects duplicates.

@@ -52,16 +52,18 @@ const (
 
 // Fields that describe a device.
 const (
-	fieldDriver       = 1
-	fieldModel        = 50
-	fieldNVMLIndex    = 52
-	fieldUUID         = 54
-	fieldMinor        = 55
-	fieldPCI          = 57
-	fieldPowerLimit   = 164
-	fieldPCIeMaxGen   = 235
-	fieldPCIeMaxWidth = 236
-	fieldFBTotal      = 250
+	fieldDriver    = 1
+	fieldModel     = 50
+	fieldNVMLIndex = 52
+	fieldUUID      = 54
+	fieldMinor     = 55
+	// fieldMIGAttributes has the SMs of each instance of a board.
+	fieldMIGAttributes = 75
+	fieldPCI           = 57
+	fieldPowerLimit    = 164
+	fieldPCIeMaxGen    = 235
+	fieldPCIeMaxWidth  = 236
+	fieldFBTotal       = 250
 )
 
 // describing are the fields that are read once: the description of a device, and the fields that others can replace.

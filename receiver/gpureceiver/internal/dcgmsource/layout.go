@@ -72,6 +72,16 @@ type fieldValue struct {
 	value      [4096]byte
 }
 
+// migAttributes is dcgmDeviceMigAttributes_v1. A value has an array of them: the first one has the count, each of the
+// others an instance (MIG_ATTRIBUTES in DCGM's DcgmCacheManager.cpp).
+type migAttributes struct {
+	version, count                                uint32
+	infoVersion, gpuInstance, computeInstance     uint32
+	multiprocessors                               uint32
+	copies, decoders, encoders, jpegs, ofas, g, c uint32
+	memory                                        uint64
+}
+
 // process is dcgmRunningProcess_v1, which a value of the processes holds.
 type process struct {
 	version, pid uint32

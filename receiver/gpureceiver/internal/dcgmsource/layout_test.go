@@ -31,6 +31,7 @@ func TestLayoutsEqualNVIDIAsHeaders(t *testing.T) {
 		f fieldMeta
 		v fieldValue
 		p process
+		a migAttributes
 	)
 	layouts := []struct {
 		structure, member string
@@ -63,6 +64,11 @@ func TestLayoutsEqualNVIDIAsHeaders(t *testing.T) {
 		{"dcgmFieldValue_v1", "value", unsafe.Offsetof(v.value)},
 		{"dcgmRunningProcess_v1", "pid", unsafe.Offsetof(p.pid)},
 		{"dcgmRunningProcess_v1", "memoryUsed", unsafe.Offsetof(p.memory)},
+		{"dcgmDeviceMigAttributes_v1", "", unsafe.Sizeof(a)},
+		{"dcgmDeviceMigAttributes_v1", "migDevicesCount", unsafe.Offsetof(a.count)},
+		{"dcgmDeviceMigAttributes_v1", "migAttributesInfo.gpuInstanceId", unsafe.Offsetof(a.gpuInstance)},
+		{"dcgmDeviceMigAttributes_v1", "migAttributesInfo.computeInstanceId", unsafe.Offsetof(a.computeInstance)},
+		{"dcgmDeviceMigAttributes_v1", "migAttributesInfo.multiprocessorCount", unsafe.Offsetof(a.multiprocessors)},
 		{"dcgmConnectV2Params_version", "number", uintptr(version[connectParams](2))},
 		{"dcgmMigHierarchy_version2", "number", uintptr(version[migHierarchy](2))},
 		{"dcgmProfGetMetricGroups_version3", "number", uintptr(version[metricGroups](3))},

@@ -20,6 +20,7 @@ type scalar struct {
 	d      float64 // of a process nothing
 	more   int64   // memory of a process
 	s      string
+	parts  []instancePart
 	entity uint32
 	status int32
 	field  uint16
@@ -84,10 +85,24 @@ func (v *fieldValue) scalar(kind int32, entity uint32) scalar {
 		text, _, _ := bytes.Cut(v.value[:maxText], []byte{0})
 		x.s = string(text)
 	case typeBinary:
+		if x.field == fieldMIGAttributes {
+			x.parts = v.instanceParts()
+			break
+		}
 		p := (*process)(unsafe.Pointer(&v.value))
 		x.i, x.more = int64(p.pid), int64(p.memory)
 	}
 	return x
+}
+
+// instanceParts returns the attributes of a board's instances.
+func (v *fieldValue) instanceParts() (parts []instancePart) {
+	list := (*[len(v.value) / int(unsafe.Sizeof(migAttributes{}))]migAttributes)(unsafe.Pointer(&v.value))
+	for i := range min(int(list[0].count), len(list)-1) {
+		a := &list[i+1]
+		parts = append(parts, instancePart{a.gpuInstance, a.computeInstance, a.multiprocessors})
+	}
+	return parts
 }
 
 // collected calls the library with a callback and a number, and fn with the collected values.
@@ -120,7 +135,7 @@ func (c *client) collected(call string, read func(fn, data uintptr) int32, fn fu
 		x := &r.values[i]
 		raw = rawValue{
 			entity: entity{entityKind(x.kind), uint(x.entity)}, field: x.field, typ: x.typ, status: int(x.status), ts: x.ts,
-			i: x.i, f: x.d, s: x.s, more: x.more,
+			i: x.i, f: x.d, s: x.s, more: x.more, parts: x.parts,
 		}
 		fn(&raw)
 	}

@@ -380,7 +380,7 @@ static int in(const unsigned short *list, int n, unsigned short id) {
 static const unsigned short texts[] = {1, 50, 54, 57};
 static const unsigned short doubles[] = {155, 157, 160, 161, 162, 163, 164, 254, 1611};
 static const unsigned short ints[] = {52, 55, 100, 101, 102, 112, 1009, 1010, 1011, 1012, 1091, 1092};
-static const unsigned short blobs[] = {221};
+static const unsigned short blobs[] = {75, 221};
 #define HAS(list, id) in(list, sizeof list / sizeof *list, id)
 
 static char type_of(unsigned short id) {
@@ -612,6 +612,16 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     case 57: sprintf(v->value.str, "00000000:%02X:00.0", 0x10 + e); break;
     case 52: v->value.i64 = e; break;
     case 55: v->value.i64 = e + 1; break; // the driver's minor numbers can skip some
+    case 75: { // the count, then the instances (MIG_ATTRIBUTES in DcgmCacheManager.cpp)
+        dcgmDeviceMigAttributes_v1 *a = (dcgmDeviceMigAttributes_v1 *)v->value.blob;
+        memset(a, 0, (conf.mig + 1) * sizeof *a);
+        a[0].migDevicesCount = e ? 0 : conf.mig;
+        for (int i = 0; i < (int)a[0].migDevicesCount; i++) {
+            a[i + 1].migAttributesInfo.gpuInstanceId = 7 + i;
+            a[i + 1].migAttributesInfo.multiprocessorCount = 16 + i;
+        }
+        break;
+    }
     case 100: v->value.i64 = 1980; break;
     case 101: v->value.i64 = 2619; break;
     case 102: v->value.i64 = 1545; break;
