@@ -23,6 +23,8 @@ import "testing"
 //   - Tom's Hardware on H20, L20 and L2, and TechPowerUp's figures of the L20 as topcpu.net and technical.city copy them;
 //   - limits that nvidia-smi prints in public logs: H20 and H20-3e 500 W, L20 350 W, L2 72 W, B200 1000 W, GB200 1200 W,
 //     B300 1100 W, GB300 1400 W, H800 700 W, A800 400 W, RTX PRO 6000 Server 600 W and Max-Q 300 W;
+//   - NVIDIA's AI TOPS of GeForce cards (sparse int8, from RTX 50 on sparse fp4), and TechPowerUp's clocks and memory of
+//     them, of both TITANs and of the GB10;
 //   - Wccftech on Hot Chips 2025: MI350X 1000 W at 2.2 GHz, MI355X 1400 W at 2.4 GHz.
 func TestRowsAgreeWithDataSheets(t *testing.T) {
 	sheets := map[string]struct {
@@ -89,6 +91,15 @@ func TestRowsAgreeWithDataSheets(t *testing.T) {
 		"RTX PRO 6000 Blackwell Server":      {96, 1597, 120, "tf32", 234, 1, 600},
 		"RTX PRO 5000 Blackwell 48GB":        {48, 1344, 65, "fp4", 2064, 2, 300},
 
+		"GB10":    {128, 273, 31, "fp4", 1000, 2, 140},
+		"TITAN V": {12, 653, 15, "fp16", 110, 1, 250},
+
+		"TITAN RTX":                 {24, 672, 16.3, "fp16", 130, 1, 280},
+		"GeForce RTX 3060 12GB":     {12, 360, 12.7, "int8", 204, 2, 170},
+		"GeForce RTX 3070":          {8, 448, 20.3, "fp16", 163, 2, 220},
+		"GeForce RTX 4060":          {8, 272, 15.1, "int8", 242, 2, 115},
+		"GeForce RTX 4070":          {12, 504, 29.1, "int8", 466, 2, 200},
+		"GeForce RTX 5060 Ti 16GB":  {16, 448, 23.7, "fp4", 759, 2, 180},
 		"GeForce RTX 2080 Ti":       {11, 616, 13.4, "fp16", 107.6, 1, 250},
 		"GeForce RTX 3080 10GB":     {10, 760, 29.8, "fp16", 238, 2, 320},
 		"GeForce RTX 3090":          {24, 936, 35.6, "fp16", 285, 2, 350},

@@ -32,12 +32,17 @@ import (
 // Lookup returns the row of a model by the driver's name ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB", "AMD
 // Instinct MI300X"), and false if there is none. Vendor words, case and separators are ignored; otherwise names must
 // match in full: "NVIDIA H100" or "… Laptop GPU" match no row. A MIG suffix, as CUDA appends it ("NVIDIA
-// A100-SXM4-40GB MIG 1g.5gb"), selects the instance's part; it returns false for an unknown profile.
+// A100-SXM4-40GB MIG 1g.5gb"), selects the instance's part; it returns false for an unknown profile. The name of a vGPU
+// ("GRID A100-10C", "NVIDIA A100-3-20C") selects its board, with the vGPU's memory, or the instance's part.
 //
 // It allocates; callers on hot paths keep the result.
 func Lookup(model string) (Device, bool) {
 	base, profile := SplitMIG(model)
-	i, ok := index()[normalise(strings.ToLower(base))]
+	name := normalise(strings.ToLower(base))
+	i, ok := index()[name]
+	if !ok && profile == "" {
+		return vgpu(name)
+	}
 	if !ok {
 		return Device{}, false
 	}
@@ -45,6 +50,45 @@ func Lookup(model string) (Device, bool) {
 		return rows()[i], true
 	}
 	return rows()[i].Profile(profile)
+}
+
+// vgpuBoards are the boards whose vGPUs have another short name, by NVIDIA's list of vGPU types
+// (https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/).
+var vgpuBoards = map[string]string{
+	"a100": "a100-pcie-40gb", "a100d": "a100-80gb-pcie", "h100": "h100-pcie", "h100xm": "h100-80gb-hbm3", "h100l": "h100-nvl",
+	"v100": "v100-pcie-16gb", "v100d": "v100-pcie-32gb", "v100x": "v100-sxm2-16gb", "v100dx": "v100-sxm2-32gb",
+	"rtxa6000": "rtx-a6000", "rtxa5000": "rtx-a5000", "rtx6000": "quadro-rtx-6000",
+}
+
+// vgpu returns the device of the normalised name of a vGPU: the board, its slices if it is a MIG instance, and its memory in
+// GB with the letter of its series. Without slices vGPUs take turns on the whole board.
+func vgpu(name string) (Device, bool) {
+	parts := strings.Split(strings.TrimPrefix(name, "grid-"), "-")
+	last := parts[len(parts)-1]
+	if len(parts) < 2 || len(parts) > 3 || len(last) < 2 || !strings.ContainsAny(last[len(last)-1:], "abcq") {
+		return Device{}, false
+	}
+	gb, err := strconv.Atoi(last[:len(last)-1])
+	board, ok := vgpuBoards[parts[0]]
+	if !ok {
+		board = parts[0]
+	}
+	i, ok := index()[board]
+	if err != nil || !ok {
+		return Device{}, false
+	}
+	d := rows()[i]
+	if len(parts) == 3 {
+		return d.Profile(parts[1] + "g." + strconv.Itoa(gb) + "gb")
+	}
+	if size := float64(gb) * giga; gb <= 0 || size > gibi*d.MemorySize {
+		return Device{}, false
+	} else if size < d.MemorySize {
+		d.MemorySize = size
+	}
+	d.Name += " vGPU " + last
+	d.Interconnect, d.Domain, d.Power, d.mig = 0, 0, 0, nil
+	return d, true
 }
 
 // All returns the table, ordered by vendor and generation.

@@ -53,6 +53,14 @@ func TestRowsAgreeWithTheirArchitecture(t *testing.T) {
 		{"NVIDIA L20", 384, 18, "fp16", 512, 2.520, 0, 0},
 		{"NVIDIA B200", 7680, 7.992, "", 0, 0, 18, 50},
 		{"NVIDIA RTX A6000", 384, 16, "fp32", 256, 1.800, 4, 14.0625},
+		{"TITAN RTX", 384, 14, "fp16", 1024, 1.770, 2, 25},
+		{"NVIDIA TITAN V", 3072, 1.7, "fp32", 128, 1.455, 0, 0},
+		{"NVIDIA GeForce RTX 3060", 192, 15, "fp16", 1024, 1.777, 0, 0},
+		{"NVIDIA GeForce RTX 3070", 256, 14, "bf16", 512, 1.725, 0, 0},
+		{"NVIDIA GeForce RTX 4060", 128, 17, "fp16", 1024, 2.460, 0, 0},
+		{"NVIDIA GeForce RTX 4070", 192, 21, "fp32", 256, 2.475, 0, 0},
+		{"NVIDIA GeForce RTX 5060 Ti", 128, 28, "fp32", 256, 2.572, 0, 0},
+		{"NVIDIA GB10", 256, 8.533, "fp4", 4096, 2.543, 0, 0},
 		{"NVIDIA GeForce RTX 3090", 384, 19.5, "bf16", 512, 1.695, 4, 14.0625},
 		{"NVIDIA GeForce RTX 4090", 384, 21, "fp16", 1024, 2.520, 0, 0},
 		{"NVIDIA GeForce RTX 4080 SUPER", 256, 23, "fp16", 1024, 2.550, 0, 0},
@@ -156,6 +164,46 @@ func TestPCIeRate(t *testing.T) {
 	}
 	if got := (HostLink{C2C: 450e9}).Rate(); got != 450e9 {
 		t.Errorf("C2C: %g", got)
+	}
+}
+
+// A guest's driver names a vGPU by its board's short name, its slices if it is an instance, its memory and its series. It
+// has all engines of the board in its turns, but only its memory.
+func TestVGPUsHaveTheirBoardsPeaks(t *testing.T) {
+	for name, want := range map[string]struct {
+		board      string
+		gb, shares float64
+	}{
+		"GRID T4-16Q":         {"Tesla T4", 16, 1},
+		"NVIDIA A40-8C":       {"NVIDIA A40", 8, 1},
+		"NVIDIA L40S-24Q":     {"NVIDIA L40S", 24, 1},
+		"NVIDIA A16-4A":       {"NVIDIA A16", 4, 1},
+		"GRID A100-10C":       {"NVIDIA A100-PCIE-40GB", 10, 1},
+		"NVIDIA A100D-80C":    {"NVIDIA A100 80GB PCIe", 80, 1},
+		"NVIDIA A100-3-20C":   {"NVIDIA A100-PCIE-40GB", 20, 42. / 108},
+		"NVIDIA A30-2-12C":    {"NVIDIA A30", 12, 28. / 56},
+		"NVIDIA H100XM-80C":   {"NVIDIA H100 80GB HBM3", 80, 1},
+		"NVIDIA H100XM-1-10C": {"NVIDIA H100 80GB HBM3", 10, 16. / 132},
+		"GRID V100DX-32C":     {"Tesla V100-SXM2-32GB", 32, 1},
+		"NVIDIA RTXA6000-48Q": {"NVIDIA RTX A6000", 48, 1},
+	} {
+		got, ok := Lookup(name)
+		board, known := Lookup(want.board)
+		if !ok || !known {
+			t.Errorf("no row for %q (%v) or %q (%v)", name, ok, want.board, known)
+			continue
+		}
+		if !near(got.FLOPs.FP32, board.FLOPs.FP32*want.shares, 1e-9) || !near(got.MemorySize, want.gb*1e9, 0.01) {
+			t.Errorf("%s: fp32 %g of %g, %g bytes", name, got.FLOPs.FP32, board.FLOPs.FP32, got.MemorySize)
+		}
+		if got.Interconnect != 0 || got.Power != 0 || want.shares == 1 && got.MemoryBandwidth != board.MemoryBandwidth {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for _, name := range []string{"NVIDIA A100-1-99C", "GRID K99-4Q", "NVIDIA A40-96C", "NVIDIA A40-8X", "NVIDIA A40-0C", "-8C", "NVIDIA T4-1-4C"} {
+		if d, ok := Lookup(name); ok {
+			t.Errorf("%s is %s", name, d.Name)
+		}
 	}
 }
 
