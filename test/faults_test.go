@@ -100,6 +100,8 @@ type store struct {
 	mu    sync.Mutex
 	spans map[pcommon.SpanID]ptrace.Span
 	again int // spans that arrived more than once
+
+	instances []string // service.instance.id of each resource, as often as it arrived
 }
 
 func newStore(t *testing.T) *store {
@@ -129,6 +131,8 @@ func (s *store) Export(_ context.Context, r ptraceotlp.ExportRequest) (ptraceotl
 	td := ptrace.NewTraces()
 	r.Traces().CopyTo(td)
 	for _, rs := range td.ResourceSpans().All() {
+		instance, _ := rs.Resource().Attributes().Get("service.instance.id")
+		s.instances = append(s.instances, instance.AsString())
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
 				if _, twice := s.spans[span.SpanID()]; twice {

@@ -206,6 +206,24 @@ service:
 	}
 }
 
+// Settings with which spans can be lost or repeated are named before the start.
+func TestValidateWarnsOfLosses(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "c.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(`
+receivers: {otlp: {protocols: {http: {}}}}
+extensions: {gpu_samples: {}}
+processors: {gpu_join: {samples: gpu_samples}}
+exporters: {otlp_http: {endpoint: "http://localhost:1"}, debug: {}}
+service:
+  extensions: [gpu_samples]
+  pipelines: {traces: {receivers: [otlp], processors: [gpu_join], exporters: [otlp_http, debug]}}
+`), 0o600))
+	p := start(t, nil, "validate", "--config", config)
+	require.Zero(t, p.exit(t, time.Minute), &p.stderr)
+	require.Contains(t, p.stderr.String(), "warning: pipeline traces: when otlp_http rejects spans, the exporters and "+
+		"connectors beside it get them again (set `exporters::otlp_http::sending_queue::block_on_overflow` to true)\n")
+}
+
 func TestEveryGPUReceiverIsNamedAtTheStart(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "two.yaml")
 	require.NoError(t, os.WriteFile(config, []byte(`

@@ -131,7 +131,8 @@ func command() (*cobra.Command, *welcome, error) {
 	set := settings(allInOne)
 	w := &welcome{out: os.Stderr, devices: map[string]string{}, said: map[string]bool{}}
 	converters := &set.ConfigProviderSettings.ResolverSettings.ConverterFactories
-	*converters = append(*converters, memorylimitconverter.NewFactory(),
+	delivery := new(deliveryCheck)
+	*converters = append(*converters, memorylimitconverter.NewFactory(), delivery.factory(),
 		confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return w }))
 	set.LoggingOptions = w.options()
 	set.DisableGracefulShutdown = true // run ends the context instead
@@ -146,6 +147,9 @@ func command() (*cobra.Command, *welcome, error) {
 	for _, cmd := range root.Commands() {
 		if cmd.Args != nil && cmd.Args(cmd, []string{"one"}) != nil { // validate, components, print-config
 			cmd.Args = noArguments
+		}
+		if cmd.Name() == "validate" {
+			delivery.printAfter(cmd)
 		}
 	}
 	for _, cmd := range append(root.Commands(), root) { // the Collector prints up to forty names in one line
