@@ -5,6 +5,7 @@
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 from opentelemetry import trace
@@ -58,6 +59,8 @@ def test_steps_of_lightning(exporter, tmp_path):
     got = steps(exporter)
     check(got, [1, 2, 3, 4, 5, 6], {"data", "forward", "backward", "optimizer"})
     assert [s.attributes["gpu.step.epoch"] for s in got] == [0, 0, 0, 1, 1, 1]
+    assert [s.attributes["gpu.step.items"] for s in got] == [4] * 6
+    assert {s.attributes["gpu.step.item.type"] for s in got} == {"sample"}
 
 
 def test_steps_of_transformers(exporter, tmp_path):
@@ -80,7 +83,42 @@ def test_steps_of_transformers(exporter, tmp_path):
         output_dir=str(tmp_path), per_device_train_batch_size=2, gradient_accumulation_steps=2, num_train_epochs=1,
         eval_strategy="steps", eval_steps=2, save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True)
     transformers.Trainer(Model(), args, train_dataset=data, eval_dataset=data, callbacks=[GPUSteps()]).train()
-    check(steps(exporter), [1, 2, 3, 4], {"data", "forward", "backward", "optimizer"})
+    got = steps(exporter)
+    check(got, [1, 2, 3, 4], {"data", "forward", "backward", "optimizer"})
+    assert [s.attributes["gpu.step.items"] for s in got] == [4] * 4, "two batches of two"
+
+
+@pytest.mark.parametrize("item_type, items", [(None, 8), ("token", 128)])
+def test_items_and_flops_of_a_language_model(exporter, tmp_path, item_type, items):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    transformers = pytest.importorskip("transformers", reason="Transformers is not installed")
+    pytest.importorskip("accelerate", reason="Accelerate is not installed")
+    from otelgpu.transformers import GPUSteps
+
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2))
+    data = [{"input_ids": torch.ones(16, dtype=torch.long), "labels": torch.ones(16, dtype=torch.long)}] * 20
+    args = transformers.TrainingArguments(
+        output_dir=str(tmp_path), per_device_train_batch_size=4, gradient_accumulation_steps=2, max_steps=2,
+        save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True)
+    transformers.Trainer(model, args, train_dataset=data, callbacks=[GPUSteps(item_type=item_type)]).train()
+    want = 6 * 8 * 16 * sum(p.numel() for name, p in model.named_parameters() if "embed" not in name)
+    for s in steps(exporter):
+        assert (s.attributes["gpu.step.items"], s.attributes["gpu.step.item.type"]) == (items, item_type or "sample")
+        assert s.attributes["gpu.step.model.flop.count"] == want
+        assert s.attributes["gpu.flop.precision"] in ("fp32", "tf32")
+
+
+def test_items_of_batches():
+    from otelgpu._turns import _samples, _tokens
+
+    def tensor(*shape):
+        return types.SimpleNamespace(shape=shape)
+
+    assert _samples(tensor(4, 3)) == _samples([tensor(4, 3), tensor(7)]) == _samples({"scale": tensor(), "x": tensor(4)}) == 4
+    assert _samples({"a": [{"b": (tensor(5),)}]}) == 5 and _samples("text") == _samples({}) == 0
+    assert _tokens({"input_ids": tensor(4, 16)}, ["input_ids"]) == 64 and _tokens({"x": tensor(4)}, ["input_ids"]) == 0
+    assert _tokens({"input_values": tensor(4, 16, 9)}, ["input_values"]) == 64
 
 
 PARALLEL = """

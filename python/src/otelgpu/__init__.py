@@ -12,23 +12,27 @@
             loss = model(batch)
         step.items = len(batch)
 
-A section records two torch.cuda events and returns without waiting. A background thread reads the events later and
-makes the span, whose start and end are the GPU's times on the wall clock with a stated bound (gpu.timing.error).
-Without torch, or without a GPU, sections are timed by the host's clock and state it (gpu.timing.source = host, no
-gpu.duration).
+A section records two events of the device (through torch, or the CUDA driver that CuPy, Numba, JAX or others have
+loaded) and returns without waiting. A background thread reads the events later and makes the span, whose start and end
+are the GPU's times on the wall clock with a stated bound (gpu.timing.error). Without a GPU, sections are timed by the
+host's clock and state it (gpu.timing.source = host, no gpu.duration).
 
 No function raises into the program; stats() counts losses by reason. OTELGPU_ENABLED=false disables otelgpu.
 """
 
+from . import flops
 from ._capture import pop, push
 from ._collectives import watch_collectives
+from ._init import init
 from ._job import job
 from ._loop import Schedule, Step, loop
 from ._profiler import trace_handler
-from ._runtime import VERSION, flush, stats
+from ._report import Report
+from ._runtime import VERSION, flush, report, reset_report, stats
 from ._section import Section, section
+from ._stepcsv import step_csv
 
 __version__ = VERSION
 
-__all__ = ["Schedule", "Section", "Step", "flush", "job", "loop", "pop", "push", "section", "stats", "trace_handler", "watch_collectives",
-           "__version__"]
+__all__ = ["Report", "Schedule", "Section", "Step", "flops", "flush", "init", "job", "loop", "pop", "push", "report",
+           "reset_report", "section", "stats", "step_csv", "trace_handler", "watch_collectives", "__version__"]

@@ -340,6 +340,13 @@ class Step:
             out[n.ERROR_TYPE] = self.failure[0]
             span.set_status(Status(StatusCode.ERROR, self.failure[1]))
         span.set_attributes(out)
+        seconds = total / 1e9 if timed or first is None else None
+        rt.report.step(self._name, seconds, out)
+        for file in rt.step_files:
+            try:
+                file.write(self._name, seconds, out)
+            except Exception as e:
+                rt.trouble("writing the CSV of steps", repr(e))
         self._emit_meetings(rt, clock if timed else None, timed, offset)
         rt.counts["spans"] += 1
         span.end(end_time=max(int(end) + offset, self._wall_start))  # the wall clock may have been set back

@@ -24,6 +24,7 @@ from opentelemetry.trace import Status, StatusCode
 from . import _capture, _ids
 from . import _names as n
 from ._clock import DeviceClock, wall_offset
+from ._report import Collector, Report
 from ._device import Backend, find_backend
 
 log = logging.getLogger("otelgpu")
@@ -161,6 +162,8 @@ class Runtime:
         self.finished: List[Tuple[float, Node]] = []
         self.tracers: Dict[Optional[int], Tuple[Any, Any]] = {}
         self.said: Set[str] = set()
+        self.report = Collector()
+        self.step_files: List[Any] = []  # of step_csv()
         self.scopeless = False  # scopes of the provider have no attributes
         self.provider: Any = None
         self.not_captured = False  # the driver has started without the capture library, which it never loads later
@@ -457,6 +460,8 @@ class Runtime:
             if node.elapsed is not None and node.device is not None and self.backend is not None:
                 self.backend.recycle(node.device, node.start_event, node.end_event)
                 node.start_event = node.end_event = None
+        identity = self.backend.identity(root.device) if root.device is not None and self.backend is not None else {}
+        self.report.add(root, identity.get(n.HW_MODEL))
         self._emit(root, self._context(root), offset)
 
     @staticmethod
@@ -668,6 +673,19 @@ def flush(timeout: float = 5.0) -> bool:
     """Waits up to timeout seconds until all ended sections are spans in the OpenTelemetry SDK; returns False on
     timeout. The SDK's own force_flush sends them. Program exit calls it, for up to 5 s."""
     return _runtime.flush(timeout)
+
+
+def report() -> Report:
+    """Returns the sections and steps of the process so far, which have been read: call flush() before for all that have
+    ended. print(otelgpu.report()) shows tables; to_dict(), to_csv() and log() are other forms."""
+    with _runtime.lock:
+        lost = {k: v for k, v in _runtime.counts.items() if k not in ("spans", "unsampled")}
+    return _runtime.report.snapshot(lost)
+
+
+def reset_report() -> None:
+    """Starts the report anew, such as after a warm-up."""
+    _runtime.report.reset()
 
 
 def stats() -> Dict[str, int]:

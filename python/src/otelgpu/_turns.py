@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Iterator, Optional
 
 from ._loop import Schedule, Step, _attach, _begin, _detach, _end, _forget
 from ._runtime import runtime
@@ -71,7 +73,48 @@ class Turns:
         except Exception as e:
             runtime().trouble("dropping a step of a trainer", repr(e))
 
+    def take(self, batch: Any, names: Sequence[str] = ("input_ids",)) -> int:
+        """Adds the items of a batch to the step: tokens if those are counted, otherwise samples. Returns the number of
+        tokens, 0 if unknown. names are those of the tensor with a token for each element."""
+        step = self.step
+        if step is None or step._runtime is None:
+            return 0
+        try:
+            tokens = _tokens(batch, names)
+            found = tokens if self._item_type == "token" else _samples(batch)
+            if found:
+                step.items = (step.items or 0) + found
+                step.item_type = step.item_type or "sample"
+            return tokens
+        except Exception as e:
+            runtime().trouble("the items of a batch", repr(e))
+            return 0
+
     def again(self) -> None:
         """Restarts the waiting step, excluding what ran since it began."""
         if self.step is not None:
             self.begin(self._index)
+
+
+def _tensors(batch: Any, depth: int = 0) -> Iterator[Any]:
+    """Yields the tensors of a batch of nested mappings and sequences."""
+    if hasattr(batch, "shape"):
+        yield batch
+    elif depth < 8:
+        values = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
+        for value in values:
+            yield from _tensors(value, depth + 1)
+
+
+def _samples(batch: Any) -> int:
+    """Returns the size of the first dimension of the first tensor that has one."""
+    return next((int(x.shape[0]) for x in _tensors(batch) if len(x.shape) > 0), 0)
+
+
+def _tokens(batch: Any, names: Sequence[str]) -> int:
+    if isinstance(batch, Mapping):
+        for name in names:
+            shape = getattr(batch.get(name), "shape", None)
+            if shape is not None:
+                return math.prod(int(d) for d in shape[:2])
+    return 0

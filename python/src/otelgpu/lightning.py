@@ -24,8 +24,9 @@ __all__ = ["GPUSteps"]
 
 
 class GPUSteps(Callback):  # type: ignore[misc, unused-ignore]
-    """Creates a span for each training batch, with the phases data, forward, backward and optimizer, and records the
-    waits for other ranks. Validation is not part of a step."""
+    """Creates a span for each training batch, with the phases data, forward, backward and optimizer, and its items: samples,
+    or with item_type="token" the elements of "input_ids". A module's flops_per_batch, as for Lightning's own throughput
+    monitor, is the step's model_flops. Records the waits for other ranks. Validation is not part of a step."""
 
     def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Schedule = Schedule()) -> None:
         self._turns = Turns(name, item_type, schedule)
@@ -39,6 +40,8 @@ class GPUSteps(Callback):  # type: ignore[misc, unused-ignore]
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if self._turns.step is not None:
             self._turns.step.epoch = trainer.current_epoch
+            self._turns.take(batch)
+            self._turns.step.model_flops = getattr(pl_module, "flops_per_batch", None)
         self._turns.phase("forward")
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
