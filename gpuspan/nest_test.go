@@ -231,11 +231,11 @@ func TestChunksOfCopiesAndOfChunksAddUp(t *testing.T) {
 	require.EqualValues(t, 2, a["gpu.chunk.count"].AsInt64())
 	f, _ := r.p.Stats(whole)
 	require.EqualValues(t, 60, f.Memory.Read)
-	require.EqualValues(t, 600, f.PCIe.Written)
-	require.EqualValues(t, 42, f.PCIe.Read)
+	require.EqualValues(t, 600, f.PCIe.ToDevice)
+	require.EqualValues(t, 42, f.PCIe.FromDevice)
 	require.EqualValues(t, 1000, attrs(r.named("upload")[0])["gpu.io.size"].AsInt64(), "a copy in chunks is a copy")
 	f, _ = r.p.Stats(upload)
-	require.EqualValues(t, 1000, f.PCIe.Written)
+	require.EqualValues(t, 1000, f.PCIe.ToDevice)
 	require.Zero(t, f.Memory.Total())
 	// Metrics count each byte once, where it was declared.
 	require.Equal(t, map[string]int64{"in host_to_device ": 1600, "part ": 60, "part device_to_host ": 42},

@@ -211,7 +211,7 @@ func TestChunksAddUpUnderAnySampling(t *testing.T) {
 			"stated": "40 runs, 40 items", "stated/part": "40 runs, 200 items",
 		}, tree(r.p), "sampled %v", ratio)
 		f, _ := r.p.Stats(whole)
-		require.EqualValues(t, 8000, f.PCIe.Written, "sampled %v", ratio)
+		require.EqualValues(t, 8000, f.PCIe.ToDevice, "sampled %v", ratio)
 		require.Zero(t, f.Memory.Total(), "sampled %v", ratio)
 		f, _ = r.p.Stats(stated)
 		require.Empty(t, f.FLOPs, "sampled %v", ratio)

@@ -48,6 +48,7 @@ type Collector struct {
 	dropped  map[string]int64
 	first    map[string]bool // names that have run, where samples carry no occurrence
 	streams  streams
+	loose    time.Duration // of outermost sections on unknown streams
 }
 
 var _ Recorder = (*Collector)(nil)
@@ -173,7 +174,8 @@ func (c *Collector) Section(n Node, s Sample) {
 	defer c.mu.Unlock()
 	if nd := c.countable(n, 1); nd != nil {
 		s.Synchronous = s.Synchronous || nd.Synchronous || nd.onHost()
-		nd.section(s, c.isFirst(nd, s), c.sketch)
+		first := c.isFirst(nd, s)
+		nd.section(s, first, c.sketch)
 		if s.Timed && s.Duration >= 0 && !nd.onHost() {
 			end := s.Start + int64(s.Duration)
 			c.timed++
@@ -182,9 +184,17 @@ func (c *Collector) Section(n Node, s Sample) {
 			}
 			c.covered.add(s.Start, end)
 			c.latest = max(c.latest, end)
+			switch {
+			case s.Stream != 0:
+				c.streams.of(streamKey{s.Device, s.Stream}).covered.add(s.Start, end)
+			case nd.parent == 0:
+				c.loose += s.Duration
+			}
 			if nd.parent == 0 && s.Stream != 0 && nd.Name != overflowName {
-				c.streams.add(streamKey{s.Device, s.Stream}, run{s.Start, end, n},
-					func(in Node, d time.Duration) { c.nodes[in].lies(n, d) })
+				r := run{s.Start, end, n, s.OnHost && !s.Synchronous, first, s.Precision, work{
+					s.Duration, s.Memory, s.PCIe, s.Items, s.FLOPs,
+				}}
+				c.streams.add(streamKey{s.Device, s.Stream}, r, func(in run) { c.nodes[in.node].lies(n, in, c.sketch) })
 			}
 		}
 	}
@@ -247,7 +257,7 @@ func (c *Collector) Reset() {
 		n.figures = figures{Operation: Operation{Info: n.Info}}
 	}
 	c.loops, c.overflow, c.timed, c.onHost, c.latest, c.covered = nil, 0, 0, 0, 0, union{}
-	c.streams = streams{}
+	c.streams, c.loose = streams{}, 0
 	c.start = c.now()
 }
 
@@ -285,39 +295,64 @@ func (u *union) length() int64 { return u.closed + u.open.Length() }
 //	adamw        ├────────┤     outermost by its context; within optimizer
 //
 // The other's time includes it. gpu_join and gpu_metrics nest spans by the same rule.
-type streams map[streamKey]*[]run
+// An operation that runs both alone and inside another has a row for each.
+type streams map[streamKey]*timeline
 
 type streamKey struct{ device, stream int }
+
+// timeline is what ran on one stream.
+type timeline struct {
+	runs    []run
+	covered union
+}
 
 // run is an outermost timed section that no later one enclosed so far.
 type run struct {
 	start, end int64 // unix nanoseconds
 	node       Node
+	launched   bool // no device timed it, and its end is not its work's
+	first      bool // in the process
+	precision  string
+	work       work
 }
 
 // maxRuns limits the runs that are kept of a stream, and so the number of runs inside one section. maxStreams limits
 // the streams.
 const maxRuns, maxStreams = 1024, 1024
 
-// add adds a run, in the order of ends as a profiler reports the runs of a stream, and calls inside with the node and
-// the time of each run inside it.
-func (s streams) add(k streamKey, r run, inside func(Node, time.Duration)) {
-	list, ok := s[k]
-	if !ok {
-		if len(s) == maxStreams {
-			return
+// of returns the timeline of a stream. Those of more streams than the limit share one.
+func (s streams) of(k streamKey) *timeline {
+	if s[k] == nil {
+		if len(s) >= maxStreams {
+			k = streamKey{}
 		}
-		list = new([]run)
-		s[k] = list
+		if s[k] == nil {
+			s[k] = &timeline{}
+		}
 	}
-	n := len(*list)
-	for n > 0 && (*list)[n-1].start >= r.start {
+	return s[k]
+}
+
+// total returns for how long anything ran, summed over the streams.
+func (s streams) total() (t time.Duration) {
+	for _, x := range s {
+		t += time.Duration(x.covered.length())
+	}
+	return t
+}
+
+// add adds a run, in the order of ends as a profiler reports the runs of a stream, and calls inside with each run inside
+// it.
+func (s streams) add(k streamKey, r run, inside func(run)) {
+	x := s.of(k)
+	n := len(x.runs)
+	for n > 0 && x.runs[n-1].start >= r.start {
 		n--
 	}
-	kept := (*list)[:n]
-	for _, in := range (*list)[n:] {
+	kept := x.runs[:n]
+	for _, in := range x.runs[n:] {
 		if in.end <= r.end {
-			inside(in.node, time.Duration(in.end-in.start))
+			inside(in)
 		} else {
 			kept = append(kept, in)
 		}
@@ -325,30 +360,5 @@ func (s streams) add(k streamKey, r run, inside func(Node, time.Duration)) {
 	if len(kept) == maxRuns {
 		kept = slices.Delete(kept, 0, maxRuns/2)
 	}
-	*list = append(kept, r)
-}
-
-// within returns, for each outermost node whose time is all inside another node, that node.
-func (c *Collector) within() map[Node]Node {
-	out := map[Node]Node{}
-	for _, n := range c.nodes[0].order {
-		nd := c.nodes[n]
-		for _, m := range c.nodes[0].order { // in a fixed order
-			if t := nd.within[m]; t > 0 && t == nd.all.total && !leads(out, m, n) {
-				out[n] = m
-				break
-			}
-		}
-	}
-	return out
-}
-
-// leads reports whether n is an ancestor of m.
-func leads(up map[Node]Node, m, n Node) bool {
-	for ok := true; ok; m, ok = up[m] {
-		if m == n {
-			return true
-		}
-	}
-	return false
+	x.runs = append(kept, r)
 }

@@ -106,7 +106,7 @@ func TestRatesDivideTheWorkOfTimedRunsOnly(t *testing.T) {
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "gemm"})
 	work := report.Sample{
-		Memory: report.IO{Read: 3e9, Written: 1e9}, PCIe: report.IO{Unsplit: 5e8}, FLOPs: 2e12, Precision: "bf16", Items: 10,
+		Memory: report.IO{Read: 3e9, Written: 1e9}, PCIe: report.Transfer{Unsplit: 5e8}, FLOPs: 2e12, Precision: "bf16", Items: 10,
 	}
 	s := work
 	s.Timed, s.Start, s.Duration = true, 1, 2*time.Second
@@ -227,7 +227,7 @@ func TestSortedKeepsChildrenWithTheirParents(t *testing.T) {
 			nodes = append(nodes, n)
 			c.Section(n, report.Sample{
 				Timed: true, Start: 1, Duration: time.Duration(property.Int64Range(1, 9).Draw(t, "d")),
-				FLOPs: float64(property.IntRange(0, 9).Draw(t, "f")), PCIe: report.IO{Read: property.Int64Range(0, 9).Draw(t, "b")},
+				FLOPs: float64(property.IntRange(0, 9).Draw(t, "f")), PCIe: report.Transfer{ToDevice: property.Int64Range(0, 9).Draw(t, "b")},
 			})
 		}
 		key := map[report.Order]func(o report.Operation) float64{

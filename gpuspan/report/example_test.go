@@ -23,7 +23,7 @@ func ExampleSummary_WriteText() {
 	layer := c.Node(0, report.Info{Name: "layer"})
 	gemm := c.Node(layer, report.Info{Name: "gemm"})
 	at := time.Unix(1_700_000_000, 0).UnixNano()
-	c.Section(copyIn, report.Sample{Timed: true, Start: at, Duration: time.Millisecond, PCIe: report.IO{Read: 25e6}})
+	c.Section(copyIn, report.Sample{Timed: true, Start: at, Duration: time.Millisecond, PCIe: report.Transfer{ToDevice: 25e6}})
 	c.Section(layer, report.Sample{Timed: true, Start: at + 1e6, Duration: 4 * time.Millisecond})
 	c.Section(gemm, report.Sample{
 		Timed: true, Start: at + 1e6, Duration: 3 * time.Millisecond, FLOPs: 1.2e12,
@@ -39,7 +39,7 @@ func ExampleSummary_WriteText() {
 	// h2d                          1 1.000ms    20.0  20.0 1.000ms     0ns 1.000ms 1.000ms 1.000ms 1.000ms
 	//
 	//                          ──── memory, GB/s ────  ─── PCIe, GB/s ────
-	// Work                       read   write     all   read  write    all  TFLOP/s  items/s     % of peak
+	// Work                       read   write     all to dev   from    all  TFLOP/s  items/s     % of peak
 	// layer
 	//   gemm                        -       -       -      -      -      -    400.0        -             -
 	// h2d                           -       -       -  25.00      -  25.00        -        -             -
@@ -56,7 +56,7 @@ func ExampleSummary_Findings() {
 	at := time.Unix(1_700_000_000, 0).UnixNano()
 	for i := range int64(20) {
 		c.Section(copyIn, report.Sample{
-			Timed: true, Start: at + i*1e8, Duration: 50 * time.Millisecond, PCIe: report.IO{Read: 100e6}, Occurrence: i + 1,
+			Timed: true, Start: at + i*1e8, Duration: 50 * time.Millisecond, PCIe: report.Transfer{ToDevice: 100e6}, Occurrence: i + 1,
 		})
 	}
 	for _, f := range c.Summary().Findings(report.Thresholds{}) {

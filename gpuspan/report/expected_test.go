@@ -65,7 +65,7 @@ func TestFiguresEqualPandas(t *testing.T) {
 				Read: r.int(t, "memory_read"), Written: r.int(t, "memory_written"),
 				Unsplit: r.int(t, "memory_unsplit"),
 			},
-			PCIe:  report.IO{Written: r.int(t, "pcie_written")},
+			PCIe:  report.Transfer{FromDevice: r.int(t, "pcie_written")},
 			Items: r.int(t, "items"), FLOPs: r.float(t, "flops"), Precision: r["precision"],
 		})
 	}

@@ -97,10 +97,10 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		{report.WarmUp, first(12*ms, 2*ms), first(11*ms, 2*ms), 6},
 		{ // 268 MB and then 16.8 MB at about 1 GB/s: 16 times as much work
 			report.WarmUp,
-			sized(report.Sample{Duration: 1125 * ms, PCIe: report.IO{Read: 268 << 20}},
-				report.Sample{Duration: 14 * ms, PCIe: report.IO{Read: 16.75 * (1 << 20)}}),
-			sized(report.Sample{Duration: 264700 * time.Microsecond, PCIe: report.IO{Read: 268 << 20}},
-				report.Sample{Duration: 14 * ms, PCIe: report.IO{Read: 16.75 * (1 << 20)}}), 1125. / 14 / 16,
+			sized(report.Sample{Duration: 1125 * ms, PCIe: report.Transfer{ToDevice: 268 << 20}},
+				report.Sample{Duration: 14 * ms, PCIe: report.Transfer{ToDevice: 16.75 * (1 << 20)}}),
+			sized(report.Sample{Duration: 264700 * time.Microsecond, PCIe: report.Transfer{ToDevice: 268 << 20}},
+				report.Sample{Duration: 14 * ms, PCIe: report.Transfer{ToDevice: 16.75 * (1 << 20)}}), 1125. / 14 / 16,
 		},
 		{ // of several kinds of work, the one that grew most
 			report.WarmUp,
@@ -197,9 +197,9 @@ func TestPageableCopiesAreDescribedByTheTimedOnes(t *testing.T) {
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "h2d", Type: "copy", HostMemory: "pageable"})
 	for range 2 {
-		c.Section(n, report.Sample{Timed: true, Start: 1, Duration: time.Millisecond, PCIe: report.IO{Written: 20e6}})
+		c.Section(n, report.Sample{Timed: true, Start: 1, Duration: time.Millisecond, PCIe: report.Transfer{FromDevice: 20e6}})
 	}
-	c.Untimed(n, 8, report.Sample{PCIe: report.IO{Written: 160e6}})
+	c.Untimed(n, 8, report.Sample{PCIe: report.Transfer{FromDevice: 160e6}})
 	f := c.Summary().Findings(report.Thresholds{})
 	require.NotEmpty(t, f)
 	require.Equal(t, report.PageableCopies, f[0].Kind)

@@ -53,7 +53,7 @@ func served(opts ...report.Option) *report.Collector {
 		}
 		c.Section(h2d, report.Sample{
 			Timed: true, Start: at, Duration: time.Millisecond, Floor: 2 * time.Microsecond,
-			PCIe: report.IO{Read: 20e6}, HasDelay: true, EndDelay: 10 * time.Millisecond,
+			PCIe: report.Transfer{ToDevice: 20e6}, HasDelay: true, EndDelay: 10 * time.Millisecond,
 		})
 		c.Section(prefill, report.Sample{
 			Timed: true, Start: at + 1e6, Duration: prefillTime, Items: 1000, FLOPs: 1e12, Precision: "bf16",

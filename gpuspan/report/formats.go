@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // WriteCSV writes one row for each operation and run set ("all", "first", "rest"), with a header. Durations are
@@ -65,16 +67,24 @@ func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 		slog.Int64("timed", f.Duration.Count), d[0], known("share_of_parent", o.ShareOfParent),
 		known("share_of_total", o.ShareOfTotal), d[1], d[2], d[3], d[4], d[5], d[6],
 		known("memory_read_bytes", f.Memory.Read), known("memory_write_bytes", f.Memory.Written),
-		known("memory_bytes", f.Memory.Total()), known("pcie_read_bytes", f.PCIe.Read),
-		known("pcie_write_bytes", f.PCIe.Written), known("pcie_bytes", f.PCIe.Total()),
+		known("memory_bytes", f.Memory.Total()), known("pcie_to_device_bytes", f.PCIe.ToDevice),
+		known("pcie_from_device_bytes", f.PCIe.FromDevice), known("pcie_bytes", f.PCIe.Total()),
 		known("memory_read_bytes_per_second", r.MemoryRead), known("memory_write_bytes_per_second", r.MemoryWritten),
-		known("memory_bytes_per_second", r.Memory), known("pcie_read_bytes_per_second", r.PCIeRead),
-		known("pcie_write_bytes_per_second", r.PCIeWritten), known("pcie_bytes_per_second", r.PCIe),
+		known("memory_bytes_per_second", r.Memory), known("pcie_to_device_bytes_per_second", r.ToDevice),
+		known("pcie_from_device_bytes_per_second", r.FromDevice), known("pcie_bytes_per_second", r.PCIe),
 		known("flops", f.TotalFLOPs()), known("flop_precision", strings.Join(sortedKeys(f.FLOPs), " ")),
 		known("flops_per_second", r.FLOPs), known("items", f.Items), known("item_type", o.ItemType),
 		known("items_per_second", r.Items), known("peak_share", o.PeakShare), known("peak_of", o.PeakOf),
-		known("level", o.Level),
+		known("level", o.Level), known("declaration_status", o.declarationStatus()),
 	}
+}
+
+// declarationStatus returns gpu.declaration.status of the declared work; empty: below the peaks, or unknown.
+func (o *Operation) declarationStatus() string {
+	if o.PeakShare > 1 {
+		return semconv.GPUDeclarationStatusExceedsPeak
+	}
+	return ""
 }
 
 // durationAttrs returns the statistics in seconds, the sum first.
@@ -227,7 +237,8 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		plain
 		L2HitRatio *float64 `json:"l2_hit_ratio,omitempty"`
-	}{plain(o), l2})
+		Status     string   `json:"declaration_status,omitempty"`
+	}{plain(o), l2, o.declarationStatus()})
 }
 
 // split reports whether Overlap and Other are known: of at least one step, unless there is none.

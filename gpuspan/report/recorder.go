@@ -46,7 +46,7 @@ func (z ZeroCopy) String() string {
 // MarshalText returns the text of String. The error is always nil.
 func (z ZeroCopy) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 
-// IO is a number of bytes moved over one link.
+// IO is a number of bytes moved over device memory.
 type IO struct {
 	Read    int64 `json:"read,omitempty"`    // bytes read
 	Written int64 `json:"written,omitempty"` // bytes written
@@ -56,9 +56,29 @@ type IO struct {
 // Total returns the sum of the bytes of all directions.
 func (b IO) Total() int64 { return b.Read + b.Written + b.Unsplit }
 
+func (b IO) negative() IO { return IO{-b.Read, -b.Written, -b.Unsplit} }
+
 func (b *IO) add(o IO) {
 	b.Read += o.Read
 	b.Written += o.Written
+	b.Unsplit += o.Unsplit
+}
+
+// Transfer is a number of bytes moved over PCIe, by direction.
+type Transfer struct {
+	ToDevice   int64 `json:"to_device,omitempty"`   // bytes from host to device
+	FromDevice int64 `json:"from_device,omitempty"` // bytes from device to host
+	Unsplit    int64 `json:"unsplit,omitempty"`     // bytes whose direction was not stated
+}
+
+// Total returns the sum of the bytes of all directions.
+func (b Transfer) Total() int64 { return b.ToDevice + b.FromDevice + b.Unsplit }
+
+func (b Transfer) negative() Transfer { return Transfer{-b.ToDevice, -b.FromDevice, -b.Unsplit} }
+
+func (b *Transfer) add(o Transfer) {
+	b.ToDevice += o.ToDevice
+	b.FromDevice += o.FromDevice
 	b.Unsplit += o.Unsplit
 }
 
@@ -78,11 +98,11 @@ type Sample struct {
 	Device     int   // gpu.device.ordinal
 	Stream     int   // gpu.stream.id; 0: not known
 
-	Memory    IO      // bytes over device memory
-	PCIe      IO      // bytes over PCIe
-	Items     int64   // elements processed
-	FLOPs     float64 // floating-point operations, multiply-add = 2
-	Precision string  // of FLOPs: bf16, fp32 …
+	Memory    IO       // bytes over device memory
+	PCIe      Transfer // bytes over PCIe
+	Items     int64    // elements processed
+	FLOPs     float64  // floating-point operations, multiply-add = 2
+	Precision string   // of FLOPs: bf16, fp32 …
 
 	MemoryUsed    int64    // device memory in use at the end, bytes
 	MemoryDelta   int64    // its change during the run, bytes

@@ -22,25 +22,31 @@ func (c *Collector) Summary() Summary {
 	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
 		s.End = latest
 	}
-	up := c.within()
-	down := map[Node][]Node{} // nodes inside an outermost node; of the root: nodes inside no other
+	w := walker{c: c, s: &s, open: map[Node]bool{}, down: map[Node][]Node{}}
 	for _, n := range c.nodes[0].order {
-		down[up[n]] = append(down[up[n]], n)
+		for in := range c.nodes[n].within {
+			w.down[in] = append(w.down[in], n)
+		}
+		w.open[n] = true
 	}
-	for _, n := range down[0] {
-		c.walk(&s, n, down, -1, 0, nil)
+	for _, n := range c.nodes[0].order {
+		if o := c.nodes[n].alone(); o.All.Count > 0 {
+			w.expand(n, w.row(n, o, -1))
+		} else if len(c.nodes[n].within) == 0 { // it has not run itself
+			w.expand(n, -1)
+		}
 	}
-	total := s.Total()
+	total := c.streams.total() + c.loose
+	s.total = total
 	for i := range s.Operations {
 		o := &s.Operations[i]
 		if o.onHost() {
 			continue // not part of the GPU's time
 		}
-		of := total
-		if !s.outermost(o) {
-			of = s.Operations[o.Parent].All.Duration.Total
+		o.ShareOfTotal = o.All.Duration.part(total)
+		if o.ShareOfParent = o.ShareOfTotal; !s.outermost(o) {
+			o.ShareOfParent = o.All.Duration.partOf(s.Operations[o.Parent].whole)
 		}
-		o.ShareOfTotal, o.ShareOfParent = o.All.Duration.part(total), o.All.Duration.part(of)
 		o.PeakShare, o.PeakOf = o.peakShare(c.peaks(o.Device))
 	}
 	for _, l := range c.loops {
@@ -49,25 +55,62 @@ func (c *Collector) Summary() Summary {
 	return s.Sorted(ByTime)
 }
 
-// walk appends a node and its descendants. Nodes that have not run are skipped.
-func (c *Collector) walk(s *Summary, id Node, down map[Node][]Node, parent, depth int, path []string) {
-	nd := c.nodes[id]
-	if nd.All.Count > 0 {
-		path = append(slices.Clone(path), nd.Name)
-		o := nd.Operation
-		o.Parent, o.Depth, o.Path, o.Kernels = parent, depth, path, slices.Clone(o.Kernels)
-		o.All, o.First, o.Rest = o.All.complete(&nd.all), o.First.complete(&nd.first), o.Rest.complete(&nd.rest)
-		if o.HasL2HitRatio = nd.l2Seconds > 0; o.HasL2HitRatio {
-			o.L2HitRatio = nd.l2 / nd.l2Seconds
-		}
-		for _, d := range nd.within {
-			o.inside += d
-		}
-		s.Operations = append(s.Operations, o)
-		parent, depth = len(s.Operations)-1, depth+1
+// walker writes the rows of a summary: of each node, below it the nodes in its context, and below outermost nodes the
+// runs of others that are inside theirs on the stream.
+type walker struct {
+	c    *Collector
+	s    *Summary
+	down map[Node][]Node // outermost nodes with runs inside a node's
+	open map[Node]bool   // outermost nodes whose rows are still to be expanded
+}
+
+// row appends an operation that has run, and returns its index.
+func (w *walker) row(id Node, o Operation, parent int) int {
+	nd := w.c.nodes[id]
+	o.Parent, o.whole, o.Kernels = parent, nd.all.total, slices.Clone(o.Kernels)
+	if parent >= 0 {
+		up := &w.s.Operations[parent]
+		o.Depth, o.Path = up.Depth+1, slices.Clone(up.Path)
 	}
-	for _, child := range slices.Concat(nd.order, down[id]) {
-		c.walk(s, child, down, parent, depth, path)
+	o.Path = append(o.Path, nd.Name)
+	if o.HasL2HitRatio = nd.l2Seconds > 0; o.HasL2HitRatio {
+		o.L2HitRatio = nd.l2 / nd.l2Seconds
+	}
+	w.s.Operations = append(w.s.Operations, o)
+	return len(w.s.Operations) - 1
+}
+
+// expand appends what is below a node.
+func (w *walker) expand(id Node, row int) {
+	delete(w.open, id)
+	for _, child := range w.c.nodes[id].order {
+		w.child(child, row)
+	}
+	for _, in := range w.down[id] {
+		nd := w.c.nodes[in]
+		x := nd.within[id]
+		o := Operation{Info: nd.Info, Device: nd.Device, All: x.All, First: x.First, Rest: x.Rest}
+		if len(nd.within) == 1 && nd.All.Count == x.All.Count { // with all that is known of it
+			o = nd.Operation
+		}
+		o.complete(&x.sets)
+		at := w.row(in, o, row)
+		if w.open[in] && nd.alone().All.Count == 0 {
+			w.expand(in, at)
+		}
+	}
+}
+
+// child appends a node in the context of another and its descendants. Nodes that have not run are skipped.
+func (w *walker) child(id Node, row int) {
+	nd := w.c.nodes[id]
+	if nd.All.Count > 0 {
+		o := nd.Operation
+		o.complete(&nd.sets)
+		row = w.row(id, o, row)
+	}
+	for _, child := range nd.order {
+		w.child(child, row)
 	}
 }
 
@@ -91,7 +134,7 @@ func (o *Operation) peakShare(p Peaks) (share float64, of string) {
 		}
 	}
 	consider(r.Memory*(1-o.L2HitRatio), p.Memory, "memory")
-	consider(max(r.PCIeRead, r.PCIeWritten, r.PCIe-r.PCIeRead-r.PCIeWritten), p.PCIe, "pcie")
+	consider(max(r.ToDevice, r.FromDevice, r.PCIe-r.ToDevice-r.FromDevice), p.PCIe, "pcie")
 	if len(f.FLOPs) == 1 { // a sum over precisions has no common peak
 		for precision := range f.FLOPs {
 			consider(r.FLOPs, p.FLOPs[precision], precision)

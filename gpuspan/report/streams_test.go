@@ -5,6 +5,7 @@ package report_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,15 +58,84 @@ func TestSectionInsideAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 		require.InDelta(t, want.ofP, o.ShareOfParent, 1e-12, name)
 	}
 
-	// A section that overlaps several operations stays their sibling, and its time counts once.
+	// An operation that runs within several has a row in each, and its time counts once.
 	on(c, adamw, 1, 1001, 1002)
 	on(c, forward, 1, 1000, 1010)
 	s = c.Summary()
 	require.Equal(t, 310*time.Millisecond, s.Total())
-	require.Equal(t, []string{"adamw"}, find(t, s, "adamw").Path)
+	var paths [][]string
+	for _, o := range s.Operations {
+		if o.Name == "adamw" {
+			paths = append(paths, o.Path)
+			require.Less(t, o.ShareOfParent, 1.)
+		}
+	}
+	require.ElementsMatch(t, [][]string{{"optimizer", "adamw"}, {"forward", "adamw"}}, paths)
+	all, _ := s.ByName("adamw")
+	require.Equal(t, 91*time.Millisecond, all.Duration.Total)
 	c.Reset()
 	on(c, adamw, 1, 0, 1)
 	require.Equal(t, time.Millisecond, c.Summary().Total())
+}
+
+// An operation that runs within another and on its own, or within itself, has a row for each: shares add up to 1.
+func TestRunsNestOneByOne(t *testing.T) {
+	c := report.NewCollector()
+	helper := c.Node(0, report.Info{Name: "helper", Category: "data"})
+	forward := c.Node(0, report.Info{Name: "forward", Category: "compute"})
+	again := c.Node(0, report.Info{Name: "again"})
+	for i := range int64(5) {
+		at := 100 * i
+		on(c, helper, 1, at+1, at+2)
+		on(c, forward, 1, at, at+2)
+		on(c, helper, 1, at+2, at+4) // 2 ms
+		on(c, again, 1, at+11, at+12)
+		on(c, again, 1, at+10, at+13)
+	}
+	s := c.Summary()
+	require.Equal(t, 35*time.Millisecond, s.Total())
+	type row struct {
+		count       int64
+		total, mean time.Duration
+		all, parent float64
+	}
+	got, outermost := map[string]row{}, 0.
+	for _, o := range s.Operations {
+		d := o.All.Duration
+		got[strings.Join(o.Path, " ")] = row{o.All.Count, d.Total, d.Mean, o.ShareOfTotal, o.ShareOfParent}
+		if o.Depth == 0 {
+			outermost += o.ShareOfTotal
+		}
+	}
+	const ms = time.Millisecond
+	require.Equal(t, map[string]row{
+		"forward":        {5, 10 * ms, 2 * ms, 10. / 35, 10. / 35},
+		"forward helper": {5, 5 * ms, ms, 5. / 35, 5. / 10},
+		"helper":         {5, 10 * ms, 2 * ms, 10. / 35, 10. / 35},
+		"again":          {5, 15 * ms, 3 * ms, 15. / 35, 15. / 35},
+		"again again":    {5, 5 * ms, ms, 5. / 35, 5. / 20},
+	}, got)
+	require.InDelta(t, 1, outermost, 1e-12)
+	all, _ := s.ByName("helper")
+	require.EqualValues(t, 10, all.Count)
+	require.Equal(t, 500*time.Microsecond, all.Duration.StdDev)
+	sum := 0.
+	for _, x := range s.Categories() {
+		sum += x.ShareOfTotal
+	}
+	require.InDelta(t, 20./35, sum, 1e-12, "each moment counts for the innermost category")
+}
+
+// A child on another stream that outlives its parent is part of the total, and not a share of its parent.
+func TestChildOnAnotherStream(t *testing.T) {
+	c := report.NewCollector()
+	parent := c.Node(0, report.Info{Name: "parent"})
+	on(c, c.Node(parent, report.Info{Name: "child"}), 2, 0, 6)
+	on(c, parent, 1, 0, 1)
+	s := c.Summary()
+	require.Equal(t, 7*time.Millisecond, s.Total())
+	require.InDelta(t, 6./7, find(t, s, "child").ShareOfTotal, 1e-12)
+	require.Zero(t, find(t, s, "child").ShareOfParent)
 }
 
 // The total is the union of each stream's intervals for any nesting; the test computes it independently.
@@ -125,7 +195,7 @@ func TestHostWorkIsNotGPUTime(t *testing.T) {
 func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 32e9}}))
 	sample := report.Sample{
-		Timed: true, OnHost: true, Duration: 100 * time.Microsecond, PCIe: report.IO{Read: 64e6},
+		Timed: true, OnHost: true, Duration: 100 * time.Microsecond, PCIe: report.Transfer{ToDevice: 64e6},
 		Memory: report.IO{Read: 64e6},
 	}
 	n := c.Node(0, report.Info{Name: "copy"})

@@ -36,6 +36,8 @@ type Summary struct {
 	Dropped    map[string]int64 `json:"dropped,omitempty"`       // sections lost, by reason
 	Overflow   int64            `json:"overflow,omitempty"`      // runs counted under "(other)": too many operations
 	Pending    int64            `json:"pending,omitempty"`       // sections that have ended and are not read back yet
+
+	total time.Duration // union of the sections of each stream, summed; 0: not known
 }
 
 // Wall returns the time that the summary covers.
@@ -51,13 +53,16 @@ func (s Summary) WallCoverage() (float64, bool) {
 	return min(float64(s.Covered)/float64(w), 1), true
 }
 
-// Total returns the time of all outermost sections except work on the host; overlapping sections of a stream count
-// once. Streams run concurrently, so it may exceed the wall time.
+// Total returns for how long a section ran on each stream, summed over the streams, except work on the host. Streams
+// run concurrently, so it may exceed the wall time.
 func (s Summary) Total() time.Duration {
-	var t time.Duration
+	if s.total > 0 {
+		return s.total
+	}
+	var t time.Duration // of a part of a summary
 	for i := range s.Operations {
 		if o := &s.Operations[i]; !o.onHost() && s.outermost(o) {
-			t += o.All.Duration.Total - o.inside
+			t += o.All.Duration.Total
 		}
 	}
 	return t
@@ -109,17 +114,18 @@ type Figures struct {
 	Count    int64              `json:"count"`                 // runs, timed or not
 	Duration Durations          `json:"duration,omitzero"`     // of the timed runs
 	Memory   IO                 `json:"memory_bytes,omitzero"` // of all runs, bytes over device memory
-	PCIe     IO                 `json:"pcie_bytes,omitzero"`   // of all runs, bytes over PCIe
+	PCIe     Transfer           `json:"pcie_bytes,omitzero"`   // of all runs, bytes over PCIe
 	Items    int64              `json:"items,omitempty"`       // of all runs
 	FLOPs    map[string]float64 `json:"flops,omitempty"`       // of all runs, by precision ("" when not stated)
 	timed    work               // of the timed runs: the dividend of rates
 }
 
 type work struct {
-	time         time.Duration // of the runs that a device timed, or that are synchronous
-	memory, pcie IO
-	items        int64
-	flops        float64
+	time   time.Duration // of the runs that a device timed, or that are synchronous
+	memory IO
+	pcie   Transfer
+	items  int64
+	flops  float64
 }
 
 func (w *work) add(o work) {
@@ -133,14 +139,14 @@ func (w *work) add(o work) {
 // Rates are work per second of the timed runs: bytes, floating-point operations and items per second. Zero means
 // unknown.
 type Rates struct {
-	MemoryRead    float64 `json:"memory_read_bytes_per_second,omitempty"`  // device memory
-	MemoryWritten float64 `json:"memory_write_bytes_per_second,omitempty"` // device memory
-	Memory        float64 `json:"memory_bytes_per_second,omitempty"`       // with bytes of unstated direction
-	PCIeRead      float64 `json:"pcie_read_bytes_per_second,omitempty"`    // from host to device
-	PCIeWritten   float64 `json:"pcie_write_bytes_per_second,omitempty"`   // from device to host
-	PCIe          float64 `json:"pcie_bytes_per_second,omitempty"`         // with bytes of unstated direction
-	FLOPs         float64 `json:"flops_per_second,omitempty"`              // of all precisions
-	Items         float64 `json:"items_per_second,omitempty"`              // as the operation counts them
+	MemoryRead    float64 `json:"memory_read_bytes_per_second,omitempty"`      // device memory
+	MemoryWritten float64 `json:"memory_write_bytes_per_second,omitempty"`     // device memory
+	Memory        float64 `json:"memory_bytes_per_second,omitempty"`           // with bytes of unstated direction
+	ToDevice      float64 `json:"pcie_to_device_bytes_per_second,omitempty"`   // PCIe, from host to device
+	FromDevice    float64 `json:"pcie_from_device_bytes_per_second,omitempty"` // PCIe, from device to host
+	PCIe          float64 `json:"pcie_bytes_per_second,omitempty"`             // with bytes of unstated direction
+	FLOPs         float64 `json:"flops_per_second,omitempty"`                  // of all precisions
+	Items         float64 `json:"items_per_second,omitempty"`                  // as the operation counts them
 }
 
 // Rates returns the declared work of the timed runs divided by their duration. Host-timed runs count only if the
@@ -154,7 +160,7 @@ func (f Figures) Rates() Rates {
 	return Rates{
 		MemoryRead: float64(t.memory.Read) / s, MemoryWritten: float64(t.memory.Written) / s,
 		Memory:   float64(t.memory.Total()) / s,
-		PCIeRead: float64(t.pcie.Read) / s, PCIeWritten: float64(t.pcie.Written) / s, PCIe: float64(t.pcie.Total()) / s,
+		ToDevice: float64(t.pcie.ToDevice) / s, FromDevice: float64(t.pcie.FromDevice) / s, PCIe: float64(t.pcie.Total()) / s,
 		FLOPs: t.flops / s, Items: float64(t.items) / s,
 	}
 }
@@ -180,11 +186,13 @@ type Operation struct {
 	First Figures `json:"first,omitzero"` // the first run in the process
 	Rest  Figures `json:"rest,omitzero"`  // every other run, and all runs that only count
 
-	// of the parent's total duration, 0 to 1 unless children ran on several streams; 0 when not known
+	// of the parent's total duration, 0 to 1; 0 when not known, or longer than the parent, as on another stream
 	ShareOfParent float64 `json:"share_of_parent,omitempty"`
-	ShareOfTotal  float64 `json:"share_of_total,omitempty"` // of the duration of all outermost sections
-	PeakShare     float64 `json:"peak_share,omitempty"`     // share of the closest limit, 0 to 1; 0 if unknown
-	PeakOf        string  `json:"peak_of,omitempty"`        // which limit: "memory", "pcie", or the precision
+	ShareOfTotal  float64 `json:"share_of_total,omitempty"` // of Summary.Total, 0 to 1
+	// share of the closest limit; 0 if unknown. More than 1 is impossible: the work, or what it was timed by, is declared
+	// wrong, or a cache served it.
+	PeakShare float64 `json:"peak_share,omitempty"`
+	PeakOf    string  `json:"peak_of,omitempty"` // which limit: "memory", "pcie", or the precision
 
 	Starved    int64         `json:"starved,omitempty"`     // timed runs with an end delay below 5 % of Duration
 	BelowFloor int64         `json:"below_floor,omitempty"` // timed runs shorter than 10 × the device's empty section
@@ -202,7 +210,7 @@ type Operation struct {
 
 	Kernels []Kernel `json:"kernels,omitempty"` // launched by this operation, in order of first launch; at most 32
 
-	inside time.Duration // part of the time of an outermost operation that is inside others on its stream
+	whole time.Duration // of all its runs, in whichever row they are
 }
 
 // Kernel is a kernel that an operation launched, with its count.
@@ -252,7 +260,7 @@ func (s Summary) ByName(name string) (Figures, bool) {
 // another one of the same category are omitted, because the other one includes their time.
 func (s Summary) Categories() []Category {
 	var out []Category
-	seen := map[string]bool{}
+	seen, own := map[string]bool{}, s.ownTimes()
 	for i := range s.Operations {
 		c := s.Operations[i].Category
 		if c == "" || seen[c] {
@@ -261,29 +269,50 @@ func (s Summary) Categories() []Category {
 		seen[c] = true
 		of := func(o *Operation) bool { return o.Category == c }
 		f, _ := s.sum(func(o *Operation) bool { return of(o) && !s.above(o, of) })
-		onDevice := func(o *Operation) bool { return of(o) && !o.onHost() }
-		gpu, _ := s.sum(func(o *Operation) bool { return onDevice(o) && !s.above(o, onDevice) })
-		out = append(out, Category{Name: c, Figures: f, ShareOfTotal: gpu.Duration.part(s.Total())})
+		share := Durations{Total: own[c]}.part(s.Total())
+		out = append(out, Category{Name: c, Figures: f, ShareOfTotal: share})
 	}
 	return out
+}
+
+// categorized reports whether an operation is GPU work of a category.
+func (o *Operation) categorized() bool { return o.Category != "" && !o.onHost() }
+
+// ownTimes returns the time of each category without that of other categorized operations inside its own, so that each
+// moment counts for the innermost one.
+func (s Summary) ownTimes() map[string]time.Duration {
+	left := make([]time.Duration, len(s.Operations))
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		if !o.categorized() {
+			continue
+		}
+		left[i] = o.All.Duration.Total
+		for p := o.Parent; p >= 0; p = s.Operations[p].Parent {
+			if s.Operations[p].categorized() {
+				left[p] = max(left[p]-left[i], 0) // a child on another stream may be longer
+				break
+			}
+		}
+	}
+	own := map[string]time.Duration{}
+	for i, t := range left {
+		own[s.Operations[i].Category] += t
+	}
+	return own
 }
 
 // uncategorized returns the time that no category explains: outermost GPU work without a category, minus the time of
 // operations within it that have one.
 func (s Summary) uncategorized() Category {
-	categorized := func(o *Operation) bool { return o.Category != "" && !o.onHost() }
 	out := Category{Name: "(no category)"}
 	rest := s.Total()
 	for i := range s.Operations {
 		o := &s.Operations[i]
 		switch {
-		case o.onHost() || s.above(o, categorized):
-		case categorized(o):
-			t := o.All.Duration.Total
-			if s.outermost(o) {
-				t -= o.inside
-			}
-			rest -= t
+		case o.onHost() || s.above(o, (*Operation).categorized):
+		case o.categorized():
+			rest -= o.All.Duration.Total
 		case s.outermost(o):
 			out.Figures.Count += o.All.Count
 		}
@@ -299,7 +328,7 @@ func (s Summary) uncategorized() Category {
 type Category struct {
 	Name    string  // gpu.operation.category
 	Figures Figures // of all operations of the category, nested ones counted once
-	// of the duration of all outermost sections, work on the host omitted of both; 0 when not known
+	// of Summary.Total, without operations of other categories inside; work on the host omitted of both; 0 when not known
 	ShareOfTotal float64
 }
 
@@ -333,7 +362,15 @@ func (f *Figures) merge(o Figures) {
 	f.timed.add(o.timed)
 }
 
-// part returns the sum as a share of another one, 0 if that is.
+// partOf is like part, but 0 if the sum is larger: then it is no part, as of a child on another stream.
+func (d Durations) partOf(of time.Duration) float64 {
+	if d.Total > of {
+		return 0
+	}
+	return d.part(of)
+}
+
+// part returns d.Total/of, or 0 if of is 0.
 func (d Durations) part(of time.Duration) float64 {
 	if of <= 0 {
 		return 0

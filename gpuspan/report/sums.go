@@ -22,10 +22,19 @@ type node struct {
 
 // figures has the fields that Reset clears, except Info.
 type figures struct {
-	Operation                               // except for its position, shares and Durations
-	all, first, rest durations              // of the runs of Operation's figures
-	within           map[Node]time.Duration // time of outermost runs inside runs of other nodes
-	l2, l2Seconds    float64                // hit ratio × seconds, and the seconds
+	Operation // except for its position, shares and Durations
+	sets
+	within        map[Node]*nested // outermost runs inside runs of other nodes
+	l2, l2Seconds float64          // hit ratio × seconds, and the seconds
+}
+
+// sets are the durations of all runs, of the first in the process, and of the others.
+type sets struct{ all, first, rest durations }
+
+// nested are the runs of an operation that are inside runs of another on their stream.
+type nested struct {
+	All, First, Rest Figures
+	sets
 }
 
 func (n *node) section(s Sample, first bool, sketch func() Sketch) {
@@ -59,13 +68,60 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	}
 }
 
-// lies adds time of outermost runs that are inside runs of another node. Runs of the node's own name inside each other
-// count too: the outer run's time includes them.
-func (n *node) lies(in Node, d time.Duration) {
+// lies adds an outermost run that is inside a run of another node, which may have the same operation.
+func (n *node) lies(in Node, r run, sketch func() Sketch) {
 	if n.within == nil {
-		n.within = map[Node]time.Duration{} // bounded by the number of nodes
+		n.within = map[Node]*nested{} // bounded by the number of nodes
 	}
-	n.within[in] += d
+	x := n.within[in]
+	if x == nil {
+		x = &nested{}
+		n.within[in] = x
+	}
+	s := Sample{
+		Timed: true, OnHost: r.launched, Duration: r.work.time, Memory: r.work.memory, PCIe: r.work.pcie,
+		Items: r.work.items, FLOPs: r.work.flops, Precision: r.precision,
+	}
+	x.All.run(s, &x.all, sketch)
+	if r.first {
+		x.First.run(s, &x.first, nil)
+	} else {
+		x.Rest.run(s, &x.rest, nil)
+	}
+}
+
+// alone returns the figures of the runs that are inside no other: of all, what the nested ones leave.
+func (n *node) alone() Operation {
+	o, d := n.Operation, n.sets
+	o.First, o.Rest = o.First.minus(Figures{}), o.Rest.minus(Figures{})
+	for _, x := range n.within {
+		o.All, o.First, o.Rest = o.All.minus(x.All), o.First.minus(x.First), o.Rest.minus(x.Rest)
+		d.all, d.first, d.rest = d.all.minus(&x.all), d.first.minus(&x.first), d.rest.minus(&x.rest)
+	}
+	o.complete(&d)
+	return o
+}
+
+// complete sets the durations of an operation.
+func (o *Operation) complete(d *sets) {
+	o.All, o.First, o.Rest = o.All.complete(&d.all), o.First.complete(&d.first), o.Rest.complete(&d.rest)
+}
+
+// minus returns the figures without those of some of the runs.
+func (f Figures) minus(o Figures) Figures {
+	f.Count -= o.Count
+	f.Memory.add(o.Memory.negative())
+	f.PCIe.add(o.PCIe.negative())
+	f.Items -= o.Items
+	f.FLOPs = maps.Clone(f.FLOPs)
+	for p, v := range o.FLOPs {
+		if f.FLOPs[p] -= v; f.FLOPs[p] <= 0 {
+			delete(f.FLOPs, p)
+		}
+	}
+	t := o.timed
+	f.timed.add(work{-t.time, t.memory.negative(), t.pcie.negative(), -t.items, -t.flops})
+	return f
 }
 
 func (n *node) kernel(name, module string) {
@@ -164,6 +220,22 @@ func quantile(s Sketch, q float64, d Durations) time.Duration {
 		return 0
 	}
 	return min(max(time.Duration(math.Round(v*1e9)), d.Min), d.Max)
+}
+
+// minus returns the statistics without some of the durations, by the inverse of Chan's update. The extremes stay those of
+// all, and quantiles are unknown.
+func (w durations) minus(o *durations) durations {
+	if o.n == 0 {
+		return w
+	}
+	out := durations{n: w.n - o.n, total: w.total - o.total, min: w.min, max: w.max}
+	if out.n <= 0 {
+		return durations{}
+	}
+	out.mean = float64(out.total) / float64(out.n)
+	delta := o.mean - out.mean
+	out.square = max(w.square-o.square-delta*delta*float64(o.n)*float64(out.n)/float64(w.n), 0)
+	return out
 }
 
 const reservoirSize = 512

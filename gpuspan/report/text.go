@@ -184,21 +184,32 @@ func (s Summary) lines(has func(*Operation) bool) []*Operation {
 }
 
 func (s Summary) writeWork(b *strings.Builder) {
+	impossible := false
 	s.table(b, columns{
 		widths: []int{8, 8, 8, 7, 7, 7, 9, 9, 14},
 		groups: []group{{"memory, GB/s", 3}, {"PCIe, GB/s", 3}},
-		heads:  []string{"Work", "read", "write", "all", "read", "write", "all", "TFLOP/s", "items/s", "% of peak"},
+		heads:  []string{"Work", "read", "write", "all", "to dev", "from", "all", "TFLOP/s", "items/s", "% of peak"},
 	}, func(o *Operation) bool { return o.All.Rates() != Rates{} }, func(o *Operation) []string {
 		r := o.All.Rates()
 		peak := percent(o.PeakShare)
+		if o.PeakShare >= 10 { // the digits of an impossible value mean nothing
+			peak = ">1000"
+		}
 		if o.PeakOf != "" {
 			peak += " " + o.PeakOf
 		}
+		if o.declarationStatus() != "" {
+			peak, impossible = peak+"!", true
+		}
 		return []string{
-			scaled(r.MemoryRead, 1e9), scaled(r.MemoryWritten, 1e9), scaled(r.Memory, 1e9), scaled(r.PCIeRead, 1e9),
-			scaled(r.PCIeWritten, 1e9), scaled(r.PCIe, 1e9), scaled(r.FLOPs, 1e12), quantity(r.Items), peak,
+			scaled(r.MemoryRead, 1e9), scaled(r.MemoryWritten, 1e9), scaled(r.Memory, 1e9), scaled(r.ToDevice, 1e9),
+			scaled(r.FromDevice, 1e9), scaled(r.PCIe, 1e9), scaled(r.FLOPs, 1e12), quantity(r.Items), peak,
 		}
 	})
+	if impossible {
+		wrap(b, "", "!: more than the device can do in the time. The work is declared wrong, a cache served it, or it did "+
+			"not run on the stream of its section")
+	}
 	s.table(b, columns{
 		widths: []int{14, 10, 10},
 		heads:  []string{"Memory access, as declared", "pattern", "% L2 hits", "zero copy"},

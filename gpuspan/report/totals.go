@@ -76,7 +76,7 @@ func (s Summary) only(name string, group func(*Operation) string) Summary {
 		ops = append(ops, o)
 		at[i] = len(ops)
 	}
-	s.Operations, s.Loops = ops, nil
+	s.Operations, s.Loops, s.total = ops, nil, 0
 	total := s.Total()
 	for i := range ops {
 		o := &ops[i]
@@ -88,7 +88,7 @@ func (s Summary) only(name string, group func(*Operation) string) Summary {
 		case o.Parent < 0:
 			o.ShareOfParent = o.ShareOfTotal
 		case !o.onHost():
-			o.ShareOfParent = o.All.Duration.part(ops[o.Parent].All.Duration.Total)
+			o.ShareOfParent = o.All.Duration.partOf(ops[o.Parent].All.Duration.Total)
 		}
 	}
 	return s

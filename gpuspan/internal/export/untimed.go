@@ -43,7 +43,7 @@ func reportPosition(pl *record.Position, rec report.Recorder) {
 		}
 		s.FLOPs, s.Precision = f, work.Precision(i).String()
 		reportSample(pl, rec, n, s)
-		n, s.Items, s.Memory, s.PCIe, stated = 0, 0, report.IO{}, report.IO{}, true
+		n, s.Items, s.Memory, s.PCIe, stated = 0, 0, report.IO{}, report.Transfer{}, true
 	}
 	if !stated {
 		reportSample(pl, rec, n, s)

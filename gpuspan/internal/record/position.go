@@ -77,6 +77,13 @@ func (pl *Position) run(p *Core) Section {
 	return Section{Occupant: Occupant{ID: uint64(pl.Untimed.Count.Add(1))}, at: pl, p: p}
 }
 
+// countWork adds the work of a section that is not timed.
+func (pl *Position) countWork(w *work.Work) {
+	d := pl.State.Op.Cfg.Direction
+	w.Once(d)
+	pl.Untimed.Add(w, d)
+}
+
 // UntimedCount returns how often the operation ran without being timed.
 func (st *OpState) UntimedCount() int64 {
 	n := st.Outermost.Untimed.Count.Load()

@@ -76,7 +76,7 @@ func (x Section) Add(w work.Work) {
 		w.Sanitize()
 	}
 	if x.Slot == nil {
-		x.at.Untimed.Add(&w, x.at.State.Op.Cfg.Direction)
+		x.at.countWork(&w)
 		return
 	}
 	x.change(func(r *Record) { r.Work.Add(&w) })
@@ -199,7 +199,7 @@ func (x Section) EndWork(read, written, bytes, items int64, flops float64, p wor
 // endUntimed counts the work of a section that is not timed, once.
 func (x Section) endUntimed(w *work.Work) {
 	if x.at.ended[x.ID%ticketRing].Swap(int64(x.ID)) != int64(x.ID) {
-		x.at.Untimed.Add(w, x.at.State.Op.Cfg.Direction)
+		x.at.countWork(w)
 	}
 }
 

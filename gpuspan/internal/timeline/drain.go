@@ -261,6 +261,7 @@ func (t *reader) count(sl *record.Slot, r *record.Record) {
 		r.Occurrence = r.Op.Timed.Count.Add(1) + r.Op.UntimedCount()
 	}
 	if r.Work.Stated() {
+		r.Work.Once(r.Op.Op.Cfg.Direction)
 		r.Op.Timed.Add(&r.Work, r.Op.Op.Cfg.Direction)
 	}
 	if e := r.Extra; e != nil && e.Moved {

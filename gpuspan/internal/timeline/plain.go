@@ -22,7 +22,8 @@ func (t *reader) queuePlain(s *record.Stream, sl *record.Slot, stamps *clockmap.
 	s.Stamps = append(s.Stamps, *stamps)
 	r, q := &sl.Rec, &s.Unplaced[len(s.Unplaced)-1]
 	q.Ctx, q.Op, q.Work, q.HostStart, q.HostEnd = r.Ctx, r.Op, r.Work, r.HostStart, r.HostEnd
-	q.Occurrence = t.counted.Number(r.Op, &r.Work)
+	q.Work.Once(r.Op.Op.Cfg.Direction)
+	q.Occurrence = t.counted.Number(r.Op, &q.Work)
 }
 
 // Counted is a batch of plain sections of one operation that were numbered and are still to be added to its tally.

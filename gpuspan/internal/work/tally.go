@@ -20,6 +20,14 @@ type Tally struct {
 	flops   [Precisions]atomic.Uint64 // bits of a float64
 }
 
+// Once makes the bytes of a copy that were declared as read and as written, which are the same bytes, count once.
+func (w *Work) Once(d Direction) {
+	if d != DirectionUnset && w.Read != 0 && w.Written != 0 {
+		w.Bytes += max(w.Read, w.Written)
+		w.Read, w.Written = 0, 0
+	}
+}
+
 // Add adds work whose plain bytes moved in direction d.
 func (t *Tally) Add(w *Work, d Direction) {
 	if w.Items != 0 {
@@ -72,13 +80,13 @@ func (t *Tally) Load() (s TallySnapshot) {
 }
 
 // Io divides work into bytes moved over device memory and over PCIe, as in reports.
-func (w *Work) Io(d Direction, copied *[Directions]int64) (memory, pcie report.IO) {
+func (w *Work) Io(d Direction, copied *[Directions]int64) (memory report.IO, pcie report.Transfer) {
 	add := func(d Direction, read, written, unsplit int64) {
 		switch d {
 		case HostToDevice:
-			pcie.Written += read + written + unsplit
+			pcie.ToDevice += read + written + unsplit
 		case DeviceToHost:
-			pcie.Read += read + written + unsplit
+			pcie.FromDevice += read + written + unsplit
 		case DeviceToDevice:
 			n := read + written + unsplit // N bytes cost a read and a write of device memory
 			memory.Read += n

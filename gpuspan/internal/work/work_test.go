@@ -50,20 +50,26 @@ func TestSumsOfWorkKeepAStatedPrecision(t *testing.T) {
 // A copy within device memory counts as read and write; one over the bus counts as PCIe traffic in its direction.
 func TestWhereBytesMoved(t *testing.T) {
 	w := Work{Read: 1, Written: 2, Bytes: 4}
-	for d, want := range map[Direction][2]report.IO{
-		DirectionUnset: {{Read: 1, Written: 2, Unsplit: 4}, {}},
-		HostToDevice:   {{}, {Written: 7}},
-		DeviceToHost:   {{}, {Read: 7}},
-		DeviceToDevice: {{Read: 7, Written: 7}, {}},
-		PeerToPeer:     {{}, {}},
+	type io struct {
+		memory report.IO
+		pcie   report.Transfer
+	}
+	for d, want := range map[Direction]io{
+		DirectionUnset: {memory: report.IO{Read: 1, Written: 2, Unsplit: 4}},
+		HostToDevice:   {pcie: report.Transfer{ToDevice: 6}},
+		DeviceToHost:   {pcie: report.Transfer{FromDevice: 6}},
+		DeviceToDevice: {memory: report.IO{Read: 6, Written: 6}},
+		PeerToPeer:     {},
 	} {
+		w := w
+		w.Once(d) // read and written bytes of a copy are the same bytes
 		memory, pcie := w.Io(d, nil)
-		require.Equal(t, want, [2]report.IO{memory, pcie}, d.String())
+		require.Equal(t, want, io{memory, pcie}, d.String())
 	}
 	copied := [Directions]int64{DirectionUnset: 100, HostToDevice: 1000, DeviceToHost: 0}
 	memory, pcie := w.Io(DirectionUnset, &copied)
 	require.Equal(t, report.IO{Read: 1, Written: 2, Unsplit: 104}, memory)
-	require.Equal(t, report.IO{Written: 1000}, pcie)
+	require.Equal(t, report.Transfer{ToDevice: 1000}, pcie)
 }
 
 func TestTalliesSumByDirectionAndPrecision(t *testing.T) {
