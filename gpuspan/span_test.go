@@ -5,11 +5,13 @@ package gpuspan_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
@@ -163,4 +165,26 @@ func TestSectionBecomesASpanOnGPUTime(t *testing.T) {
 	require.EqualValues(t, 7, a["gpu.operation.items"].AsInt64())
 	require.Equal(t, "bf16", a["gpu.flop.precision"].AsString())
 	require.Equal(t, span.EndTime().Sub(span.StartTime()).Seconds(), a["gpu.duration"].AsFloat64())
+}
+
+// A section whose work failed says so on its span; what cannot fail stays as it is.
+func TestFailedSectionHasTheStatusError(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	op := gpuspan.NewOperation("op")
+	for _, err := range []error{errors.New("out of memory"), nil, errors.New("")} {
+		x := op.Start(context.Background(), s)
+		r.busy(h, time.Millisecond)
+		x.Fail(err)
+		x.EndWith(gpuspan.Work{Items: 1})
+		x.Fail(errors.New("after its end"))
+	}
+	gpuspan.Section{}.Fail(errors.New("nothing"))
+	r.gpu.Wait(h)
+	r.flush()
+	spans := r.named("op")
+	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "out of memory"}, spans[0].Status())
+	require.Equal(t, sdktrace.Status{}, spans[1].Status())
+	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "failed"}, spans[2].Status())
+	require.InDelta(t, 1e-3, attrs(spans[0])["gpu.duration"].AsFloat64(), 0.1e-3)
 }

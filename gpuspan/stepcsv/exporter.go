@@ -6,10 +6,13 @@ package stepcsv
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -91,6 +94,7 @@ type Exporter struct {
 	allRanks bool
 	loop     string
 	rank     int64 // of this process, where its spans do not say; 0 outside of a job
+	reported atomic.Bool
 }
 
 var _ sdktrace.SpanExporter = (*Exporter)(nil)
@@ -135,6 +139,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	spans = slices.Clone(spans)
 	slices.SortStableFunc(spans, func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
 	var rows []Row
+	var phases []string
 	for _, s := range spans {
 		if e.loop != "" && s.Name() != e.loop {
 			continue
@@ -155,13 +160,27 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 				b.Int(string(a.Key), a.Value.AsInt64())
 			case attribute.FLOAT64:
 				b.Float(string(a.Key), a.Value.AsFloat64())
+				if name, ok := semconv.GPUStepPhaseDurationOf(string(a.Key)); ok {
+					phases = append(phases, name) // in the order of their declaration
+				}
 			}
 		}
 		if row, ok := b.Row(); ok {
 			rows = append(rows, row)
 		}
 	}
-	return e.w.Write(rows...)
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := e.w.Declare(phases...); err != nil {
+		return err
+	}
+	err := e.w.Write(rows...)
+	if d := e.w.Stats().Undeclared; d > 0 && !e.reported.Swap(true) {
+		otel.Handle(fmt.Errorf("step CSV: %s of phases without a column is in t_misc_ms: one of %q (a file keeps the columns "+
+			"of its first rows: move it away, or declare the phases)", d, phases))
+	}
+	return err
 }
 
 // Shutdown implements sdktrace.SpanExporter. It closes the writer and returns its error.

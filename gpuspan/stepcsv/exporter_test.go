@@ -4,13 +4,16 @@
 package stepcsv_test
 
 import (
+	"context"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -87,4 +90,42 @@ func TestStepSpansBecomeRows(t *testing.T) {
 	require.Empty(t, exported(t, -1), "a resource that does not say, in a process of a job")
 	require.Len(t, exported(t, -1, stepcsv.WithAllRanks()), 2)
 	require.Len(t, exported(t, 0), 2, "the resource comes first")
+}
+
+// The phases of the first steps get columns, in their order, unless the file has rows: then their time is misc, and the
+// error handler is called once.
+func TestPhasesOfTheFirstStepsGetColumns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	var errs []string
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { errs = append(errs, err.Error()) }))
+	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	run := func(steps int64, phases ...string) {
+		w, err := stepcsv.Open(stepcsv.Config{Path: path})
+		require.NoError(t, err)
+		e := stepcsv.NewExporter(w)
+		for i := range steps {
+			kv := []attribute.KeyValue{
+				attribute.String("gpu.operation.type", "step"), attribute.Int64("gpu.step.index", i+1),
+				attribute.Float64("gpu.step.duration", 0.01), attribute.Float64("gpu.step.overlap.duration", 0),
+				attribute.Float64("gpu.step.other.duration", 0.002),
+			}
+			for _, p := range phases {
+				kv = append(kv, attribute.Float64("gpu.step.phase.duration."+p, 0.004))
+			}
+			span := tracetest.SpanStub{Name: "train", Attributes: kv}
+			require.NoError(t, e.ExportSpans(context.Background(), []sdktrace.ReadOnlySpan{span.Snapshot()}))
+		}
+		require.NoError(t, e.Shutdown(context.Background()))
+	}
+	run(2, "topr", "misc", "assign", "forward")
+	run(2, "topr", "late")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Len(t, lines, 5)
+	require.True(t, strings.HasSuffix(lines[0], "ips_step,t_topr_ms,t_assign_ms"), lines[0])
+	require.Equal(t, "1,,,4.000000,,,,0.000000,6.000000,10.000000,,4.000000,4.000000", lines[1])
+	require.Equal(t, "2,,,,,,,0.000000,6.000000,10.000000,,4.000000,", lines[4])
+	require.Len(t, errs, 2, "of misc, and of late")
+	require.Contains(t, errs[1], "late")
 }

@@ -22,7 +22,7 @@
 //
 // If the phases of a step are known, t_step = sum of the phases − t_overlap + t_misc exactly. Phases that a step did
 // not have and unknown values are empty. A phase that was not declared has no column: its time is part of t_misc and
-// of Stats.Undeclared.
+// of Stats.Undeclared. An [Exporter] declares the phases of the first steps that it receives.
 //
 // # Appending
 //
@@ -208,6 +208,32 @@ func adopt(f *os.File, want columns) (columns, error) {
 		return columns{}, fmt.Errorf("its header has no column %s", strings.Join(missing, ", "))
 	}
 	return have, nil
+}
+
+// Declare adds columns for further phases if the file has no row yet. Phases that have a column, or cannot have one, are
+// ignored.
+func (w *Writer) Declare(phases ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done || w.f == nil || w.size != int64(len(w.cols.head())) {
+		return nil
+	}
+	all, _ := further(w.cols.header)
+	before := len(all)
+	for _, p := range phases {
+		if c, err := newColumns(append(slices.Clip(all), p)); err == nil && len(c.header) > len(w.cols.header)+len(all)-before {
+			all = append(all, p)
+		}
+	}
+	if len(all) == before {
+		return nil
+	}
+	if err := os.Truncate(w.cfg.Path, 0); err != nil { // by name: a handle that appends cannot truncate on Windows
+		return fmt.Errorf("cannot write the header of step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
+	}
+	_ = w.f.Close()
+	w.f, w.cfg.Phases = nil, all
+	return w.open()
 }
 
 // Write appends rows in one write, so that rows of processes that append to the same file do not mix. If it returns

@@ -78,7 +78,7 @@ func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
 		p.Recorder = report.NewCollector(report.WithClock(now))
 	}
 	p.Metrics = export.NewMetrics(p.Core)
-	p.MarkScope = p.Metrics.Scope
+	p.MetricsEmitted = p.Metrics.Emitted
 	p.Scope = p.NewScope(func() []attribute.KeyValue { return nil })
 	p.spare = &record.SpareNests{}
 	p.Poller, p.Emitter = timeline.New(p.Core, p.Backend, p.spare), export.New(p.Core, p.Metrics, p.spare)

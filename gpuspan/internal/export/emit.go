@@ -78,8 +78,8 @@ func (t *spanMaker) makeSpan(ctx context.Context, r *record.Record, s *record.St
 		tree.FactsOf(&t.facts, r, t.p.Clock)
 		t.attrs = t.describe(t.attrs[:0], &t.facts, r, s)
 		span.SetAttributes(t.attrs...)
-		if r.Status == record.StatusDeviceError {
-			span.SetStatus(codes.Error, deviceFailed)
+		if text := failure(r); text != "" {
+			span.SetStatus(codes.Error, text)
 		}
 	}
 	t.end = append(t.end[:0], trace.WithTimestamp(time.Unix(0, r.EndNs)))

@@ -125,13 +125,10 @@ func observables[I metric.Observable, O any](k *kit, create func(string, ...O) (
 	}
 }
 
-// Scope marks a scope of spans: consumers that see gpu.metrics.emitted need not compute the first five gpu.operation.*
-// metrics from the spans. Without a MeterProvider no metrics leave the process, so the consumer must compute them.
-func (m *Metrics) Scope(kv []attribute.KeyValue) []attribute.KeyValue {
-	if m.durations != nil && m.durations.Enabled(context.Background()) {
-		kv = append(slices.Clip(kv), semconv.GPUMetricsEmittedKey.Bool(true))
-	}
-	return kv
+// Emitted reports whether a MeterProvider receives the durations at present. Without one no metrics leave the process,
+// so the consumer of the spans must compute them.
+func (m *Metrics) Emitted() bool {
+	return m.durations != nil && m.durations.Enabled(context.Background())
 }
 
 // attributesOf makes the attribute sets of an operation, once.

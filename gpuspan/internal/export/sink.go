@@ -16,7 +16,17 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-const deviceFailed = "the device failed, the times are the host's"
+// failure returns the description of a failed section's status: the application's, or the driver's; empty: it did not
+// fail.
+func failure(r *record.Record) string {
+	switch {
+	case r.Extra != nil && r.Extra.Error != "":
+		return r.Extra.Error
+	case r.Status == record.StatusDeviceError:
+		return "the device failed, the times are the host's"
+	}
+	return ""
+}
 
 // records reports whether a section below parent becomes a span. A batch does if one of its requests does.
 func records(r *record.Record, parent trace.SpanContext) bool {
@@ -39,10 +49,7 @@ func (t *spanMaker) sinkSpan(r *record.Record, s *record.Stream, parent trace.Sp
 	x := &t.sink
 	x.Parent = parent
 	x.Context = t.sinkContext(r, &parent)
-	x.Name, x.Start, x.End, x.Error, x.Links = r.Op.Op.Cfg.Info.Name, r.StartNs, r.EndNs, "", nil
-	if r.Status == record.StatusDeviceError {
-		x.Error = deviceFailed
-	}
+	x.Name, x.Start, x.End, x.Error, x.Links = r.Op.Op.Cfg.Info.Name, r.StartNs, r.EndNs, failure(r), nil
 	x.DroppedLinks = 0
 	if e := r.Extra; e != nil && e.Batch > 0 {
 		t.share = slices.Grow(t.share[:0], 2*len(e.Links))

@@ -21,7 +21,7 @@ import (
 
 var again bool
 
-// Programs set the global providers before or after they create their profiler.
+// Programs set the global providers before or after they create their profiler, and after its first sections.
 func TestLateGlobalProvidersAreUsed(t *testing.T) {
 	if again { // with -count
 		t.Skip("the first global providers of a process have been set")
@@ -31,6 +31,8 @@ func TestLateGlobalProvidersAreUsed(t *testing.T) {
 	p, err := gpuspan.New(gpu)
 	require.NoError(t, err)
 	s := p.Stream(uintptr(gpu.Stream(0)), "main")
+	gpuspan.NewOperation("warm up").Start(context.Background(), s).End()
+	require.NoError(t, p.Flush(context.Background()))
 
 	reader := sdkmetric.NewManualReader()
 	spans := tracetest.NewSpanRecorder()

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/errreport"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/hostclock"
@@ -27,13 +25,13 @@ type Core struct {
 	SourceName string          // gpu.timing.source
 	Clock      *hostclock.Clock
 	Errors     errreport.Reporter
-	Scope      scope // of spans without a device
+	Scope      *Scope // of spans without a device
 	Recorder   report.Recorder
 	TimeAll    bool        // sections of unsampled parents are timed too
 	refused    atomic.Bool // the provider does not use cfg.ids
 
-	// markScope adds to the attributes of an instrumentation scope.
-	MarkScope func([]attribute.KeyValue) []attribute.KeyValue
+	// MetricsEmitted reports whether the metrics of sections leave the process at present.
+	MetricsEmitted func() bool
 
 	Switch
 

@@ -25,8 +25,8 @@ type Device struct {
 	Info     backend.Device
 	Attrs    []attribute.KeyValue // its identity: on metrics, and on the scope of its spans
 	repeated []attribute.KeyValue // what each span repeats of it
-	timed    scope                // of its spans that it timed itself
-	untimed  scope                // and of the others
+	timed    *Scope               // of its spans that it timed itself
+	untimed  *Scope               // and of the others
 	stream   int                  // gpu.stream.id of the first stream, for the scope; 0: none yet, −1: too many
 	Anchorer *clockmap.Anchorer   // nil until the first stream
 	Axis     int64                // start of the profiler's clock on the axis of the anchorer
@@ -82,35 +82,71 @@ func (d *Device) Unusual(h int64) bool {
 	return h > usual || 2*h < usual
 }
 
-// scope is an instrumentation scope, for a tracer and for a sink. Either is created at its first span, when it is known
-// whether metrics leave the process.
-type scope struct {
-	Tracer func() trace.Tracer
-	Sink   func() *sink.Scope
+// Scope is an instrumentation scope, for a tracer and for a sink. Either is created at its first span, when it is known
+// whether metrics leave the process, and again when that changes, as by a MeterProvider that is set later.
+type Scope struct {
+	p    *Core
+	more func() []attribute.KeyValue
+	mu   sync.Mutex
+
+	tracers [2]trace.Tracer // without and with gpu.metrics.emitted
+	sinks   [2]*sink.Scope
 }
 
 // NewScope creates a scope with additional attributes.
-func (p *Core) NewScope(more func() []attribute.KeyValue) scope {
-	return scope{
-		Tracer: sync.OnceValue(func() trace.Tracer {
-			return p.Cfg.Tracers.Tracer(ScopeName, trace.WithInstrumentationVersion(Version),
-				trace.WithSchemaURL(semconv.SchemaURL), trace.WithInstrumentationAttributes(p.MarkScope(more())...))
-		}),
-		Sink: sync.OnceValue(func() *sink.Scope {
-			return &sink.Scope{Name: ScopeName, Version: Version, Schema: semconv.SchemaURL, Attributes: p.MarkScope(more())}
-		}),
+func (p *Core) NewScope(more func() []attribute.KeyValue) *Scope { return &Scope{p: p, more: more} }
+
+// Tracer returns the tracer of the scope.
+func (s *Scope) Tracer() trace.Tracer {
+	i := s.variant()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tracers[i] == nil {
+		s.tracers[i] = s.p.Cfg.Tracers.Tracer(ScopeName, trace.WithInstrumentationVersion(Version),
+			trace.WithSchemaURL(semconv.SchemaURL), trace.WithInstrumentationAttributes(s.attributes(i)...))
 	}
+	return s.tracers[i]
+}
+
+// Sink returns the scope for a sink.
+func (s *Scope) Sink() *sink.Scope {
+	i := s.variant()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sinks[i] == nil {
+		s.sinks[i] = &sink.Scope{
+			Name: ScopeName, Version: Version, Schema: semconv.SchemaURL, Attributes: s.attributes(i),
+		}
+	}
+	return s.sinks[i]
+}
+
+func (s *Scope) variant() int {
+	if s.p.MetricsEmitted() {
+		return 1
+	}
+	return 0
+}
+
+// attributes marks spans whose metrics leave the process: consumers that see gpu.metrics.emitted need not compute the
+// first five gpu.operation.* metrics from them.
+func (s *Scope) attributes(variant int) []attribute.KeyValue {
+	kv := s.more()
+	if variant == 1 {
+		kv = append(slices.Clip(kv), semconv.GPUMetricsEmittedKey.Bool(true))
+	}
+	return kv
 }
 
 // Scope returns the instrumentation scope of the spans of a stream. If timed is set, their times are the device's.
-func (s *EventRecorder) Scope(timed bool) *scope {
+func (s *EventRecorder) Scope(timed bool) *Scope {
 	switch {
 	case s.Device == nil:
-		return &s.Core.Scope
+		return s.Core.Scope
 	case timed:
-		return &s.Device.timed
+		return s.Device.timed
 	}
-	return &s.Device.untimed
+	return s.Device.untimed
 }
 
 // MaxScopeStream bounds the scopes that differ only in a stream's number: an SDK keeps the tracer of each forever, and

@@ -138,6 +138,10 @@ func (x Occupant) SetAttributes(kv ...attribute.KeyValue) {
 	}
 }
 
+func (x Occupant) Fail(text string) {
+	x.with(func(e *Extra) { e.Error = text })
+}
+
 func (x Occupant) Checksum(sum uint64) {
 	x.with(func(e *Extra) { e.Checksum, e.Summed = sum, true })
 }

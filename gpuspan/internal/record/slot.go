@@ -154,6 +154,7 @@ type Extra struct {
 	Summed   bool
 	IDs      spanid.IDs // reserved for the span
 	Elapsed  *elapsed.Value
+	Error    string // why the section failed; empty: it did not
 }
 
 // more returns the record's extra for modification. The stream's mutex must be held.
@@ -170,7 +171,7 @@ func (e *Extra) reset() {
 	e.Elapsed = nil
 	clear(e.Attrs)
 	clear(e.Links)
-	e.Checksum, e.Summed = 0, false
+	e.Checksum, e.Summed, e.Error = 0, false, ""
 	e.IDs, e.Batch, e.Kept, e.Items = spanid.IDs{}, 0, 0, 0
 	e.Attrs, e.Links, e.Shares, e.Stack = e.Attrs[:0], e.Links[:0], e.Shares[:0], e.Stack[:0]
 	if e.Moved {
