@@ -16,8 +16,8 @@
 //   - In older ROCm, an event that is recorded when nothing ran on the stream since the previous event shares the
 //     previous event's marker. A clock anchor would then have an old time, so on anchor streams four bytes are set
 //     before each record. For a section in which nothing ran, elapsed waits for a new marker. A section that starts
-//     on an idle stream begins at the end of the previous work: gpuspan's bounds (a section begins after its Start)
-//     correct and count that.
+//     on an idle stream begins at the end of the previous work by its stamps: package clockmap moves its start to
+//     the submission.
 //   - A query that the runtime rejects because some stream is capturing (900) counts as "not ready": older ROCm
 //     ignores the polling thread's relaxed mode in some calls.
 //   - hw.id is `GPU-` and the 16 characters that rocminfo prints.

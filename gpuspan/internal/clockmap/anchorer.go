@@ -51,6 +51,7 @@ type Anchorer struct {
 
 	m        *Map
 	base     time.Time // where the axis begins, at its unix nanoseconds
+	shares   bool      // an event may share the marker of the previous work on its stream, as in older ROCm (package hip)
 	stands   bool      // the clock is simulated, has no monotonic readings and advances only in waits
 	schedule schedule
 	call     *backend.Call
@@ -68,7 +69,7 @@ func NewAnchorer(dev backend.Backend, c backend.Context, opts Options) (*Anchore
 	base := dev.Now()
 	a := &Anchorer{
 		dev: dev, context: c, m: New(opts), base: base, stands: base == base.Round(0), call: new(backend.Call),
-		rest: time.Sleep,
+		rest: time.Sleep, shares: dev.Name() == "hip_event",
 	}
 	if st := a.open(); st != backend.StatusOK {
 		return nil, st

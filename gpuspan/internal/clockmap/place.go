@@ -54,7 +54,26 @@ func (a *Anchorer) Read(start, end backend.Event, submitted, seen int64) (s Stam
 		return Stamps{}, false
 	}
 	s.m, s.anchors, s.submitted, s.seen = a.m, a.made, submitted, seen
+	if a.shares && submitted != 0 {
+		s.separate()
+	}
 	return s, true
+}
+
+// separate moves the start of a section whose start event shares the marker of the previous work. Its stamp is before
+// the submission, and the stream was idle then, so the section began at the submission.
+func (s *Stamps) separate() {
+	at := float64(s.submitted - s.m.origin)
+	if _, latest := s.m.limits(s.start); latest+s.rounding >= at {
+		return
+	}
+	lo, hi := s.m.limits(s.start + s.length)
+	if math.IsInf(lo, 0) || math.IsInf(hi, 0) || hi+s.roundingEnd < at {
+		return // the end is before the submission as well: a clock jumped
+	}
+	length := min(max((lo+hi)/2-at, 0)/s.m.fit.rate, s.length)
+	s.start, s.length = s.start+s.length-length, length
+	s.rounding = max(s.rounding, (hi-lo)/2+s.roundingEnd)
 }
 
 // Bracketed reports whether there is an anchor after the section, so that it is between two: one taken since the stamps
