@@ -32,6 +32,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -174,7 +175,7 @@ type profile struct {
 func read(
 	ctx context.Context, path string, o kinetoreceiver.Options, emit consumer.ConsumeTracesFunc,
 ) (profile, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return profile{}, fmt.Errorf("cannot open trace file: %w", err)
 	}

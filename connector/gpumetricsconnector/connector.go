@@ -118,14 +118,13 @@ func (c *gpuMetrics) run(ctx context.Context) {
 
 // Shutdown writes the remaining data.
 func (c *gpuMetrics) Shutdown(ctx context.Context) error {
-	c.End(func() {
+	return c.End(ctx, func() {
 		c.flush(ctx, true)
 		if c.spans != nil {
 			c.spans.close(ctx)
 		}
 		c.tel.Shutdown()
 	})
-	return nil
 }
 
 // ConsumeTraces counts the GPU spans of a batch. It never fails and never waits for the next component.

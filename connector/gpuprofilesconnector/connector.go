@@ -5,6 +5,7 @@ package gpuprofilesconnector
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -98,7 +99,9 @@ func (c *gpuProfiles) Shutdown(ctx context.Context) error {
 	}
 	c.stop()
 	c.stop = nil
-	c.done.Wait()
+	if err := sharedcomponent.Wait(ctx, &c.done); err != nil {
+		return fmt.Errorf("gpu_profiles connector: %w", err)
+	}
 	c.flush(ctx, true)
 	c.tel.Shutdown()
 	return nil

@@ -105,7 +105,7 @@ func (c *gpuRequests) run(ctx context.Context) {
 
 // Shutdown closes all usage records and writes them.
 func (c *gpuRequests) Shutdown(ctx context.Context) error {
-	c.End(func() {
+	return c.End(ctx, func() {
 		c.closeDue(ctx, true)
 		if len(c.waiting) > 0 {
 			limit, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
@@ -120,7 +120,6 @@ func (c *gpuRequests) Shutdown(ctx context.Context) error {
 		c.drop(ctx, "spans", lost)
 		c.tel.Shutdown()
 	})
-	return nil
 }
 
 // ConsumeTraces charges the GPU spans of a payload. It never fails and never waits for the next component.

@@ -81,10 +81,12 @@ func (x *samples) Ready() error {
 
 func (*samples) NotReady() error { return nil }
 
-func (x *samples) Shutdown(context.Context) error {
+func (x *samples) Shutdown(ctx context.Context) error {
 	if x.cancel != nil {
 		x.cancel()
-		x.scrapers.Wait()
+		if err := sharedcomponent.Wait(ctx, &x.scrapers); err != nil {
+			return fmt.Errorf("gpu_samples extension: %w", err)
+		}
 		x.client.CloseIdleConnections()
 	}
 	x.telemetry.Shutdown()

@@ -10,7 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
 // headSize is how many bytes Sniff needs: the keys of a JSON dump are sorted, and a library's version comes early.
@@ -19,7 +20,10 @@ const headSize = 512
 // ReadFile reads the dump in a file. It returns ErrNotADump for every other file, without reading it whole, and never
 // waits for a writer, as opening a FIFO would.
 func ReadFile(path string) (*Dump, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := regularfile.Open(path)
+	if errors.Is(err, regularfile.ErrIrregular) {
+		return nil, ErrNotADump
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -29,9 +33,6 @@ func ReadFile(path string) (*Dump, error) {
 		return nil, err
 	}
 	head := make([]byte, headSize)
-	if !info.Mode().IsRegular() {
-		return nil, ErrNotADump
-	}
 	n, err := io.ReadFull(file, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return nil, err

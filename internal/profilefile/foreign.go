@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
 // HeadSize is how many bytes of a file [Foreign] needs.
@@ -148,7 +150,7 @@ func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite fo
 
 // Head reads the beginning of a file, at most HeadSize bytes. A shorter file is not an error.
 func Head(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -45,20 +45,23 @@ func (c *Connector) Begin(first func(), run func(context.Context)) {
 	})
 }
 
-// End waits for run to end and calls rest, which writes the remaining data, once. The Collector stops everything that
+// End waits for run to end and calls rest, which writes the remaining data, once. If ctx ends before run, rest is not
+// called, and End returns an error. The Collector stops everything that
 // sends to a connector before its components, and each component before its consumers: when the first component is
 // shut down, no input arrives any more and both outputs are still open.
-func (c *Connector) End(rest func()) {
+func (c *Connector) End(ctx context.Context, rest func()) (err error) {
 	c.ended.Do(func() {
 		if c.stop != nil {
 			c.stop()
 		}
-		c.done.Wait()
-		rest()
+		if err = Wait(ctx, &c.done); err == nil {
+			rest()
+		}
 		if c.forget != nil {
 			c.forget()
 		}
 	})
+	return err
 }
 
 // TwoOutputs is a pointer to a type that embeds a Connector.

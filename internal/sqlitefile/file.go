@@ -30,6 +30,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
 const (
@@ -62,7 +64,7 @@ type File struct {
 
 // Open opens a file and reads the list of tables. Its errors name the broken page.
 func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func unwritten(path string) error {
 		return fmt.Errorf("changes of the SQLite database are in %s-wal and not yet in it: close the writing program, "+
 			`or run sqlite3 %q "PRAGMA wal_checkpoint(TRUNCATE)"`, path, path)
 	}
-	f, err := os.Open(path + "-journal")
+	f, err := regularfile.Open(path + "-journal")
 	if err != nil {
 		return nil //nolint:nilerr // there is none, or none that says anything
 	}

@@ -93,11 +93,13 @@ func (r *captureReceiver) Start(context.Context, component.Host) error {
 }
 
 // Shutdown ends open windows; their records are lost.
-func (r *captureReceiver) Shutdown(context.Context) error {
+func (r *captureReceiver) Shutdown(ctx context.Context) error {
 	if r.cancel != nil {
 		r.cancel()
 	}
-	r.done.Wait()
+	if err := sharedcomponent.Wait(ctx, &r.done); err != nil {
+		return fmt.Errorf("gpu_capture receiver: %w", err)
+	}
 	r.tel.Shutdown()
 	return nil
 }

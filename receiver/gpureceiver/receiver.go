@@ -163,15 +163,8 @@ func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 		r.forget()
 		if r.cancel != nil {
 			r.cancel()
-			stopped := make(chan struct{})
-			go func() {
-				r.done.Wait()
-				close(stopped)
-			}()
-			select {
-			case <-stopped:
-			case <-ctx.Done():
-				err = fmt.Errorf("gpu receiver has not stopped: %w", context.Cause(ctx))
+			if err = sharedcomponent.Wait(ctx, &r.done); err != nil {
+				err = fmt.Errorf("gpu receiver: %w", err)
 			}
 		}
 		r.telemetry.Shutdown()

@@ -178,6 +178,7 @@ func TestReplayNamesTheProblem(t *testing.T) {
 	newer := recordingWithHeader(t, `{"format":"otelgpu-recording","version":2}`)
 	for _, tc := range []struct{ path, want string }{
 		{filepath.Join(dir, "absent"), "cannot replay: open " + filepath.Join(dir, "absent") + ": no such file or directory"},
+		{dir, `cannot replay: "` + dir + `" is a directory, not a regular file`},
 		{write("empty", nil), `empty": not a recording: empty`},
 		{
 			write("text", []byte("hello, world, this is no zstd")),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
 // knowCaptures reads the traces with captures of graphs, if the file launches any. One that cannot be read is a fault
@@ -67,7 +68,7 @@ func captureFiles(patterns []string) (files, faults []string) {
 }
 
 func capturesOf(ctx context.Context, path string, o Options) (link.Captures, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return link.Captures{}, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
@@ -83,7 +84,7 @@ type Stats struct {
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
 	error,
 ) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return Stats{}, fmt.Errorf("cannot open trace file: %w", err)
 	}
@@ -100,9 +101,6 @@ func ReadOpened(ctx context.Context, f *os.File, b *bufio.Reader, o Options,
 	emit func(context.Context, ptrace.Traces) error,
 ) (Stats, error) {
 	path := f.Name()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return Stats{}, fmt.Errorf("cannot read trace file %q: it is a directory", path)
-	}
 	st, err := readNamed(ctx, path, b, o, emit)
 	if err != nil {
 		return st, fmt.Errorf("cannot read trace file %q: %w", path, err)

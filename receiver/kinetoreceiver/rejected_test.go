@@ -279,7 +279,7 @@ func TestMissingFilesAndFoldersAreRefusedByName(t *testing.T) {
 	assert.ErrorContains(t, err, "none.json")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	_, err = ReadFile(t.Context(), dir, Options{}, nil)
-	assert.ErrorContains(t, err, "it is a directory")
+	assert.ErrorContains(t, err, "is a directory, not a regular file")
 }
 
 func TestRecordedFilesThatAreNoTracesAreRefused(t *testing.T) {

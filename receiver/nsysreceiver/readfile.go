@@ -13,6 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
 // Detail selects the parts of a file that become spans. The zero value is [DetailAuto].
@@ -55,7 +56,7 @@ type Stats struct {
 // Nothing is emitted before the whole file has been read, so a rejected file (ErrNotExport; the error names the file)
 // emits nothing. An error of emit stops reading and is returned.
 func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return Stats{}, fmt.Errorf("cannot read Nsight Systems export %q: %w", path, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -20,6 +21,8 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // Read reads one file and passes on its batches. It must emit the same ones for the same content, whatever the file's
@@ -50,6 +53,8 @@ type Follower struct {
 	wg     sync.WaitGroup
 	once   sync.Once
 	warned bool
+
+	current atomic.Pointer[string] // the file that is read
 }
 
 // sighting is a file that is waited for.
@@ -84,11 +89,13 @@ func (f *Follower) Start(ctx context.Context, host component.Host) error {
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
+	f.current.Store(new(string))
 	f.wg.Go(func() { f.run(run) })
 	return nil
 }
 
-// Shutdown stops reading, even in the middle of a file. It may be called twice, and without Start.
+// Shutdown stops reading, even in the middle of a file. It may be called twice, and without Start. If a file cannot be
+// left, as on a file system that does not respond, it returns an error that names the file when ctx ends.
 func (f *Follower) Shutdown(ctx context.Context) error {
 	var err error
 	f.once.Do(func() {
@@ -96,7 +103,10 @@ func (f *Follower) Shutdown(ctx context.Context) error {
 			return
 		}
 		f.cancel()
-		f.wg.Wait()
+		if err = sharedcomponent.Wait(ctx, &f.wg); err != nil {
+			err = fmt.Errorf("cannot stop reading %q: %w", *f.current.Load(), err)
+			return
+		}
 		err = f.state.close(ctx)
 	})
 	return err
@@ -177,6 +187,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 			continue
 		}
 		delete(f.later, p)
+		f.current.Store(&p)
 		content, err := f.file(ctx, p, v)
 		switch {
 		case ctx.Err() != nil:

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
 // Info describes the process that writes a ring.
@@ -96,11 +98,14 @@ type Ring struct {
 
 // Open opens a ring. Links, files of other kinds and files whose owner is not the process that they name are rejected.
 func Open(path string) (*Ring, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	f, err := regularfile.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW)
+	if errors.Is(err, regularfile.ErrIrregular) {
+		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
-	r := &Ring{file: os.NewFile(uintptr(fd), path), names: map[uint32]string{}}
+	if err != nil {
+		return nil, err
+	}
+	r := &Ring{file: f, names: map[uint32]string{}}
 	if err := r.open(); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("cannot use ring %q: %w", path, err)
@@ -112,9 +117,6 @@ func (r *Ring) open() error {
 	st, err := r.file.Stat()
 	if err != nil {
 		return err
-	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%w: not a regular file", ErrForeign)
 	}
 	if st.Size() < fullHeader || st.Size() > maxFile {
 		return fmt.Errorf("%w: %d bytes long", ErrForeign, st.Size())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -61,7 +62,7 @@ func (s *source) Open() error {
 }
 
 func (s *source) openFile() error {
-	f, err := os.Open(s.path)
+	f, err := regularfile.Open(s.path)
 	if err != nil {
 		return fmt.Errorf("cannot replay: %w", err)
 	}

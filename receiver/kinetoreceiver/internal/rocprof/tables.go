@@ -18,6 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
 // ErrTruncated is returned where a file ends within a record.
@@ -85,7 +86,7 @@ func ReadTables(p *profiletrace.Profile, path string, kernels io.Reader) (Run, e
 
 // sibling reads a table beside the table of kernels, if it exists. What is wrong with it is a fault of the run only.
 func (a *adder) sibling(path string, read func(io.Reader) error) error {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
