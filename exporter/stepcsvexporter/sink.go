@@ -131,13 +131,15 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 	return consumererror.NewTraces(again, failed)
 }
 
-// resource writes the steps of one resource in one call, so that all or none are in the file.
+// resource writes the steps of one resource in one call, so that all or none are in the file. Skipped steps are counted
+// when no retry follows.
 func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 	var rank int64
 	if v, ok := rs.Resource().Attributes().Get(string(semconv.GPUJobRankKey)); ok && v.Type() == pcommon.ValueTypeInt {
 		rank = v.Int()
 	}
 	var rows []stepcsv.Row
+	skipped := map[string]int64{}
 	for _, ss := range rs.ScopeSpans().All() {
 		for _, span := range ss.Spans().All() {
 			if v, ok := span.Attributes().Get(string(semconv.GPUOperationTypeKey)); !ok ||
@@ -146,16 +148,27 @@ func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 			}
 			switch row, ok := build(span.Attributes()); {
 			case rank != 0 && !s.cfg.AllRanks:
-				s.skip(ctx, "rank")
+				skipped["rank"]++
 			case s.cfg.Loop != "" && span.Name() != s.cfg.Loop:
-				s.skip(ctx, "loop")
+				skipped["loop"]++
 			case !ok:
-				s.skip(ctx, "no_duration")
+				skipped["no_duration"]++
 			default:
 				rows = append(rows, row)
 			}
 		}
 	}
+	err := s.write(ctx, rank, rows)
+	if err == nil || consumererror.IsPermanent(err) {
+		for reason, n := range skipped {
+			s.tel.ExporterStepCsvStepsSkipped.Add(ctx, n, metric.WithAttributes(attribute.String("reason", reason)))
+		}
+	}
+	return err
+}
+
+// write appends rows to the file of a rank.
+func (s *sink) write(ctx context.Context, rank int64, rows []stepcsv.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -181,10 +194,6 @@ func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 		return nil
 	}
 	return err
-}
-
-func (s *sink) skip(ctx context.Context, reason string) {
-	s.tel.ExporterStepCsvStepsSkipped.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", reason)))
 }
 
 func build(attributes pcommon.Map) (stepcsv.Row, bool) {
