@@ -18,7 +18,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
-	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -349,7 +348,7 @@ func TestAFailingStorageIsAReasonOfItsOwn(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			storage := new(sinktest.Storage)
-			r := newRig(t).kept(storage).joinTo(new(consumertest.TracesSink), stored)
+			r := newRig(t).kept(storage).join(stored)
 			r.run(r.device(nominal), steady(time.Now(), 300))
 			time.Sleep(time.Second)
 			storage.Fail(err)
@@ -361,6 +360,12 @@ func TestAFailingStorageIsAReasonOfItsOwn(t *testing.T) {
 			assert.False(t, consumererror.IsPermanent(got), "senders retry")
 			assert.EqualValues(t, 1, r.count("refused_spans", reason))
 			storage.Fail(nil)
+			td = newTraces("a")
+			td.gpu(1, 0, time.Now().Add(-sec(0.5)), time.Now())
+			r.consume(td.Traces)
+			time.Sleep(time.Minute)
+			require.Len(t, r.sink.AllTraces(), 1, "the request that was not stored leaves nothing behind")
+			assert.Len(t, r.spans(), 1)
 			r.close()
 		})
 	}
