@@ -128,6 +128,9 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	p.engine.uses, _ = reader.(gpusamplesextension.UseReader)
 	p.engine.loads.reader, _ = reader.(gpusamplesextension.LoadReader)
 	p.wake, p.unsub = reader.Subscribe()
+	if p.cfg.Queue.Storage != nil {
+		host = storageHost{host, *p.cfg.Queue.Storage}
+	}
 	if err := p.queue.Start(ctx, host); err != nil {
 		p.unsub()
 		p.release()

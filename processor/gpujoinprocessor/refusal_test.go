@@ -341,6 +341,22 @@ func TestRestartsWithStorageLoseAndRepeatNothing(t *testing.T) {
 	})
 }
 
+// While the disk is full, requests that were accepted before leave the queue.
+func TestAFullStorageLosesNoAcceptedSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage, sink := new(sinktest.Storage), new(sinktest.Sink)
+		r := newRig(t).kept(storage).joinTo(sink, stored)
+		r.run(r.device(nominal), steady(time.Now(), 300))
+		time.Sleep(time.Second)
+		r.send(5)
+		storage.Fail(syscall.ENOSPC)
+		time.Sleep(time.Minute)
+		storage.Fail(nil)
+		sink.Check(t, 20, false)
+		r.close()
+	})
+}
+
 func TestAFailingStorageIsAReasonOfItsOwn(t *testing.T) {
 	for reason, err := range map[string]error{
 		"storage_full":   &fs.PathError{Op: "write", Path: "/var/lib/otelcol/db", Err: syscall.ENOSPC},
