@@ -23,11 +23,14 @@ type Identity struct {
 	Ordinal int64  // gpu.device.ordinal, the index that the process sees
 }
 
+// maxIDs is the length in bytes of a list of 64 devices.
+const maxIDs = 64 * 64
+
 // read reads one attribute; it returns false if the attribute does not describe a device.
 func (d *Identity) read(k string, v pcommon.Value) bool {
 	switch k {
 	case string(semconv.HWIDKey):
-		d.ID = Clip(v.Str())
+		d.ID = Valid(v.Str(), maxIDs) // a request may list its devices
 	case string(semconv.HWParentKey):
 		d.Parent = Clip(v.Str())
 	case string(semconv.HWNameKey):

@@ -205,6 +205,41 @@ func TestUsersOfADeviceAreReported(t *testing.T) {
 	assert.Nil(t, rec.uses[gpusamplesextension.UsesOfPods])
 }
 
+// A claim names an instance by its profile, which is one device only if the board has no other of it. A claim without a
+// known device is logged once.
+func TestClaimsOfInstancesNeedAnUnambiguousProfile(t *testing.T) {
+	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
+	rec := &useRecorder{
+		gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil),
+		map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse{},
+	}
+	r.samples = rec
+	core, logs := observer.New(zap.WarnLevel)
+	r.set.Logger = zap.New(core)
+	mig := func(id, profile string) gpusamplesextension.Device {
+		return gpusamplesextension.Device{
+			ID: id, Parent: "GPU-1", DeviceFile: "nvidia3/gi" + id[4:], MIG: gpusamplesextension.MIG{Profile: profile},
+		}
+	}
+	claims := podresources.NewDevices(nil)
+	claims.AddClaim("gpu.nvidia.com", "gpu-3-mig-1g10gb-19-4", podresources.Pod{Namespace: "ml", Name: "a"})
+	for _, x := range []struct {
+		devices []gpusamplesextension.Device
+		want    []gpusamplesextension.DeviceUse
+	}{
+		{[]gpusamplesextension.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "2g.20gb")}, []gpusamplesextension.DeviceUse{
+			{Device: "MIG-1", Namespace: "ml", Pod: "a"},
+		}},
+		{[]gpusamplesextension.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "1g.10gb")}, []gpusamplesextension.DeviceUse{}},
+		{[]gpusamplesextension.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "1g.10gb")}, []gpusamplesextension.DeviceUse{}},
+	} {
+		r.adopt(x.devices)
+		r.usesOfPods(claims)
+		assert.Equal(t, x.want, rec.uses[gpusamplesextension.UsesOfPods])
+	}
+	assert.Equal(t, 1, logs.FilterField(zap.String("pod", "a")).Len())
+}
+
 func TestTimeWithoutSamplesIsNoThrottleTime(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})

@@ -200,7 +200,7 @@ func parse(b []byte) (*Devices, error) {
 			}
 			return container.each(5, func(claim fields) error {
 				return claim.each(4, func(resource fields) error {
-					d.addClaimed(resource.text(2), resource.text(4), p)
+					d.AddClaim(resource.text(2), resource.text(4), p)
 					return nil
 				})
 			})
@@ -209,8 +209,8 @@ func parse(b []byte) (*Devices, error) {
 	return d, err
 }
 
-// addClaimed notes the device of a claim, which is unknown for drivers of other vendors.
-func (d *Devices) addClaimed(driver, device string, p Pod) {
+// AddClaim notes the device of a claim, which is unknown for drivers of other vendors.
+func (d *Devices) AddClaim(driver, device string, p Pod) {
 	if !slices.Contains(gpuDrivers, driver) {
 		return
 	}
