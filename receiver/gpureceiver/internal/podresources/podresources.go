@@ -137,11 +137,6 @@ func key(id string) string {
 	return id
 }
 
-// gpuDrivers are the DRA drivers of GPUs; others allocate network cards or compute domains.
-var gpuDrivers = []string{nvidiaDriver, "gpu.amd.com", "gpu.intel.com"}
-
-const nvidiaDriver = "gpu.nvidia.com"
-
 // claimed returns the device that NVIDIA's DRA driver names gpu-<minor number>, gpu-<minor number>-mig-<profile without
 // punctuation>-<number of the profile>-<position>, or gpu-<UUID>; empty for other names. The ResourceSlice of the driver
 // states the UUID of every device, but reading it takes a right that the agent does not need otherwise (list on
@@ -209,18 +204,21 @@ func parse(b []byte) (*Devices, error) {
 	return d, err
 }
 
-// AddClaim notes the device of a claim, which is unknown for drivers of other vendors.
+// AddClaim notes a claim of a driver's device. The DRA drivers of GPUs are named gpu.<vendor>; others allocate network
+// cards or compute domains. The device is unknown for other vendors than NVIDIA.
 func (d *Devices) AddClaim(driver, device string, p Pod) {
-	if !slices.Contains(gpuDrivers, driver) {
+	vendor, ok := strings.CutPrefix(driver, "gpu.")
+	if !ok {
 		return
 	}
 	if !slices.Contains(d.containers, p) {
 		d.containers = append(d.containers, p)
 	}
-	if driver == nvidiaDriver {
-		if key := claimed(device); key != "" {
-			d.add(key, p)
-		}
+	if vendor != "nvidia.com" {
+		return
+	}
+	if key := claimed(device); key != "" {
+		d.add(key, p)
 	}
 }
 
