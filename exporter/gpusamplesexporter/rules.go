@@ -237,7 +237,8 @@ func newUnits(name string) bool {
 	rest, ok := strings.CutPrefix(name, dcgmPrefix+"DEV_")
 	return ok && (strings.HasPrefix(rest, "FB_") && strings.HasSuffix(rest, "_BYTES") ||
 		slices.Contains([]string{"MEMORY_UTIL_RATIO", "ENC_UTIL_RATIO", "DEC_UTIL_RATIO"}, rest) ||
-		strings.HasSuffix(rest, "_THROTTLE_SECONDS_TOTAL") || strings.HasPrefix(rest, "NVLINK_THROUGHPUT_") && strings.HasSuffix(rest, "_BYTES_PER_SECOND"))
+		strings.HasSuffix(rest, "_THROTTLE_SECONDS_TOTAL") ||
+		strings.HasPrefix(rest, "NVLINK_THROUGHPUT_") && strings.HasSuffix(rest, "_BYTES_PER_SECOND"))
 }
 
 // uniqueID returns the ID by which HIP knows a physical GPU, from the UUID that AMD's management library makes of it: a

@@ -223,8 +223,8 @@ func deviceMetric(name string) bool {
 func (x *writer) warnUnknown() {
 	if !x.warned && len(x.unknown) > 0 && len(x.devices) == 0 {
 		x.warned = true
-		x.logger.Warn("Device metrics with unknown names are not read (use the names of dcgm-exporter 2 to 4, of AMD's exporters "+
-			"or of the semantic conventions, in their spelling)", zap.Strings("names", slices.Sorted(maps.Keys(x.unknown))))
+		x.logger.Warn("Device metrics with unknown names are not read (use the names of dcgm-exporter 2 to 4, of AMD's "+
+			"exporters or of the semantic conventions, in their spelling)", zap.Strings("names", slices.Sorted(maps.Keys(x.unknown))))
 	}
 	clear(x.unknown)
 }
@@ -292,7 +292,9 @@ func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, from
 	if d.w == nil {
 		return refused
 	}
-	value := reading{start: int64(p.StartTimestamp()), t: int64(p.Timestamp()), v: v, delta: delta, newUnits: from.newUnits}
+	value := reading{
+		start: int64(p.StartTimestamp()), t: int64(p.Timestamp()), v: v, delta: delta, newUnits: from.newUnits,
+	}
 	if r.xid {
 		return d.take(r, &value)
 	}

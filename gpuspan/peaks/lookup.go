@@ -55,13 +55,14 @@ func Lookup(model string) (Device, bool) {
 // vgpuBoards are the boards whose vGPUs have another short name, by NVIDIA's list of vGPU types
 // (https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/).
 var vgpuBoards = map[string]string{
-	"a100": "a100-pcie-40gb", "a100d": "a100-80gb-pcie", "h100": "h100-pcie", "h100xm": "h100-80gb-hbm3", "h100l": "h100-nvl",
-	"v100": "v100-pcie-16gb", "v100d": "v100-pcie-32gb", "v100x": "v100-sxm2-16gb", "v100dx": "v100-sxm2-32gb",
+	"a100": "a100-pcie-40gb", "a100d": "a100-80gb-pcie", "h100": "h100-pcie", "h100xm": "h100-80gb-hbm3",
+	"h100l": "h100-nvl",
+	"v100":  "v100-pcie-16gb", "v100d": "v100-pcie-32gb", "v100x": "v100-sxm2-16gb", "v100dx": "v100-sxm2-32gb",
 	"rtxa6000": "rtx-a6000", "rtxa5000": "rtx-a5000", "rtx6000": "quadro-rtx-6000",
 }
 
-// vgpu returns the device of the normalised name of a vGPU: the board, its slices if it is a MIG instance, and its memory in
-// GB with the letter of its series. Without slices vGPUs take turns on the whole board.
+// vgpu returns the device of the normalised name of a vGPU: the board, its slices if it is a MIG instance, and its
+// memory in GB with the letter of its series. Without slices vGPUs take turns on the whole board.
 func vgpu(name string) (Device, bool) {
 	parts := strings.Split(strings.TrimPrefix(name, "grid-"), "-")
 	last := parts[len(parts)-1]

@@ -56,7 +56,8 @@ type gpuReceiver struct {
 	processes     *processes.Host            // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
-	unresolved    bool                                 // the device of a claim was unknown; of the goroutine that reads pods
+	// unresolved states that the device of a claim was unknown. Only the goroutine that reads pods uses it.
+	unresolved bool
 
 	mu      sync.Mutex
 	devices map[string]*deviceState // by hw.id

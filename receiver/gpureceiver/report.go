@@ -150,8 +150,10 @@ var noticeTexts = map[gpudata.NoticeKind]struct{ missing, back string }{
 		"Devices have no profiling ratios (SM, tensor, DRAM, PCIe, NVLink); the source tries again",
 		"Devices have profiling ratios",
 	},
-	gpudata.NoticeIdentity: {"Devices have no data, because the source cannot identify them", "The source identifies devices"},
-	gpudata.NoticeClock:    {"Samples are not of the present time", "Samples are of the present time"},
+	gpudata.NoticeIdentity: {
+		"Devices have no data, because the source cannot identify them", "The source identifies devices",
+	},
+	gpudata.NoticeClock: {"Samples are not of the present time", "Samples are of the present time"},
 	gpudata.NoticePermission: {
 		"The driver no longer permits to read quantities of devices", "The driver permits to read quantities of devices",
 	},

@@ -46,7 +46,8 @@ func newInDCGM46(id uint16) bool { return byID[id] != nil && byID[id].Since46 }
 const (
 	// fieldXID carries the number of the last XID. Its samples are events.
 	fieldXID = 230
-	// fieldProcesses has a sample for each process that computes on a device. DCGM's header names it internal; a library that does not know it, or lists no process there, costs nothing.
+	// fieldProcesses has a sample for each process that computes on a device. DCGM's header names it internal; a library
+	// that does not know it, or lists no process there, costs nothing.
 	fieldProcesses = 221
 )
 

@@ -197,5 +197,6 @@ func (s *source) multiprocessors(board any) int {
 	return int(cores & math.MaxUint32 / perSM)
 }
 
-// coresPerSM are the FP32 units of an SM by compute capability, of architectures with MIG, by the CUDA programming guide.
+// coresPerSM are the FP32 units of an SM by compute capability, of architectures with MIG, by the CUDA programming
+// guide.
 var coresPerSM = map[[2]uint64]uint64{{8, 0}: 64, {9, 0}: 128, {10, 0}: 128, {10, 3}: 128, {12, 0}: 128}
