@@ -97,3 +97,20 @@ def test_the_generator_makes_all_spans_of_the_program_unique(monkeypatch):
             pass
     a, b = ids(out.get_finished_spans())
     assert a[0] != b[0] and a[1] != b[1]
+
+
+def test_forked_processes_have_different_ids():
+    import os
+    from otelgpu._ids import IDS
+    ids = []
+    for _ in range(2):
+        r, w = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(w, b"%d" % IDS.generate_trace_id())
+            os._exit(0)
+        os.close(w)
+        ids.append(int(os.read(r, 100)))
+        os.close(r)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert len({*ids, IDS.generate_trace_id()}) == 3

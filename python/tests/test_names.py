@@ -41,3 +41,12 @@ def test_python_and_go_have_one_version():
     if not (ROOT / "gpuspan").is_dir():
         pytest.skip("not in a checkout of the repository: gpuspan is not here")
     assert stated == [otelgpu.__version__]
+
+
+def test_the_lowest_versions_are_those_that_are_tested():
+    here = pathlib.Path(__file__).parents[1]
+    declared = dict(re.findall(r'"([a-z-]+)>=([^";]+)[";]', (here / "pyproject.toml").read_text()))
+    tested = dict(re.findall(r"^([a-z-]+)==(\S+)$", (here / "requirements-minimum.txt").read_text(), re.M))
+    for name, version in tested.items():
+        assert version.removesuffix(".0").removesuffix(".0") == declared[name], name
+    assert set(declared) - set(tested) == {"setuptools", "mypy"}  # of the build, and of types, which the newest one checks

@@ -15,7 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "otelgpu"
 PROGRAM = """
-from typing import List
+from typing import Iterator, List
 import otelgpu
 
 @otelgpu.section("f")
@@ -26,13 +26,28 @@ def f(x: int) -> str:
 async def g(x: int) -> str:
     return str(x)
 
+@otelgpu.section("i")
+def items(n: int) -> Iterator[int]:
+    yield from range(n)
+
 for step, item in otelgpu.loop("train", [1.5, 2.5], item_type="image"):
     step.items = round(item)
+    with step.phase("forward", items=2, precision="bf16") as phase:
+        phase.fail("text")
+otelgpu.init("train", attributes={"k": 1})
+print(otelgpu.report()["a"].rest.mean, otelgpu.flops.matmul((1, 2), (2, 3)))
+numbers: Iterator[int] = items(3)
 for turn in otelgpu.loop("train", total_steps=3):
     turn.items = 1
 attributes: List[str] = [f(1)]
 f("1")                                  # wrong
 otelgpu.section("a", itms=1)            # wrong
+otelgpu.section("a", precision="BF16")  # wrong
+otelgpu.section("a", type="kopy")       # wrong
+otelgpu.section("a", copy="h2d")        # wrong
+step.phase("a", itms=1)                 # wrong
+step.phase("a", precision="BF16")       # wrong
+items("3")                              # wrong
 item.append(1)                          # wrong
 turn.itms = 1                           # wrong
 otelgpu.loop("train", item_tpye="x")    # wrong

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 from . import _names as n
 
 MAX_POSITIONS = 4096  # in the nesting; further ones count under (other)
-MAX_LOOPS, MAX_PHASES = 64, 64
+MAX_LOOPS, MAX_PHASES, MAX_STREAMS = 64, 64, 1024
 OTHER = "(other)"
 KEPT = 64  # disjoint intervals of a stream that later ones may still overlap
 
@@ -89,6 +89,8 @@ class Loop(NamedTuple):
 class _Sums:
     """Sums of runs; the deviation by Welford's method."""
 
+    __slots__ = ("count", "timed", "failed", "total", "mean", "squares", "least", "most", "work", "timed_work")
+
     def __init__(self) -> None:
         self.count = self.timed = self.failed = 0
         self.total = self.mean = self.squares = 0.0
@@ -96,7 +98,7 @@ class _Sums:
         self.work: List[Optional[float]] = [None] * len(_WORK)
         self.timed_work: List[Optional[float]] = [None] * len(_WORK)
 
-    def add(self, seconds: Optional[float], work: Iterable[Optional[float]], failed: bool) -> None:
+    def add(self, seconds: Optional[float], failed: bool) -> None:
         self.count += 1
         self.failed += failed
         if seconds is not None:
@@ -105,18 +107,25 @@ class _Sums:
             change = seconds - self.mean
             self.mean += change / self.timed
             self.squares += change * (seconds - self.mean)
-            self.least, self.most = min(self.least, seconds), max(self.most, seconds)
-        for i, value in enumerate(work):
-            if value is not None:
-                self.work[i] = (self.work[i] or 0.0) + value
-                if seconds is not None:
-                    self.timed_work[i] = (self.timed_work[i] or 0.0) + value
+            if seconds < self.least:
+                self.least = seconds
+            if seconds > self.most:
+                self.most = seconds
+
+    def add_work(self, i: int, value: Any, timed: bool) -> None:
+        """Adds work of a run; values that are no numbers are omitted, and reported elsewhere."""
+        try:
+            self.work[i] = (self.work[i] or 0.0) + float(value)
+            if timed:
+                self.timed_work[i] = (self.timed_work[i] or 0.0) + float(value)
+        except (TypeError, ValueError):
+            pass
 
     def forget_times(self) -> None:
         """Keeps the number of runs and their work."""
-        times = _Sums()
-        times.count, times.failed, times.work = self.count, self.failed, self.work
-        self.__dict__.update(times.__dict__)
+        count, failed, work = self.count, self.failed, self.work
+        _Sums.__init__(self)
+        self.count, self.failed, self.work = count, failed, work
 
     def join(self, other: "_Sums") -> "_Sums":
         """Returns the sums of both."""
@@ -180,7 +189,8 @@ class _Position:
 
 class _Steps:
     def __init__(self) -> None:
-        self.all, self.first = _Sums(), None  # type: _Sums, Optional[float]
+        self.all = _Sums()
+        self.first: Optional[float] = None
         self.phases: Dict[str, _Sums] = {}
         self.overlap, self.other = _Sums(), _Sums()
         self.incomplete = 0
@@ -212,30 +222,41 @@ class Collector:
                 position = self._positions.get(path)
             if position is None:
                 position = self._positions[path] = _Position(node)
-        declared = node.declared
-        kind, items, item_type, flops, precision, size, read, written, direction, _, category = declared
-        position.category = position.category or _string(category)
-        position.precision = position.precision or _string(precision)
-        position.item_type = position.item_type or _string(item_type)
-        to_device = from_device = None
-        if direction in ("host_to_device", "device_to_host"):
-            # One transfer, also if it is declared as read and written.
-            moved = size if size is not None else max(read or 0, written or 0) or None
-            to_device, from_device = (moved, None) if direction == "host_to_device" else (None, moved)
-            read = written = None
-        elif size is not None:
-            read = (read or 0) + size
+        _, items, item_type, flops, precision, size, read, written, direction, _, category = node.declared
+        if category is not None and position.category is None:
+            position.category = str(category)
+        if precision is not None and position.precision is None:
+            position.precision = str(precision)
+        if item_type is not None and position.item_type is None:
+            position.item_type = str(item_type)
         seconds: Optional[float] = node.elapsed
         if node.elapsed is not None:
             if not position.device:  # times of the host and of the device are not mixed
                 position.device = True
                 position.first.forget_times()
                 position.rest.forget_times()
-            self._streams.setdefault((node.device, node.stream_id), _Union()).add(node.start / 1e9, node.end / 1e9)
+            stream = self._streams.get(node.stream)
+            if stream is None:
+                stream = self._streams.setdefault(node.stream if len(self._streams) < MAX_STREAMS else OTHER, _Union())
+            stream.add(node.start / 1e9, node.end / 1e9)
         elif not position.device and node.status == "ok":
             seconds = (node.host_end - node.host_start) / 1e9
         sums = position.first if position.first.count == 0 else position.rest
-        sums.add(seconds, map(_number, (flops, items, read, written, to_device, from_device)), node.error is not None)
+        timed = seconds is not None
+        sums.add(seconds, node.error is not None)
+        if flops is not None:
+            sums.add_work(0, flops, timed)
+        if items is not None:
+            sums.add_work(1, items, timed)
+        if direction in ("host_to_device", "device_to_host"):
+            # One transfer, also if it is declared as read and written.
+            moved = size if size is not None else max(read or 0, written or 0) or None
+            if moved is not None:
+                sums.add_work(4 if direction == "host_to_device" else 5, moved, timed)
+        else:
+            for i, value in ((2, read), (2, size), (3, written)):
+                if value is not None:
+                    sums.add_work(i, value, timed)
         for child in node.children:
             self._add(child, path)
 
@@ -249,16 +270,18 @@ class Collector:
                 steps = self._loops.setdefault(name, _Steps())
             if steps.all.count == 0:
                 steps.first = seconds
-            steps.all.add(seconds, (None, _number(values.get(n.STEP_ITEMS))), n.ERROR_TYPE in values)
+            steps.all.add(seconds, n.ERROR_TYPE in values)
+            if n.STEP_ITEMS in values:
+                steps.all.add_work(1, values[n.STEP_ITEMS], seconds is not None)
             steps.incomplete += n.STEP_UNTIMED_COUNT in values
             for key, value in values.items():
                 if key.startswith(n.STEP_PHASE_DURATION):
                     phase = key[len(n.STEP_PHASE_DURATION):]
                     if phase in steps.phases or len(steps.phases) < MAX_PHASES:
-                        steps.phases.setdefault(phase, _Sums()).add(value, (), False)
+                        steps.phases.setdefault(phase, _Sums()).add(value, False)
             for sums, key in ((steps.overlap, n.STEP_OVERLAP_DURATION), (steps.other, n.STEP_OTHER_DURATION)):
                 if key in values:
-                    sums.add(values[key], (), False)
+                    sums.add(values[key], False)
 
     def reset(self) -> None:
         with self._lock:
@@ -288,17 +311,6 @@ def _loop(name: str, s: _Steps) -> Loop:
     return Loop(name, s.all.count, s.incomplete, f.mean, s.first, f.items_rate,
                 {k: v.mean for k, v in s.phases.items()}, s.overlap.mean if s.overlap.timed else None,
                 s.other.mean if s.other.timed else None)
-
-
-def _number(value: Any) -> Optional[float]:
-    try:
-        return None if value is None else float(value)
-    except Exception:
-        return None
-
-
-def _string(value: Any) -> Optional[str]:
-    return None if value is None else str(value)
 
 
 _SORTS = {"time": lambda o: o.all.total or 0.0, "flops": lambda o: o.all.flops or 0.0,
