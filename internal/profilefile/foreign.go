@@ -60,9 +60,14 @@ var kinds = []kind{
 	{is: begins("PK\x03\x04"), says: "a ZIP archive", remedy: "unpack it"},
 	{is: tarball, says: "a tar archive", remedy: "unpack it"},
 	{
-		is: table, says: "a table in CSV",
-		remedy: "for ROCm: rocprofv3 --output-format csv; for Nsight Systems: nsys export --type sqlite",
+		is: rocTable, ends: []string{"_kernel_trace.csv"}, says: "a table of rocprofv3 in CSV",
+		remedy: "record with rocprofv3 --output-format json",
 	},
+	{
+		is: table, says: "a table in CSV",
+		remedy: "for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite",
+	},
+	{ends: []string{".pftrace", ".pftrace.gz", ".perfetto-trace"}, says: "a Perfetto trace", remedy: "for ROCm: record with rocprofv3 --output-format json"},
 	{is: begins("BZh"), says: "bzip2", remedy: "bunzip2 FILE"},
 	{is: begins("\xfd7zXZ\x00"), says: "xz", remedy: "unxz FILE"},
 	{is: begins("version https://git-lfs"), says: "a pointer of Git LFS", remedy: "git lfs pull"},
@@ -83,6 +88,12 @@ func table(head []byte) bool {
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	return !readable(head) && slices.ContainsFunc([]string{"Start_Timestamp", "BeginNs", "Start (ns)", "Total Time (ns)"},
 		func(column string) bool { return bytes.Contains(first, []byte(column)) })
+}
+
+// rocTable looks for columns of all of rocprofv3's tables (ROCprofiler-SDK, source/lib/output/generateCSV.cpp).
+func rocTable(head []byte) bool {
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	return table(head) && bytes.Contains(first, []byte("Correlation_Id"))
 }
 
 // documents are forms of JSON that are not traces, by keys and prefixes of texts that all of them have.
@@ -133,15 +144,6 @@ func Foreign(path string, head []byte) string {
 	return ""
 }
 
-// IsPerfetto reports whether a file is a Perfetto trace in protocol buffers, by the end of its name and by the tag of
-// the first packet.
-func IsPerfetto(path string, head []byte) bool {
-	path = strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
-	return begins("\x0a")(head) && slices.ContainsFunc([]string{".pftrace", ".perfetto-trace"}, func(end string) bool {
-		return strings.HasSuffix(path, end)
-	})
-}
-
 // readable reports whether a file starts like a supported one, whatever its name is.
 func readable(head []byte) bool { return IsSQLite(head) || begins("{")(head) || begins("[")(head) }
 
@@ -159,9 +161,10 @@ func Head(path string) ([]byte, error) {
 }
 
 // endings are the endings of names of supported profiles.
-var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db", "_kernel_trace.csv", ".pftrace"}
+var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db"}
 
-// runs are the endings of what rocprofv3 writes for one run with several output formats, the most complete first.
+// runs are the endings of what rocprofv3 writes for one run with several output formats, the most complete first. The
+// last two are not supported.
 var runs = []string{"_results.json", "_results.db", "_kernel_trace.csv", "_results.pftrace"}
 
 // Endings lists the endings of names of profiles.

@@ -39,7 +39,14 @@ func TestUnsupportedFormatsAreNamedWithARemedy(t *testing.T) {
 		"run.zip":    {"PK\x03\x04", "it is a ZIP archive (unpack it)"},
 		"kernels.csv": {
 			"Name,Start_Timestamp,End_Timestamp\n", "it is a table in CSV " +
-				"(for ROCm: rocprofv3 --output-format csv; for Nsight Systems: nsys export --type sqlite)",
+				"(for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite)",
+		},
+		"7_kernel_trace.csv": {
+			`"Kind","Agent_Id","Correlation_Id","Start_Timestamp"` + "\n", "it is a table of rocprofv3 in CSV " +
+				"(record with rocprofv3 --output-format json)",
+		},
+		"7_results.pftrace": {
+			"\x0a\x10", "it is a Perfetto trace (for ROCm: record with rocprofv3 --output-format json)",
 		},
 		"other.csv":          {"Name,Value\nStart_Timestamp,1\n", ""},
 		"notes":              {"\nabout xplanes", ""},
@@ -92,14 +99,7 @@ func TestARunOfRocprofv3IsReadFromItsMostCompleteFormat(t *testing.T) {
 		}
 	}
 	assert.True(t, profilefile.InFolder(filepath.Join(dir, "8_kernel_trace.csv")), "another run")
-	assert.False(t, profilefile.InFolder(filepath.Join(dir, "8_hip_api_trace.csv")), "it is read with the kernels")
-}
-
-func TestPerfettoTracesAreKnownByNameAndFirstByte(t *testing.T) {
-	for name, want := range map[string]bool{"a.pftrace": true, "a.pftrace.gz": true, "a.perfetto-trace": true, "a.pb": false} {
-		assert.Equal(t, want, profilefile.IsPerfetto(name, []byte("\x0a\x10")), name)
-		assert.False(t, profilefile.IsPerfetto(name, []byte("{")), name)
-	}
+	assert.False(t, profilefile.InFolder(filepath.Join(dir, "8_hip_api_trace.csv")), "the table of kernels represents the run")
 }
 
 func TestHeadOfAShortFile(t *testing.T) {

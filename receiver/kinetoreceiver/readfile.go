@@ -24,7 +24,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/regularfile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
-	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
 
 // Detail selects the parts of a file that become spans. The zero value is [DetailAuto].
@@ -76,11 +75,10 @@ type Stats struct {
 	Partial    bool  // only the beginning could be read; Faults has the reason
 }
 
-// ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, as a Perfetto trace or
-// as CSV tables (path is the table of kernels; the others in its folder are read, too), plain, gzip or zstd, and
+// ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, plain, gzip or zstd, and
 // passes its spans to emit in batches, which emit owns. Nothing is emitted before the whole file has been read, so a
-// rejected file (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names the file) emits nothing. An error
-// of emit stops reading and is returned.
+// rejected file (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names the file) emits nothing. An error of
+// emit stops reading and is returned.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
 	error,
 ) {
@@ -160,7 +158,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	}
 	head, _ := whole.Peek(profilefile.HeadSize) // the readers report what cannot be read
 	head = slices.Clone(head)
-	js, ofROCm, err := c.readROCm(path, head, whole)
+	js, ofROCm, err := c.readROCm(whole)
 	if !ofROCm {
 		js, err = chromejson.Read(whole, c)
 		err = c.refuse(path, head, err)
@@ -236,12 +234,7 @@ func known(path string, b *bufio.Reader) error {
 	if profilefile.IsSQLite(head) {
 		return fmt.Errorf("%w: it is an SQLite database (the receiver nsys reads databases of Nsight Systems)", ErrNotTrace)
 	}
-	switch what := profilefile.Foreign(path, head); {
-	case rocprof.IsKernels(head):
-	case rocprof.IsTable(head):
-		return fmt.Errorf("%w: it is a table of rocprofv3 that is read with the table of kernels (NAME%s)", ErrNotTrace,
-			rocprof.Kernels)
-	case what != "":
+	if what := profilefile.Foreign(path, head); what != "" {
 		return fmt.Errorf("%w: %s", ErrNotTrace, what)
 	}
 	return nil

@@ -85,15 +85,15 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		"twice.json.gz": {gz(t, whole), ErrNotTrace, "it was compressed twice (decompress it once)"},
 		"7_hip_api_trace.csv": {
 			`"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
-			"it is a table of rocprofv3 that is read with the table of kernels (NAME_kernel_trace.csv)",
+			"it is a table of rocprofv3 in CSV (record with rocprofv3 --output-format json)",
 		},
 		"counters.csv": {
 			`"Correlation_Id","Kernel_Name","Counter_Name","Counter_Value","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
-			"it is a table of rocprofv3 that is read with the table of kernels",
+			"it is a table of rocprofv3 in CSV",
 		},
 		"other.csv": {
 			`"Name","Start_Timestamp","End_Timestamp"` + "\n", ErrNotTrace,
-			"it is a table in CSV (for ROCm: rocprofv3 --output-format csv;",
+			"it is a table in CSV (for ROCm: rocprofv3 --output-format json;",
 		},
 		"proton.hatchet": {
 			`[{"children":[],"frame":{"name":"ROOT","type":"function"},"metrics":{"count":0}}]`, ErrNotTrace,

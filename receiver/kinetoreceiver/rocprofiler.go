@@ -15,12 +15,10 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
-	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
-	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/rocprof"
 )
 
 // rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its
@@ -97,39 +95,17 @@ type rocRecord struct {
 }
 
 // readROCm reads what rocprofv3 wrote; ok is false if the file is of another profiler.
-func (c *collect) readROCm(path string, head []byte, from *bufio.Reader) (st chromejson.Stats, ok bool, err error) {
-	read := rocprof.ReadPerfetto
-	switch {
-	case isRocprofiler(from):
-		read = func(*profiletrace.Profile, io.Reader) (rocprof.Run, error) {
-			roc := &rocprofiler{c: c}
-			err := roc.read(from)
-			return rocprof.Run{Records: roc.records, Bytes: roc.json.InputOffset()}, err
-		}
-	case rocprof.IsKernels(head):
-		read = func(p *profiletrace.Profile, from io.Reader) (rocprof.Run, error) {
-			return rocprof.ReadTables(p, path, from)
-		}
-	case !profilefile.IsPerfetto(path, head):
+func (c *collect) readROCm(from *bufio.Reader) (st chromejson.Stats, ok bool, err error) {
+	if !isRocprofiler(from) {
 		return st, false, nil
 	}
 	c.p.SetSource(profiletrace.Source{Scope: scopeName, Root: "rocprofv3 profile", Service: "rocprofv3"})
-	run, err := read(c.p, from)
-	st.Events, st.Bytes = run.Records, run.Bytes
+	roc := &rocprofiler{c: c}
+	err = roc.read(from)
+	st.Events, st.Bytes = roc.records, roc.json.InputOffset()
 	c.meta.maker = makerAMD
-	c.meta.meta.Devices = append(c.meta.meta.Devices, run.Devices...)
 	c.meta.faults = append(c.meta.faults,
 		"times count from the start of the machine, shown as 1970: the file does not say when that was")
-	c.meta.faults = append(c.meta.faults, run.Faults...)
-	switch {
-	case errors.Is(err, rocprof.ErrTruncated):
-		err = fmt.Errorf("%w, after %d records: %w", ErrTruncated, st.Events, err)
-	case errors.Is(err, rocprof.ErrSyntax):
-		err = fmt.Errorf("%w, after %d records: %w", ErrSyntax, st.Events, err)
-	case errors.Is(err, rocprof.ErrNoWork):
-		err = fmt.Errorf("%w: it is a Perfetto trace of another program (rocprofv3 --output-format pftrace)",
-			ErrNotTrace)
-	}
 	return st, true, err
 }
 
