@@ -56,6 +56,7 @@ OTELGPU_CAPTURE_DIR set to an existing directory for its ring buffer (default /d
 			defer stop()
 			o.Process, o.Terminal = fmt.Sprintf("process %d", pid), terminal(os.Stdout)
 			o.Reader = func(ctx context.Context, _ string, to convert.Outputs) (convert.Result, error) {
+				cfg.Spans.Observe = to.Observe
 				return capture(ctx, pid, cfg, to.Files)
 			}
 			err = convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)

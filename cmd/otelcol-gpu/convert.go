@@ -157,7 +157,7 @@ func profileReader(o kinetoreceiver.Options, alone bool) convert.Reader {
 	o.Paths = true
 	return func(ctx context.Context, path string, to convert.Outputs) (convert.Result, error) {
 		o := o
-		o.All, o.Accept = to.All, to.Accept
+		o.All, o.Accept, o.Observe = to.All, to.Accept, to.Observe
 		p, err := read(ctx, path, o, to.Files)
 		return p.result(asked, alone), err
 	}

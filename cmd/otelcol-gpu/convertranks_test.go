@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,8 +53,14 @@ func TestWorkOfTheLateRankIsReported(t *testing.T) {
 		writeFile(t, dir, fmt.Sprintf("rank%d.json", rank), fmt.Sprintf(
 			`{"distributedInfo":{"rank":%d,"world_size":2},"traceEvents":[%s]}`, rank, strings.Join(events, ",")))
 	}
-	stdout, stderr, err := inProcess(t, "convert", "--out", t.TempDir(), dir)
+	out := t.TempDir()
+	stdout, stderr, err := inProcess(t, "convert", "--out", out, dir)
 	require.NoError(t, err, stderr)
+	for name, of := range map[string]int{"spans.json": 1, "trace.json": 0} {
+		text, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		require.Equal(t, of, strings.Count(string(text), "ranks of a job"), name)
+	}
 	require.Contains(t, stdout,
 		"2 ranks of one job of 2: rank 1 is the straggler: it arrives last at 10 of 10 collectives "+
 			"(10 × ncclDevKernel_AllReduce_Sum_f32_RING_LL), and they wait 4.00 ms because of it, 4.00 ms each. Before those it "+

@@ -15,6 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
@@ -251,27 +252,27 @@ func worked(r facts.Rate) float64 {
 func most[T any](list []T, n int) ([]T, int) { return list[:min(n, len(list))], max(0, len(list)-n) }
 
 // State returns the report, with lists as long as its size allows. Nothing can be added to the book afterwards.
-func (b *Book) State(jobs []Job) *State {
+func (b *Book) State(list []jobs.Job) *State {
 	s := b.model.State(Query{})
 	b.profiles = slices.DeleteFunc(b.profiles, func(p *Profile) bool { return !p.whole })
 	for _, p := range b.profiles {
 		p.Name = filepath.Base(p.Name)
 	}
-	for _, j := range jobs {
+	for _, j := range list {
 		if len(j.Transfers) > 0 { // which the ranks alone know less well
 			b.withoutTransfers(j.Ranks)
 		}
 	}
 	slices.SortStableFunc(b.profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })
-	s.Jobs, s.Health.ProfilesDropped = jobs, b.more
+	s.Jobs, s.Health.ProfilesDropped = list, b.more
 	b.fit(s)
 	return s
 }
 
 // withoutTransfers removes the transfers of the ranks of a job.
-func (b *Book) withoutTransfers(ranks []Rank) {
+func (b *Book) withoutTransfers(ranks []jobs.Rank) {
 	for _, p := range b.profiles {
-		if !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Rank == p.Rank && r.File == p.Name }) {
+		if !slices.ContainsFunc(ranks, func(r jobs.Rank) bool { return r.Rank == p.Rank && r.File == p.Name }) {
 			continue
 		}
 		for i := range p.Devices {
@@ -328,90 +329,4 @@ func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofil
 	s.Comparison, s.Now = c, time.Now().UnixMilli()
 	s.FlamesBefore, s.Flames = flames[0], flames[1]
 	return s
-}
-
-// Job is the result of comparing the profiles of several ranks of one job.
-type Job struct {
-	ID     string    `json:"id,omitempty"`
-	World  int64     `json:"world,omitempty"` // ranks of the job; 0: not stated
-	Says   string    `json:"says"`            // a summary in a few sentences
-	Method JobMethod `json:"method"`
-	Start  int64     `json:"start_unix_ns"` // of the rank that was recorded longest
-	End    int64     `json:"end_unix_ns"`
-	Ranks  []Rank    `json:"ranks"`
-	// Late are ranks that delay the others for more than a hundredth of the time, the worst first, at most 3; of the
-	// last two methods one at most.
-	Late []LateRank `json:"late,omitempty"`
-	// share of the communication of all ranks except the worst that is waiting for a late one, 0 to 1
-	WaitingShare float64 `json:"waiting_share,omitzero"`
-	// mean share of the time in which stages of a pipeline that compute equally long do not compute, 0 to 1; no rank is
-	// late then
-	Bubbles float64 `json:"bubbles,omitzero"`
-	// Missing are ranks without a profile, and Absent how long each of the others waits for them on average; then the one
-	// that the others wait for longest is first.
-	Missing []int64       `json:"missing,omitempty"`
-	Absent  time.Duration `json:"absent_ns,omitzero"`
-	// Transfers are the collectives whose messages are stated, each run as long as its shortest rank.
-	Transfers     []Transfer `json:"transfers,omitempty"`
-	MoreTransfers int        `json:"moreTransfers,omitempty"` // messages with less time
-}
-
-// Transfer is the runs of all collectives of a job with one message. The bandwidth is of the mean run.
-type Transfer struct {
-	facts.Transfer
-	Recorded int `json:"recorded"` // ranks whose profiles have a run, of the run with the fewest
-}
-
-// JobMethod is how a job's late ranks were found.
-type JobMethod string
-
-// Methods, the first that a job's profiles allow.
-const (
-	ByArrival       JobMethod = "arrival"       // when each rank arrived at collectives, clocks aligned by their ends
-	ByLength        JobMethod = "length"        // clocks cannot be aligned: the last rank at a collective runs it shortest
-	ByCommunication JobMethod = "communication" // no collectives match: the last rank communicates least
-	ByOwnTime       JobMethod = "own_time"      // no collectives: steps without exposed communication
-)
-
-// Rank is one rank of a job.
-type Rank struct {
-	Rank          int64         `json:"rank"`
-	File          string        `json:"file"`
-	Step          time.Duration `json:"step_ns,omitzero"` // mean; 0: no steps
-	Own           time.Duration `json:"own_ns,omitzero"`  // mean step without exposed communication
-	Computing     time.Duration `json:"computing_ns"`
-	Communicating time.Duration `json:"communicating_ns"`
-	Collectives   int           `json:"collectives"` // that match
-	Last          int           `json:"last"`        // of those, at which it came last
-	Waited        time.Duration `json:"waited_ns"`
-	HeldUp        time.Duration `json:"held_up_ns"` // how long the others together waited for it
-	// Caused is how long the others waited because of it, at any collective: if it arrived last because it had to wait
-	// itself, for a rank that the others do not meet, that rank caused it.
-	Caused time.Duration `json:"caused_ns"`
-}
-
-// LateRank is a rank that delays the others.
-type LateRank struct {
-	Rank int64         `json:"rank"`
-	Each time.Duration `json:"each_ns"` // how long each of the others waits for it on average
-	// At are the collectives at which it arrived last, most frequent first; First and Last are when, since its window
-	// began.
-	At    []LateAt      `json:"at,omitempty"`
-	First time.Duration `json:"first_ns,omitzero"`
-	Last  time.Duration `json:"last_ns,omitzero"`
-	// What took longer than the others' median before those: kernels, copies, and nothing on its device, while its host
-	// was mostly in In.
-	Computing time.Duration `json:"more_computing_ns"`
-	Copying   time.Duration `json:"more_copying_ns"`
-	Idle      time.Duration `json:"more_idle_ns"`
-	Kernels   string        `json:"kernels,omitempty"` // whether it runs more kernels, or the same take longer there
-	In        string        `json:"in,omitempty"`
-	InTime    time.Duration `json:"in_ns,omitzero"`
-}
-
-// LateAt counts collectives of one name.
-type LateAt struct {
-	Collective string `json:"collective"`
-	Group      string `json:"group,omitempty"`
-	Count      int    `json:"count"`
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 )
 
 // TestATimelineKeepsEveryNanosecond adds activities in any order, over periods that make cells coarser, and verifies
@@ -114,11 +115,11 @@ func TestAPartlyReadProfileIsExcluded(t *testing.T) {
 	for i := range MaxProfiles + 3 {
 		b.Profile(fmt.Sprint("folder/p", i), nil, nil)
 	}
-	s := b.State([]Job{{Says: "rank 3 is late"}})
+	s := b.State([]jobs.Job{{Says: "rank 3 is late"}})
 	assert.Len(t, s.Profiles, MaxProfiles-1)
 	assert.Equal(t, "p0", s.Profiles[0].Name)
 	assert.Equal(t, 4, s.Health.ProfilesDropped)
-	assert.Equal(t, []Job{{Says: "rank 3 is late"}}, s.Jobs)
+	assert.Equal(t, []jobs.Job{{Says: "rank 3 is late"}}, s.Jobs)
 }
 
 func TestCallsAreOnRowsOfTheirThreads(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
@@ -55,7 +56,7 @@ type State struct {
 	// Of reports on profiles.
 	Profiles   []*Profile  `json:"profiles,omitempty"`
 	Names      []string    `json:"names,omitempty"`      // of activities in the timelines of all profiles
-	Jobs       []Job       `json:"jobs,omitempty"`       // of several ranks each
+	Jobs       []jobs.Job  `json:"jobs,omitempty"`       // of several ranks each
 	Comparison *Comparison `json:"comparison,omitempty"` // what changed from one profile to another
 	// GPU time and idle time by stack; the second is from the first profile of a comparison.
 	Flames       *stackprofile.Graph `json:"flames,omitempty"`

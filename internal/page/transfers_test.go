@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 )
 
 func TestMessagesOfAJobAreNotRepeatedForEachRank(t *testing.T) {
@@ -18,9 +19,9 @@ func TestMessagesOfAJobAreNotRepeatedForEachRank(t *testing.T) {
 		b.Profile(name, []facts.Report{{Transfers: sent}}, nil)
 		b.profile(name).Rank = int64(i)
 	}
-	s := b.State([]Job{{
-		Ranks:     []Rank{{Rank: 0, File: "r0.json"}, {Rank: 1, File: "r1.json"}},
-		Transfers: []Transfer{{Recorded: 2}},
+	s := b.State([]jobs.Job{{
+		Ranks:     []jobs.Rank{{Rank: 0, File: "r0.json"}, {Rank: 1, File: "r1.json"}},
+		Transfers: []jobs.Transfer{{Recorded: 2}},
 	}})
 	for i, want := range []int{0, 0, shownTransfers} {
 		assert.Len(t, s.Profiles[i].Devices[0].Transfers, want)

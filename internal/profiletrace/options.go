@@ -66,6 +66,9 @@ type Options struct {
 	// All also gets every activity as spans, as with LevelKernels (default none). Both are written from one reading of the
 	// file.
 	All consumer.ConsumeTracesFunc `mapstructure:"-"`
+	// Observe returns an observer of the profile, of the job that the options name if the file names none (default none).
+	// The results of a profile without an observer are the same.
+	Observe func(in *link.Input, job string) link.Observer `mapstructure:"-"`
 	// Version is the version of the reading program, used for the instrumentation scope (default: none).
 	Version string `mapstructure:"-"`
 

@@ -83,18 +83,23 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 		return st, err
 	}
 	st.Graphs = replays.Graphs
-	if err := p.write(ctx, p.opts.Detail, next, replays, &st); err != nil || p.opts.All == nil {
+	var observer link.Observer
+	if p.opts.Observe != nil {
+		observer = p.opts.Observe(&p.Input, p.opts.JobID)
+	}
+	if err := p.write(ctx, p.opts.Detail, next, replays, observer, &st); err != nil || p.opts.All == nil {
 		return st, err
 	}
 	spans, cut := st.Spans, st.Cut
-	err = p.write(ctx, emit.LevelKernels, p.opts.All, replays, &st)
+	err = p.write(ctx, emit.LevelKernels, p.opts.All, replays, nil, &st)
 	st.Spans, st.Cut = spans, cut
 	return st, err
 }
 
 // write writes the profile at a level of detail, and sets what the analysis found.
 func (p *Profile) write(
-	ctx context.Context, level emit.Level, next consumer.ConsumeTracesFunc, replays link.Replays, st *Stats,
+	ctx context.Context, level emit.Level, next consumer.ConsumeTracesFunc, replays link.Replays,
+	observer link.Observer, st *Stats,
 ) error {
 	e, err := emit.NewEmitter(&p.Input, p.emitConfig(level), &p.offers)
 	if err != nil {
@@ -105,6 +110,7 @@ func (p *Profile) write(
 	}
 	w := e.Writer(ctx, next)
 	sw := p.Analysis(w, replays)
+	sw.Observe(observer)
 	err = w.Run(sw)
 	devices := judged(sw)
 	st.Devices = nil

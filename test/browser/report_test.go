@@ -23,6 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilejobs"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -154,9 +155,9 @@ func TestAReportWithoutADeviceStatesWhereTheHostWas(t *testing.T) {
 func TestTheLateRankIsTheFirstFinding(t *testing.T) {
 	book := page.NewBook()
 	read(t, book, recorded.Path(t, "kineto", "param/dlrm_8ranks/worker1.pt.trace.json.gz"))
-	b := open(t, write(t, book.State([]page.Job{{
-		World: 8, Says: "rank 7 delays the others", Late: []page.LateRank{{Rank: 7, Each: 5 * time.Millisecond}},
-		Ranks: []page.Rank{{Rank: 1}, {Rank: 7}},
+	b := open(t, write(t, book.State([]jobs.Job{{
+		World: 8, Says: "rank 7 delays the others", Late: []jobs.LateRank{{Rank: 7, Each: 5 * time.Millisecond}},
+		Ranks: []jobs.Rank{{Rank: 1}, {Rank: 7}},
 	}})), 1200, 900)
 	b.hangsTogether()
 	assert.Equal(t, "late rank rank 7each of the others waits 5 msrank 7 delays the others", b.text("#findings li:first-child"))
@@ -219,10 +220,10 @@ func TestHostileNamesInAReport(t *testing.T) {
 			Parts:       facts.Parts{CommExposed: time.Millisecond},
 		}}, []string{name})
 	}
-	s := book.State([]page.Job{{
-		ID: hostile[1], Says: hostile[0], Ranks: []page.Rank{{Rank: 0, File: hostile[1]}, {Rank: 1, File: hostile[2]}},
-		Late: []page.LateRank{{
-			Rank: 1, In: hostile[0], At: []page.LateAt{{Collective: hostile[1], Group: hostile[2], Count: 1}},
+	s := book.State([]jobs.Job{{
+		ID: hostile[1], Says: hostile[0], Ranks: []jobs.Rank{{Rank: 0, File: hostile[1]}, {Rank: 1, File: hostile[2]}},
+		Late: []jobs.LateRank{{
+			Rank: 1, In: hostile[0], At: []jobs.LateAt{{Collective: hostile[1], Group: hostile[2], Count: 1}},
 		}},
 	}})
 	s.Comparison = &page.Comparison{Comparison: facts.Comparison{
@@ -297,11 +298,11 @@ func TestTheReportOf64Ranks(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		read(t, book, path)
 	}
-	late := page.Job{World: 64, Says: "rank 49 delays the others", Late: []page.LateRank{{Rank: 49, Each: 5 * time.Millisecond}}}
+	late := jobs.Job{World: 64, Says: "rank 49 delays the others", Late: []jobs.LateRank{{Rank: 49, Each: 5 * time.Millisecond}}}
 	for rank := range int64(64) {
-		late.Ranks = append(late.Ranks, page.Rank{Rank: rank})
+		late.Ranks = append(late.Ranks, jobs.Rank{Rank: rank})
 	}
-	b := open(t, write(t, book.State([]page.Job{late})), 1400, 1000)
+	b := open(t, write(t, book.State([]jobs.Job{late})), 1400, 1000)
 	b.hangsTogether()
 	b.readable()
 	b.fits()

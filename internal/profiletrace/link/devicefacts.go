@@ -74,10 +74,11 @@ func (in *Input) memory(m *Allocated) facts.Memory {
 // stepLists keeps the accounts of steps for the reports of their devices. A step is complete when maxSteps further ones
 // have started: activities that it launched may run long after it.
 type stepLists struct {
-	in    *Input
-	count int64
-	open  []*Step
-	kept  map[int64][]facts.Step // by device
+	in       *Input
+	observer Observer // nil: none
+	count    int64
+	open     []*Step
+	kept     map[int64][]facts.Step // by device
 }
 
 // maxSteps bounds the steps of a device's report, and the steps that are not complete.
@@ -95,6 +96,9 @@ func (l *stepLists) add(st *Step) {
 
 // keep keeps the parts of a step that ran on one device.
 func (l *stepLists) keep(st *Step) {
+	if l.observer != nil {
+		l.observer.Step(st)
+	}
 	ordinal, ok := st.OnlyDevice()
 	list := l.kept[ordinal]
 	if !ok || len(list) >= maxSteps {

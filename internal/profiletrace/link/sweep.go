@@ -49,7 +49,8 @@ type Visitor interface {
 type Sweep struct {
 	in        *Input
 	v         Visitor
-	analyses  bool // totals of steps and devices are wanted
+	observer  Observer // nil: none
+	analyses  bool     // totals of steps and devices are wanted
 	tracks    []event.Track
 	threads   []thread // by track
 	first     int64    // of the profile, likewise end
@@ -228,6 +229,9 @@ func (s *Sweep) host(r *event.Record) {
 	case f.Step != nil && fl.Phase != "":
 		f.Step.phase(fl.Phase, start, end)
 	}
+	if s.observer != nil {
+		s.observer.Range(r)
+	}
 	if n := s.v.Range(r, f.node, f.depth, th.process, f.Step); n != nil {
 		if r.Kind == event.KindStep {
 			f.Step.Node = n
@@ -332,6 +336,9 @@ func (s *Sweep) device(r *event.Record) {
 	}
 	if s.analyses {
 		s.analyse(proc, a, r)
+	}
+	if s.observer != nil {
+		s.observer.Activity(a)
 	}
 	s.v.Activity(a, above, proc)
 }

@@ -24,13 +24,14 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
-	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/ranks"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
@@ -46,6 +47,8 @@ type Outputs struct {
 	All   consumer.ConsumeTracesFunc // all activities of the device; nil if Files gets them
 	// Accept is called with the identity of the file before anything is written. Its error rejects the file.
 	Accept func(event.Identity) error
+	// Observe returns the observer of the file; see the options of profiletrace.
+	Observe func(in *link.Input, job string) link.Observer
 }
 
 // Result is what a Reader returns for a file.
@@ -102,24 +105,24 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		}
 		return err
 	}
-	jobs := r.ranks.Jobs()
-	if err := r.printProfiles(jobs); err != nil {
+	found := r.ranks.Jobs()
+	if err := r.printProfiles(found); err != nil {
 		return err
 	}
-	if err := r.stop(ctx, jobs); err != nil {
+	if err := r.stop(ctx, found); err != nil {
 		return err
 	}
 	if r.good == 0 {
 		return ErrSomeFailed
 	}
-	if err := r.writeReports(jobs); err != nil {
+	if err := r.writeReports(found); err != nil {
 		return err
 	}
 	replaced, err := results.publish()
 	if err != nil {
 		return err
 	}
-	if err := r.printTables(jobs); err != nil {
+	if err := r.printTables(found); err != nil {
 		return err
 	}
 	r.printResults(replaced)
@@ -140,7 +143,7 @@ type conversion struct {
 	source   pipeline.Source
 
 	table     *summarytable.Table
-	ranks     ranks.Profiles
+	ranks     jobs.Profiles
 	book      *page.Book
 	stacks    *stackprofile.Builder
 	shared    bool // the page has the same stacks
@@ -217,7 +220,6 @@ func (r *conversion) outputs(file string, errs *sink) Outputs {
 	o := Outputs{
 		Files: errs.to(r.source.Next("files").ConsumeTraces),
 		All: errs.to(func(ctx context.Context, td ptrace.Traces) error {
-			r.ranks.Add(file, td)
 			if r.HTML {
 				r.book.Spans(file, td)
 			}
@@ -234,6 +236,7 @@ func (r *conversion) outputs(file string, errs *sink) Outputs {
 			return nil
 		},
 	}
+	o.Observe = func(in *link.Input, job string) link.Observer { return r.ranks.Observe(file, in, job) }
 	if r.Full {
 		files, all := o.Files, o.All
 		o.All, o.Files = nil, func(ctx context.Context, td ptrace.Traces) error {
@@ -265,11 +268,11 @@ func (r *conversion) add(file string, got *Result) {
 }
 
 // printProfiles prints what was found in jobs of several ranks, then in each file.
-func (r *conversion) printProfiles(jobs []page.Job) error {
-	if err := ranks.Render(r.out, jobs, r.width); err != nil {
+func (r *conversion) printProfiles(found []jobs.Job) error {
+	if err := renderJobs(r.out, found, r.width); err != nil {
 		return err
 	}
-	if len(jobs) > 0 {
+	if len(found) > 0 {
 		fmt.Fprintln(r.out)
 	}
 	_, err := r.blocks.WriteTo(r.out)
@@ -277,9 +280,9 @@ func (r *conversion) printProfiles(jobs []page.Job) error {
 }
 
 // stop writes the findings on jobs as spans, and completes the files that the pipelines write.
-func (r *conversion) stop(ctx context.Context, jobs []page.Job) (err error) {
-	if len(jobs) > 0 {
-		err = r.source.Next("files").ConsumeTraces(ctx, ranks.Spans(jobs))
+func (r *conversion) stop(ctx context.Context, found []jobs.Job) (err error) {
+	if len(found) > 0 {
+		err = r.source.Next("files").ConsumeTraces(ctx, jobs.Spans(found))
 	}
 	if err := errors.Join(err, r.pipeline.Stop()); err != nil {
 		return fmt.Errorf("cannot write the results to %q: %w", r.Out, r.results.named(err))
@@ -288,9 +291,9 @@ func (r *conversion) stop(ctx context.Context, jobs []page.Job) (err error) {
 }
 
 // writeReports writes the page and the stacks.
-func (r *conversion) writeReports(jobs []page.Job) error {
+func (r *conversion) writeReports(found []jobs.Job) error {
 	if r.HTML {
-		if _, err := page.WriteReport(r.results.tmp, pageFile, r.book.State(jobs)); err != nil {
+		if _, err := page.WriteReport(r.results.tmp, pageFile, r.book.State(found)); err != nil {
 			return r.results.named(err)
 		}
 	}
@@ -305,7 +308,7 @@ func (r *conversion) writeReports(jobs []page.Job) error {
 }
 
 // printTables prints the tables of all files.
-func (r *conversion) printTables(jobs []page.Job) error {
+func (r *conversion) printTables(found []jobs.Job) error {
 	if text := r.ranks.NotCompared(); text != "" {
 		fmt.Fprintf(r.out, "\n%s\n", printable.Wrapped(text, r.width, "", ""))
 	}
@@ -313,7 +316,7 @@ func (r *conversion) printTables(jobs []page.Job) error {
 	if err := r.table.Render(r.out, summarytable.Format{Rows: r.Rows}); err != nil {
 		return err
 	}
-	return renderTransfers(r.out, jobs, r.transfers)
+	return renderTransfers(r.out, found, r.transfers)
 }
 
 // printResults prints which files were written.
@@ -408,10 +411,10 @@ func (o Options) factories(source *pipeline.Source, table *summarytable.Table) f
 }
 
 // renderTransfers writes the bandwidth of collectives: of jobs if they have any, otherwise of each profile alone.
-func renderTransfers(out io.Writer, jobs []page.Job, alone []facts.Transfer) error {
+func renderTransfers(out io.Writer, found []jobs.Job, alone []facts.Transfer) error {
 	var ofJobs []facts.Transfer
 	more := 0
-	for _, j := range jobs {
+	for _, j := range found {
 		more += j.MoreTransfers
 		for _, t := range j.Transfers {
 			ofJobs = append(ofJobs, t.Transfer)

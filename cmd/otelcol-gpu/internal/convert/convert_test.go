@@ -28,6 +28,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 )
 
@@ -245,15 +246,9 @@ func TestFoldersMeanTheProfilesBelow(t *testing.T) {
 	assert.ErrorContains(t, refused[0], "no profile in "+fmt.Sprintf("%q", filepath.Join(dir, "none")))
 }
 
-func TestRanksAreInTheSpansAndOnTheTerminal(t *testing.T) {
-	out := t.TempDir()
-	stdout, stderr, err := run(t, out, map[string]string{"rank0.json": "123", "rank1.json": "1234"},
-		func(o *Options) { o.HTML = true })
-	require.NoError(t, err, stderr)
-	assert.Contains(t, stdout, "2 ranks of one job of 2: ")
-	spans := read(t, out, "spans.json")
-	assert.Equal(t, 1, strings.Count(spans, `"ranks of a job"`))
-	assert.Contains(t, spans, `"gpu.rank.method"`)
-	assert.Contains(t, read(t, out, "report.html"), `"method":"own_time"`)
-	assert.NotContains(t, read(t, out, "trace.json"), "ranks of a job")
+func TestTextsOfJobsAreEscaped(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, renderJobs(&b, []jobs.Job{{Says: "rank \x1b[2J", Ranks: []jobs.Rank{{File: "a\x1b[2J.json"}}}}, 0))
+	assert.Contains(t, b.String(), "RANK")
+	assert.NotContains(t, b.String(), "\x1b")
 }

@@ -1,18 +1,14 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
-	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // sentAs is what distinguishes the messages of a profile in its collectives.
@@ -21,28 +17,10 @@ type sentAs struct {
 	bytes         int64
 }
 
-// message keeps what the span of a collective states about its message.
-func (x *profile) message(c *straggler.Collective, m pcommon.Map) {
-	k := sentAs{c.Group, c.Name, c.Bytes}
-	if _, ok := x.messages[k]; ok || c.Bytes <= 0 {
-		return
-	}
-	text := func(key string) string {
-		v, _ := m.Get(key)
-		return v.Str()
-	}
-	ranks, _ := m.Get(string(semconv.GPUCollectiveGroupSizeKey))
-	x.messages[k] = facts.Message{
-		Collective: text(string(semconv.GPUCollectiveNameKey)), Group: text(string(semconv.GPUCollectiveGroupNameKey)),
-		ID:          text(string(semconv.GPUCollectiveGroupIDKey)),
-		ElementType: text(string(semconv.GPUCollectiveElementTypeKey)), Bytes: c.Bytes, Ranks: ranks.Int(),
-	}
-}
-
 // transfers returns the bandwidth of the job's collectives by message. A run is as long as the shortest of its ranks:
 // the last to arrive does not wait. Runs of which only one rank is known are omitted. The longest messages are
 // returned, and how many more there are.
-func (a *analysis) transfers() (list []page.Transfer, more int) {
+func (a *analysis) transfers() (list []Transfer, more int) {
 	type run struct {
 		message facts.Message
 		length  int64
@@ -68,14 +46,14 @@ func (a *analysis) transfers() (list []page.Transfer, more int) {
 			r.message.Bytes = max(r.message.Bytes, m.Bytes) // of an uneven exchange, what the busiest rank sends
 		}
 	}
-	sums := map[facts.Message]*page.Transfer{}
+	sums := map[facts.Message]*Transfer{}
 	for _, r := range order {
 		if r.ranks < 2 {
 			continue
 		}
 		t := sums[r.message]
 		if t == nil {
-			t = &page.Transfer{Transfer: facts.NewTransfer(r.message), Recorded: r.ranks}
+			t = &Transfer{Transfer: facts.NewTransfer(r.message), Recorded: r.ranks}
 			sums[r.message] = t
 		}
 		t.Add(time.Duration(r.length))
@@ -85,12 +63,12 @@ func (a *analysis) transfers() (list []page.Transfer, more int) {
 	if slices.ContainsFunc(a.job, func(x *profile) bool { return x.model != a.job[0].model }) {
 		peak = facts.Peak{}
 	}
-	list = make([]page.Transfer, 0, len(sums))
+	list = make([]Transfer, 0, len(sums))
 	for _, t := range sums {
 		t.Compare(t.Time/time.Duration(t.Count), peak, a.job[0].world)
 		list = append(list, *t)
 	}
-	slices.SortFunc(list, func(a, b page.Transfer) int { return facts.LongerTransfer(&a.Transfer, &b.Transfer) })
+	slices.SortFunc(list, func(a, b Transfer) int { return facts.LongerTransfer(&a.Transfer, &b.Transfer) })
 	n := min(maxTransfers, len(list))
 	return list[:n], len(list) - n
 }

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -162,12 +161,12 @@ func listed(ranks []int64) string {
 }
 
 // absentFinding returns the finding on how much time ranks without a profile cost each of the others.
-func absentFinding(j *page.Job) finding.Finding {
+func absentFinding(j *Job) finding.Finding {
 	v := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
 	v.Subject, v.Gain = listed(j.Missing), j.Absent
 	v.Chain = []string{
 		"all ranks with a profile wait for one without: " + listed(j.Missing),
-		fmt.Sprintf("each waits %s for it", span(j.Absent)),
+		fmt.Sprintf("each waits %s for it", FormatTime(j.Absent)),
 	}
 	if length := j.End - j.Start; length > 0 {
 		v.Share = float64(j.Absent) / float64(length)

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
 	"fmt"
@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -75,7 +74,7 @@ func inThreeDimensions(extra int64) (*world, time.Duration) {
 
 func TestStagesAreBalancedWithinATenth(t *testing.T) {
 	for longest, balanced := range map[time.Duration]bool{110: true, 111: false} {
-		a := &analysis{job: make([]*profile, 3), out: page.Job{Ranks: []page.Rank{
+		a := &analysis{job: make([]*profile, 3), out: Job{Ranks: []Rank{
 			{Computing: 100}, {Computing: longest}, {Computing: 105},
 		}}}
 		var all []straggler.Collective

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
 	"cmp"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -27,9 +26,9 @@ const (
 )
 
 // Jobs compares the ranks of each job of several.
-func (p *Profiles) Jobs() (list []page.Job) {
+func (p *Profiles) Jobs() (list []Job) {
 	for _, job := range p.jobs() {
-		a := analysis{job: job, lines: map[*profile]*timeline{}}
+		a := analysis{job: job, lines: map[*profile]*activities{}}
 		list = append(list, a.run())
 	}
 	return list
@@ -38,16 +37,16 @@ func (p *Profiles) Jobs() (list []page.Job) {
 // analysis is the analysis of one job.
 type analysis struct {
 	job   []*profile
-	lines map[*profile]*timeline
+	lines map[*profile]*activities
 	ahead map[int64]int64 // ns by which the clock of a rank is ahead; nil: unknown
-	out   page.Job
+	out   Job
 }
 
 // inStep describes a job whose ranks cannot be distinguished from another job's.
 const inStep = " Profiles of several jobs of this size fit together, for they ran in step, and nothing in them " +
 	"names their job: a rank may be another job's (name it: gpu.job.id in the profiles, or a folder for each job)."
 
-func (a *analysis) run() page.Job {
+func (a *analysis) run() Job {
 	out := &a.out
 	out.ID, out.World = a.job[0].job, a.job[0].world
 	doubt := slices.ContainsFunc(a.job, func(x *profile) bool { return x.doubt })
@@ -58,7 +57,7 @@ func (a *analysis) run() page.Job {
 		if x.window.End-x.window.Start > window.End-window.Start {
 			window = x.window
 		}
-		r := page.Rank{
+		r := Rank{
 			Rank: x.rank, File: filepath.Base(x.file), Computing: time.Duration(a.lines[x].computing.Length()),
 			Communicating: time.Duration(a.lines[x].communicating.Length()),
 		}
@@ -74,8 +73,8 @@ func (a *analysis) run() page.Job {
 	arrivals, matched := a.arrivals(all, absent)
 	switch {
 	case len(arrivals) > 1:
-		if out.Method = page.ByLength; matched {
-			out.Method = page.ByArrival
+		if out.Method = ByLength; matched {
+			out.Method = ByArrival
 		}
 		a.absentCaused(arrivals)
 		if absent != nil && out.Absent == 0 { // what is inferred about ranks without a profile is not worth reporting
@@ -88,10 +87,10 @@ func (a *analysis) run() page.Job {
 			a.worse()
 		}
 	case len(all) > 0:
-		out.Method = page.ByCommunication
+		out.Method = ByCommunication
 		a.byCommunication(least)
 	default:
-		out.Method = page.ByOwnTime
+		out.Method = ByOwnTime
 		a.byOwnTime()
 	}
 	if out.Says = says(out); doubt {
@@ -134,7 +133,7 @@ func (a *analysis) stages(all []straggler.Collective) bool {
 			ranks[c.Group] = append(of, c.Rank)
 		}
 	}
-	computing := func(x, y page.Rank) int { return cmp.Compare(x.Computing, y.Computing) }
+	computing := func(x, y Rank) int { return cmp.Compare(x.Computing, y.Computing) }
 	least, most := slices.MinFunc(a.out.Ranks, computing), slices.MaxFunc(a.out.Ranks, computing)
 	return len(a.job) > 2 && float64(most.Computing) <= even*float64(least.Computing)
 }
@@ -195,15 +194,15 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 		r.Collectives, r.Last, r.Waited = x.Collectives, x.Last, nanoseconds(x.Waited)
 		r.HeldUp, r.Caused = nanoseconds(x.HeldUp), nanoseconds(x.Caused)
 	}
-	if a.out.Method == page.ByLength {
+	if a.out.Method == ByLength {
 		a.leastWaited(others)
 	}
-	late := slices.DeleteFunc(slices.Clone(a.out.Ranks), func(r page.Rank) bool {
+	late := slices.DeleteFunc(slices.Clone(a.out.Ranks), func(r Rank) bool {
 		return r.Last == 0 || r.Caused/others < max(1, least)
 	})
-	slices.SortStableFunc(late, func(x, y page.Rank) int { return cmp.Compare(y.Caused, x.Caused) })
+	slices.SortStableFunc(late, func(x, y Rank) int { return cmp.Compare(y.Caused, x.Caused) })
 	for _, r := range late[:min(maxLate, len(late))] {
-		l := page.LateRank{Rank: r.Rank, Each: r.Caused / others}
+		l := LateRank{Rank: r.Rank, Each: r.Caused / others}
 		x := a.of(r.Rank)
 		var keys []straggler.Identity
 		most := 0.0
@@ -249,7 +248,7 @@ func (a *analysis) leastWaited(others time.Duration) {
 }
 
 // at records the collectives at which the rank arrived last, and when.
-func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
+func (a *analysis) at(l *LateRank, x *profile, keys []straggler.Identity) {
 	for i, k := range keys {
 		group := cmp.Or(x.labels[k.Group], k.Group)
 		since := time.Duration(a.lines[x].at(k).Start - x.window.Start)
@@ -257,22 +256,22 @@ func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
 			l.First, l.Last = since, since
 		}
 		l.First, l.Last = min(l.First, since), max(l.Last, since)
-		j := slices.IndexFunc(l.At, func(at page.LateAt) bool { return at.Collective == k.Name && at.Group == group })
+		j := slices.IndexFunc(l.At, func(at LateAt) bool { return at.Collective == k.Name && at.Group == group })
 		if j < 0 {
 			j = len(l.At)
-			l.At = append(l.At, page.LateAt{Collective: k.Name, Group: group})
+			l.At = append(l.At, LateAt{Collective: k.Name, Group: group})
 		}
 		l.At[j].Count++
 	}
-	slices.SortStableFunc(l.At, func(x, y page.LateAt) int { return cmp.Compare(y.Count, x.Count) })
+	slices.SortStableFunc(l.At, func(x, y LateAt) int { return cmp.Compare(y.Count, x.Count) })
 }
 
 // byCommunication names the rank that communicates least: it arrives last, and the others wait in collectives.
 func (a *analysis) byCommunication(least time.Duration) {
 	list := slices.Clone(a.out.Ranks)
-	slices.SortStableFunc(list, func(x, y page.Rank) int { return cmp.Compare(x.Communicating, y.Communicating) })
+	slices.SortStableFunc(list, func(x, y Rank) int { return cmp.Compare(x.Communicating, y.Communicating) })
 	if each := list[len(list)/2].Communicating - list[0].Communicating; each >= max(1, least) {
-		a.out.Late = []page.LateRank{{Rank: list[0].Rank, Each: each}}
+		a.out.Late = []LateRank{{Rank: list[0].Rank, Each: each}}
 	}
 }
 
@@ -290,7 +289,7 @@ func (a *analysis) byOwnTime() {
 	}
 	worst := slices.MaxFunc(verdicts, func(a, b straggler.Result) int { return cmp.Compare(a.Score, b.Score) })
 	if worst.Slow {
-		a.out.Late = []page.LateRank{{Rank: worst.Rank, Each: nanoseconds(worst.Median * (worst.Score - 1))}}
+		a.out.Late = []LateRank{{Rank: worst.Rank, Each: nanoseconds(worst.Median * (worst.Score - 1))}}
 	}
 }
 
@@ -302,7 +301,7 @@ func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
 
 // activity determines what a late rank did before the collectives at which it arrived last, compared with the median of
 // the others. ahead is how many ns clocks are ahead; nil if unknown.
-func (a *analysis) activity(late *profile, lastAt []straggler.Identity, to *page.LateRank) {
+func (a *analysis) activity(late *profile, lastAt []straggler.Identity, to *LateRank) {
 	from := int64(math.MinInt64) // all were recorded
 	for _, x := range a.job {
 		if a.ahead != nil {

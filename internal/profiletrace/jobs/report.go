@@ -1,23 +1,19 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -25,7 +21,7 @@ import (
 
 // Spans returns one span for each job, with an event `rank` for each rank and an event `finding` for each that is
 // late.
-func Spans(jobs []page.Job) ptrace.Traces {
+func Spans(jobs []Job) ptrace.Traces {
 	td := ptrace.NewTraces()
 	for i := range jobs {
 		j := &jobs[i]
@@ -44,7 +40,7 @@ func Spans(jobs []page.Job) ptrace.Traces {
 	return td
 }
 
-func jobSpan(s ptrace.Span, j *page.Job) {
+func jobSpan(s ptrace.Span, j *Job) {
 	sum := sha256.Sum256([]byte(fmt.Sprint(j.ID, j.World, j.Start, j.End, j.Ranks))) // the same profiles give the same IDs
 	s.SetTraceID(pcommon.TraceID(sum[:16]))
 	s.SetSpanID(pcommon.SpanID(sum[16:24]))
@@ -93,32 +89,32 @@ func jobSpan(s ptrace.Span, j *page.Job) {
 }
 
 // lateFinding returns the finding on how much time a late rank costs each of the others.
-func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
+func lateFinding(j *Job, l *LateRank) finding.Finding {
 	did := fmt.Sprintf("rank %d is the straggler", l.Rank)
 	switch most := max(l.Computing, l.Copying, l.Idle); {
 	case most <= 0:
 	case most == l.Computing:
-		did = fmt.Sprintf("rank %d computes for %s longer than the others", l.Rank, span(most))
+		did = fmt.Sprintf("rank %d computes for %s longer than the others", l.Rank, FormatTime(most))
 		if l.Kernels != "" {
 			did += ": " + l.Kernels
 		}
 	case most == l.Copying:
-		did = fmt.Sprintf("rank %d copies for %s longer than the others", l.Rank, span(most))
+		did = fmt.Sprintf("rank %d copies for %s longer than the others", l.Rank, FormatTime(most))
 	default:
-		did = fmt.Sprintf("rank %d has its device idle for %s longer than the others", l.Rank, span(most))
+		did = fmt.Sprintf("rank %d has its device idle for %s longer than the others", l.Rank, FormatTime(most))
 		if l.In != "" {
 			did += ", its host mostly in " + l.In
 		}
 	}
 	v := finding.New(semconv.GPUFindingKindLateRank, finding.High)
 	v.Subject, v.Gain, v.Threshold, v.Chain = fmt.Sprintf("rank %d", l.Rank), l.Each, notable, []string{did}
-	if j.Method != page.ByArrival {
+	if j.Method != ByArrival {
 		v.Certainty = finding.Medium
 	}
 	if len(l.At) > 0 {
 		v.Chain = append(v.Chain, "it arrives last at "+names(l.At))
 	}
-	v.Chain = append(v.Chain, fmt.Sprintf("each of the others waits %s for it", span(l.Each)))
+	v.Chain = append(v.Chain, fmt.Sprintf("each of the others waits %s for it", FormatTime(l.Each)))
 	if length := j.End - j.Start; length > 0 {
 		v.Share = float64(l.Each) / float64(length)
 	}
@@ -129,19 +125,8 @@ func lateFinding(j *page.Job, l *page.LateRank) finding.Finding {
 
 func putTime(m pcommon.Map, k attribute.Key, d time.Duration) { m.PutDouble(string(k), d.Seconds()) }
 
-// Render writes a finding, in lines that fit a width (0: any), and a table for each job of several ranks.
-func Render(w io.Writer, jobs []page.Job, width int) error {
-	for i := range jobs {
-		says := printable.Wrapped(printable.Line(jobs[i].Says), width, "", "")
-		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", says, table(&jobs[i])); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // says returns the text of the finding on a job.
-func says(j *page.Job) string {
+func says(j *Job) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ranks of one job", len(j.Ranks))
 	if j.World > 0 {
@@ -155,12 +140,12 @@ func says(j *page.Job) string {
 		if len(j.Late) == 0 {
 			return "no rank is late"
 		}
-		return fmt.Sprintf(text, j.Late[0].Rank, span(j.Late[0].Each))
+		return fmt.Sprintf(text, j.Late[0].Rank, FormatTime(j.Late[0].Each))
 	}
 	switch j.Method {
-	case page.ByArrival, page.ByLength:
+	case ByArrival, ByLength:
 		collectively(&b, j)
-	case page.ByCommunication:
+	case ByCommunication:
 		b.WriteString("no collectives of several ranks match; by how long they communicate in all " +
 			late("rank %d is the straggler: they communicate %s longer in the median"))
 	default:
@@ -176,7 +161,7 @@ func says(j *page.Job) string {
 }
 
 // collectively describes the result of collectives that match.
-func collectively(b *strings.Builder, j *page.Job) {
+func collectively(b *strings.Builder, j *Job) {
 	if j.Bubbles > 0 {
 		fmt.Fprintf(b, "no rank is the straggler: they are stages of a pipeline that compute equally long, and for "+
 			"%.0f %% of the time they wait for each other's results (bubbles); more micro-batches in a step or an "+
@@ -186,7 +171,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 	if j.Absent > 0 {
 		fmt.Fprintf(b, "the straggler has no profile here: each of these ranks waits %s, even the last one to arrive, "+
 			"for %s. "+
-			"Profile the missing ranks, too. ", span(j.Absent), listed(j.Missing))
+			"Profile the missing ranks, too. ", FormatTime(j.Absent), listed(j.Missing))
 		return
 	}
 	if len(j.Late) == 0 {
@@ -194,19 +179,19 @@ func collectively(b *strings.Builder, j *page.Job) {
 			100*notable)
 		return
 	}
-	rows := map[int64]page.Rank{}
+	rows := map[int64]Rank{}
 	for _, r := range j.Ranks {
 		rows[r.Rank] = r
 	}
 	for i, l := range j.Late {
 		r := rows[l.Rank]
 		if i > 0 {
-			fmt.Fprintf(b, "Then rank %d: last at %d, %s each, %s. ", l.Rank, r.Last, span(l.Each), when(&l))
+			fmt.Fprintf(b, "Then rank %d: last at %d, %s each, %s. ", l.Rank, r.Last, FormatTime(l.Each), when(&l))
 			continue
 		}
 		fmt.Fprintf(b,
 			"rank %d is the straggler: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
-			l.Rank, r.Last, r.Collectives, longest(&l, r.Last), span(r.Caused), span(l.Each))
+			l.Rank, r.Last, r.Collectives, longest(&l, r.Last), FormatTime(r.Caused), FormatTime(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))
 		}
@@ -215,7 +200,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 		var parts []string
 		part := func(t time.Duration, what string) {
 			if float64(t) > least*float64(l.Each) {
-				parts = append(parts, span(t)+" "+what)
+				parts = append(parts, FormatTime(t)+" "+what)
 			}
 		}
 		computation := "more of computation"
@@ -226,7 +211,7 @@ func collectively(b *strings.Builder, j *page.Job) {
 		part(l.Copying, "more of copies")
 		idle := "more with its device idle"
 		if l.In != "" {
-			idle += fmt.Sprintf(", while its host was mostly in %s (%s)", l.In, span(l.InTime))
+			idle += fmt.Sprintf(", while its host was mostly in %s (%s)", l.In, FormatTime(l.InTime))
 		}
 		part(l.Idle, idle)
 		if len(parts) > 0 {
@@ -236,13 +221,13 @@ func collectively(b *strings.Builder, j *page.Job) {
 	if j.WaitingShare > 0 {
 		fmt.Fprintf(b, "Of the others' communication %.0f %% is waiting for a late rank. ", 100*j.WaitingShare)
 	}
-	if j.Method == page.ByLength {
+	if j.Method == ByLength {
 		b.WriteString("Their clocks cannot be aligned: who runs a collective shortest is taken to come last. ")
 	}
 }
 
 // longest lists the collectives at which the others waited longest for a rank, of those at which it arrived last.
-func longest(l *page.LateRank, last int) string {
+func longest(l *LateRank, last int) string {
 	n := 0
 	for _, at := range l.At {
 		n += at.Count
@@ -253,15 +238,15 @@ func longest(l *page.LateRank, last int) string {
 	return names(l.At)
 }
 
-func when(l *page.LateRank) string {
+func when(l *LateRank) string {
 	if l.First == l.Last {
-		return fmt.Sprintf("at %s of its window", span(l.First))
+		return fmt.Sprintf("at %s of its window", FormatTime(l.First))
 	}
-	return fmt.Sprintf("from %s to %s of its window", span(l.First), span(l.Last))
+	return fmt.Sprintf("from %s to %s of its window", FormatTime(l.First), FormatTime(l.Last))
 }
 
 // names lists the collectives with their counts, grouped by name.
-func names(list []page.LateAt) string {
+func names(list []LateAt) string {
 	var order []string
 	counts := map[string]int{}
 	for _, at := range list {
@@ -280,28 +265,8 @@ func names(list []page.LateAt) string {
 	return strings.Join(order, ", ")
 }
 
-func table(j *page.Job) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "RANK\tSTEP\tOWN\tCOMPUTING\tCOMMUNICATING\tLAST AT\tWAITED\tOTHERS WAITED\tCAUSED\t  FILE")
-	for _, r := range j.Ranks {
-		step, own, last, waited, held, caused := "-", "-", "-", "-", "-", "-"
-		if r.Step > 0 {
-			step, own = span(r.Step), span(r.Own)
-		}
-		if r.Collectives > 0 {
-			last, waited = fmt.Sprintf("%d of %d", r.Last, r.Collectives), span(r.Waited)
-			held, caused = span(r.HeldUp), span(r.Caused)
-		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Rank, step, own, span(r.Computing),
-			span(r.Communicating), last, waited, held, caused, printable.Line(r.File))
-	}
-	_ = w.Flush() // strings.Builder accepts everything
-	return b.String()
-}
-
-// span formats a time with two decimals.
-func span(d time.Duration) string {
+// FormatTime formats a time with two decimals.
+func FormatTime(d time.Duration) string {
 	switch {
 	case d == 0:
 		return "0"

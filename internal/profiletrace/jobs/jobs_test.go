@@ -1,10 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -146,7 +144,7 @@ func (w *world) into(p *Profiles, missing ...int) {
 	}
 }
 
-func jobsOf(worlds ...*world) []page.Job {
+func jobsOf(worlds ...*world) []Job {
 	var p Profiles
 	for _, w := range worlds {
 		w.into(&p)
@@ -180,7 +178,7 @@ func TestThePlantedRankIsFoundInWorldsOfAnySize(t *testing.T) {
 			require.Len(t, j.Ranks, ranks)
 			require.NotEmpty(t, j.Late)
 			assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
-			assert.Equal(t, page.ByArrival, j.Method)
+			assert.Equal(t, ByArrival, j.Method)
 			var held, want int64 // totals: of two ranks that arrive together, either may be the last
 			for rank, r := range j.Ranks {
 				held, want = held+r.HeldUp.Nanoseconds(), want+w.held[rank]
@@ -260,7 +258,7 @@ func TestClocksThatCannotBeAligned(t *testing.T) {
 		culprit := w.r.IntN(8)
 		w.extra, w.torn = late(culprit, 900_000), true
 		j := jobsOf(w.run())[0]
-		assert.Equal(t, page.ByLength, j.Method)
+		assert.Equal(t, ByLength, j.Method)
 		assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
 		assert.InEpsilon(t, 12*920_000, j.Late[0].Each.Nanoseconds(), 0.15)
 		assert.Contains(t, j.Says, "clocks cannot be aligned")
@@ -274,7 +272,7 @@ func TestCollectivesThatDoNotMatch(t *testing.T) {
 		culprit := w.r.IntN(6)
 		w.extra, w.renamed = late(culprit, 900_000), true
 		j := jobsOf(w.run())[0]
-		assert.Equal(t, page.ByCommunication, j.Method)
+		assert.Equal(t, ByCommunication, j.Method)
 		require.Len(t, j.Late, 1)
 		assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
 		assert.Zero(t, j.Ranks[0].Collectives)
@@ -293,7 +291,7 @@ func TestRecordsThatBeginAtDifferentSteps(t *testing.T) {
 			}
 			jobs := jobsOf(w.run())
 			require.Len(t, jobs, 1)
-			assert.Equal(t, page.ByArrival, jobs[0].Method)
+			assert.Equal(t, ByArrival, jobs[0].Method)
 			require.NotEmpty(t, jobs[0].Late)
 			assert.EqualValues(t, 5, jobs[0].Late[0].Rank, "seed %d, %d h", seed, hours)
 			for _, r := range jobs[0].Ranks {
@@ -334,7 +332,7 @@ func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
 // Jobs that run the same program at the same time: collectives of one job end closer together than collectives of two
 // jobs. Otherwise, the finding states that the jobs cannot be distinguished.
 func TestJobsThatRunInStep(t *testing.T) {
-	jobs := func(jitter int64) []page.Job {
+	jobs := func(jitter int64) []Job {
 		one := newWorld(13, 4, 30)
 		one.extra = late(2, 300_000)
 		one.run()
@@ -407,7 +405,7 @@ func TestARankThatIsLateForAWhile(t *testing.T) {
 // Eight real ranks: the same late rank and the same waits for any clock offsets.
 func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 	dir, lastAt, heldUp := recorded.Ranks(t)
-	read := func(change func(rank int, s ptrace.Span)) page.Job {
+	read := func(change func(rank int, s ptrace.Span)) Job {
 		var p Profiles
 		for rank := range 8 {
 			path := filepath.Join(dir, fmt.Sprintf("worker%d.pt.trace.json.gz", rank))
@@ -443,12 +441,12 @@ func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 		offsets[i] = r.Int64N(int64(48*time.Hour)) - int64(24*time.Hour)
 	}
 	for name, c := range map[string]struct {
-		method page.JobMethod
+		method JobMethod
 		change func(rank int, s ptrace.Span)
 	}{
-		"as recorded":      {page.ByArrival, func(int, ptrace.Span) {}},
-		"clocks days away": {page.ByArrival, func(rank int, s ptrace.Span) { move(s, offsets[rank]) }},
-		"ends far apart": {page.ByLength, func(rank int, s ptrace.Span) {
+		"as recorded":      {ByArrival, func(int, ptrace.Span) {}},
+		"clocks days away": {ByArrival, func(rank int, s ptrace.Span) { move(s, offsets[rank]) }},
+		"ends far apart": {ByLength, func(rank int, s ptrace.Span) {
 			if isCollective(s) { // in their original order
 				move(s, int64(s.StartTimestamp()-1_694_128_201_420_000_000)*int64(rank+1)/4)
 			}
@@ -471,7 +469,7 @@ func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 				s.SetName(fmt.Sprint(s.Name(), rank))
 			}
 		})
-		assert.Equal(t, page.ByCommunication, j.Method)
+		assert.Equal(t, ByCommunication, j.Method)
 		assert.EqualValues(t, 7, j.Late[0].Rank, j.Says)
 	})
 }
@@ -508,14 +506,7 @@ func TestTheSpanOfAJob(t *testing.T) {
 	again, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(Spans(jobsOf(w)))
 	require.NoError(t, err)
 	assert.Equal(t, first, again, "the same profiles give the same bytes")
-
-	var b bytes.Buffer
-	require.NoError(t, Render(&b, jobs, 0))
-	assert.Contains(t, b.String(), "4 ranks of one job of 4, run-7: rank 2 is the straggler")
-	jobs[0].Says = "rank \x1b[2J"
-	b.Reset()
-	require.NoError(t, Render(&b, jobs, 0))
-	assert.NotContains(t, b.String(), "\x1b")
+	assert.Contains(t, jobs[0].Says, "4 ranks of one job of 4, run-7: rank 2 is the straggler")
 }
 
 // Tests both sides of the threshold of the comparison of ranks: one of two ranks computes longer by a share of the window.
@@ -553,8 +544,8 @@ func TestALateRankIsReportedFromItsThresholdOn(t *testing.T) {
 }
 
 func TestTheSentenceOfALateRankSaysWhichCollectivesItLists(t *testing.T) {
-	at := func(count int) *page.LateRank {
-		return &page.LateRank{First: time.Millisecond, Last: time.Millisecond, At: []page.LateAt{{Collective: "all_reduce", Count: count}}}
+	at := func(count int) *LateRank {
+		return &LateRank{First: time.Millisecond, Last: time.Millisecond, At: []LateAt{{Collective: "all_reduce", Count: count}}}
 	}
 	require.Equal(t, "5 × all_reduce", longest(at(5), 5))
 	require.Equal(t, "the longest waits: 2 × all_reduce", longest(at(2), 5))

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
 	"testing"
@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -49,7 +48,7 @@ func TestBandwidthLeavesOutTheWaitForLateRanks(t *testing.T) {
 	}
 	jobs := p.Jobs()
 	require.Len(t, jobs, 1)
-	byGroup := map[string]page.Transfer{}
+	byGroup := map[string]Transfer{}
 	for _, x := range jobs[0].Transfers {
 		byGroup[x.Group] = x
 	}

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package ranks
+package jobs
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
-// timeline is a profile's activities in order, for questions about many intervals.
-type timeline struct {
+// activities are what a profile ran, in order, for questions about many intervals.
+type activities struct {
 	computing intervals.Set // kernels that are not collectives
 	working   intervals.Set // and copies and memsets
 
@@ -25,9 +25,9 @@ type timeline struct {
 	byIdentity    []int32 // positions of collectives
 }
 
-func (x *profile) timeline() *timeline {
+func (x *profile) timeline() *activities {
 	n := len(x.collectives)
-	t := &timeline{collectives: x.collectives, ends: make([]int64, n), byIdentity: make([]int32, n)}
+	t := &activities{collectives: x.collectives, ends: make([]int64, n), byIdentity: make([]int32, n)}
 	collectives := make([]intervals.Interval, n)
 	for i := range x.collectives {
 		c := &x.collectives[i]
@@ -52,7 +52,7 @@ func (x *profile) timeline() *timeline {
 }
 
 // at returns the run of a collective, the last one if several have its identity, and nil if there is none.
-func (t *timeline) at(k straggler.Identity) *straggler.Collective {
+func (t *activities) at(k straggler.Identity) *straggler.Collective {
 	i := sort.Search(len(t.byIdentity), func(i int) bool {
 		return compare(t.collectives[t.byIdentity[i]].Identity(), k) > 0
 	})
@@ -84,7 +84,7 @@ func joined(a, b intervals.Set) (set intervals.Set) {
 }
 
 // idle returns the parts of an interval in which the device did nothing.
-func (t *timeline) idle(v intervals.Interval) (gaps intervals.Set) {
+func (t *activities) idle(v intervals.Interval) (gaps intervals.Set) {
 	for _, gap := range t.working.Gaps(v) {
 		gaps = append(gaps, t.communicating.Gaps(gap)...)
 	}
@@ -102,7 +102,7 @@ func union(list []intervals.Interval) (set intervals.Set) {
 
 // before returns the time in which a rank could have come to a collective: since the one before, or, before its first
 // one, since all ranks were recorded. from is the latter, on the rank's clock.
-func (t *timeline) before(c *straggler.Collective, from int64) intervals.Interval {
+func (t *activities) before(c *straggler.Collective, from int64) intervals.Interval {
 	if i, _ := slices.BinarySearch(t.ends, c.Start+1); i > 0 {
 		from = max(from, t.ends[i-1])
 	}

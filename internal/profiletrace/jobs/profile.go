@@ -1,26 +1,17 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranks compares the ranks of one job by their profiles: which rank is the straggler at the collectives, by how
-// much, and its activity during that time.
-//
-// Lateness is computed from the arrivals of ranks at the collectives that they run together (package straggler), so
-// that a waiting rank is never mistaken for a working one. If clocks cannot be aligned, it is computed from how long
-// ranks run the collectives, since the last rank runs them shortest; if no collectives match, from how long each rank
-// communicates in all. Without collectives, steps without exposed communication are compared.
-package ranks
+package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -78,36 +69,22 @@ type pair struct {
 	peer  int64
 }
 
+// message is a run of a collective, as a profile states it.
+type message struct {
+	kernel, operation string
+	group, label      string // identity of the process group, and its name for people
+	elementType       string
+	bytes, ranks      int64
+	peer, sequence    int64
+	hasPeer           bool
+	hasSequence       bool
+}
+
 // hostRange is a range on a thread of the host.
 type hostRange struct {
 	intervals.Interval
 	thread int64
 	name   string
-}
-
-// Add adds spans of a file at the detail kernels. Files without a rank are ignored.
-func (p *Profiles) Add(file string, td ptrace.Traces) {
-	for _, rs := range td.ResourceSpans().All() {
-		var r spanfacts.Resource
-		r.Load(rs.Resource().Attributes())
-		if r.Rank < 0 {
-			p.unranked = file
-		}
-		if r.Rank < 0 || r.WorldSize == 1 {
-			continue
-		}
-		x := p.profile(file, &r)
-		if x == nil {
-			continue
-		}
-		for _, ss := range rs.ScopeSpans().All() {
-			var scope spanfacts.Scope
-			scope.Load(&r, ss.Scope().Attributes())
-			for _, s := range ss.Spans().All() {
-				x.add(s, &scope)
-			}
-		}
-	}
 }
 
 // NotCompared returns the note that several files have collectives and no rank; empty otherwise.
@@ -155,9 +132,10 @@ func (x *profile) trim() {
 	x.collectives, x.ranges, x.pairs = slices.Clone(x.collectives), slices.Clone(x.ranges), nil
 }
 
-func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
+// profile returns the profile of a rank; nil beyond the limit.
+func (p *Profiles) profile(file, job string, rank, world int64) *profile {
 	for _, x := range slices.Backward(p.list) {
-		if x.file == file && x.rank == r.Rank && x.job == r.JobID {
+		if x.file == file && x.rank == rank && x.job == job {
 			return x
 		}
 	}
@@ -165,48 +143,58 @@ func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
 		return nil
 	}
 	x := &profile{
-		file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize, kernels: map[string]ran{}, labels: map[string]string{},
+		file: file, job: job, rank: rank, world: world, kernels: map[string]ran{}, labels: map[string]string{},
 		messages: map[sentAs]facts.Message{}, paired: map[string]bool{},
 	}
 	p.list = append(p.list, x)
 	return x
 }
 
-func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
-	at := intervals.Unix(uint64(s.StartTimestamp()), uint64(s.EndTimestamp()))
-	var f spanfacts.Facts
-	if !f.Load(s, scope) {
-		thread, ok := s.Attributes().Get(string(semconv.ThreadIDKey))
-		if ok {
-			x.hostRange(hostRange{at, thread.Int(), s.Name()})
-		}
-		return
-	}
-	if f.Kind == spanfacts.Step {
-		x.steps++
-		x.stepTime += f.StepTime()
-		x.exposed += f.StepExposed
-		return
-	}
+// step adds a step of this length with exposed communication, in seconds.
+func (x *profile) step(length, exposed float64) {
+	x.steps++
+	x.stepTime += length
+	x.exposed += exposed
+}
+
+// extend extends the window by an activity, and reports whether there is room for it.
+func (x *profile) extend(at intervals.Interval) bool {
 	if x.window == (intervals.Interval{}) {
 		x.window = at
 	}
 	x.window.Start, x.window.End = min(x.window.Start, at.Start), max(x.window.End, at.End)
-	if len(x.collectives)+len(x.compute)+len(x.moves) >= maxActivities {
-		return
-	}
-	switch f.Kind {
-	case spanfacts.Collective:
-		c := x.collective(s, f.Name, at)
-		x.message(&c, s.Attributes())
-		x.collectives = append(x.collectives, c)
-	case spanfacts.Kernel, spanfacts.Graph:
+	return len(x.collectives)+len(x.compute)+len(x.moves) < maxActivities
+}
+
+// kernel adds a kernel that is not a collective.
+func (x *profile) kernel(name string, at intervals.Interval) {
+	if x.extend(at) {
 		x.compute.Add(at, 0)
-		k := x.kernels[f.Name]
-		x.kernels[f.Name] = ran{k.count + 1, k.time + at.End - at.Start}
-	case spanfacts.Copy, spanfacts.Memset:
+		k := x.kernels[name]
+		x.kernels[name] = ran{k.count + 1, k.time + at.End - at.Start}
+	}
+}
+
+// move adds a copy or memset.
+func (x *profile) move(at intervals.Interval) {
+	if x.extend(at) {
 		x.moves.Add(at, 0)
 	}
+}
+
+// communicate adds a collective.
+func (x *profile) communicate(m *message, at intervals.Interval) {
+	if !x.extend(at) {
+		return
+	}
+	c := x.collective(m, at)
+	k := sentAs{c.Group, c.Name, c.Bytes}
+	if _, ok := x.messages[k]; !ok && c.Bytes > 0 {
+		x.messages[k] = facts.Message{
+			Collective: m.operation, Group: m.label, ID: m.group, ElementType: m.elementType, Bytes: c.Bytes, Ranks: m.ranks,
+		}
+	}
+	x.collectives = append(x.collectives, c)
 }
 
 // hostRange adds a range of the host. If there are too many, the shorter half is dropped: what explains a device that
@@ -235,33 +223,24 @@ func (x *profile) hostRange(r hostRange) {
 // description, and groups that were split from another share a name, so a group is identified by its unique name and
 // its ranks, or by its description if a source has no more. Transfers between two ranks are numbered by pair, since
 // each rank counts its own.
-func (x *profile) collective(s ptrace.Span, kernel string, at intervals.Interval) straggler.Collective {
-	m := s.Attributes()
-	c := straggler.Collective{Rank: x.rank, Name: kernel, Start: at.Start, End: at.End}
-	if size, ok := m.Get(string(semconv.GPUIOSizeKey)); ok {
-		c.Bytes = size.Int()
+func (x *profile) collective(m *message, at intervals.Interval) straggler.Collective {
+	c := straggler.Collective{
+		Rank: x.rank, Name: m.kernel, Start: at.Start, End: at.End, Bytes: m.bytes, Group: cmp.Or(m.group, m.label),
 	}
-	group, ok := m.Get(string(semconv.GPUCollectiveGroupIDKey))
-	if !ok {
-		group, _ = m.Get(string(semconv.GPUCollectiveGroupNameKey))
+	if m.label != "" && x.labels[c.Group] == "" {
+		x.labels[c.Group] = m.label
 	}
-	c.Group = group.Str()
-	if label, ok := m.Get(string(semconv.GPUCollectiveGroupNameKey)); ok && x.labels[c.Group] == "" {
-		x.labels[c.Group] = label.Str()
-	}
-	if peer, ok := m.Get(string(semconv.GPUCollectivePeerRankKey)); ok {
-		c.Group = x.pair(pair{c.Group, peer.Int()})
+	if m.hasPeer {
+		c.Group = x.pair(pair{c.Group, m.peer})
 		return c
 	}
-	name, _ := m.Get(string(semconv.GPUCollectiveNameKey))
-	operation := name.Str()
-	paired := operation == semconv.GPUCollectiveNameSend || operation == semconv.GPUCollectiveNameRecv ||
-		strings.Contains(operation, "coalesced")
-	if paired && strings.Contains(kernel, "SendRecv") {
+	paired := m.operation == semconv.GPUCollectiveNameSend || m.operation == semconv.GPUCollectiveNameRecv ||
+		strings.Contains(m.operation, "coalesced")
+	if paired && strings.Contains(m.kernel, "SendRecv") {
 		x.paired[c.Group] = true
 	}
-	if number, ok := m.Get(string(semconv.GPUCollectiveSequenceKey)); ok && !paired {
-		c.Sequence, c.Stated = number.Int(), true
+	if m.hasSequence && !paired {
+		c.Sequence, c.Stated = m.sequence, true
 	}
 	return c
 }

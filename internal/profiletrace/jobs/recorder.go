@@ -1,0 +1,145 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package jobs
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// recorder adds what a sweep observes to the profile of a rank.
+type recorder struct {
+	x      *profile
+	in     *link.Input
+	tracks []event.Track
+	texts  []texts // by name
+}
+
+// texts are what a job's report needs of a name, found when it is needed.
+type texts struct {
+	kernel string // short name
+	shown  string
+	device bool // of a call: it launches work or waits for it
+}
+
+// Observe returns the observer that adds a file; nil if the file states no rank, or is the only one of its job. job is
+// the job of files that name none.
+func (p *Profiles) Observe(file string, in *link.Input, job string) link.Observer {
+	m := &in.Meta
+	rank, world := int64(-1), m.WorldSize
+	if m.HasRank {
+		rank = m.Rank
+	}
+	job = cmp.Or(m.JobID, job, m.Resource[string(semconv.GPUJobIDKey)])
+	number := func(key string, to *int64) {
+		if n, err := strconv.ParseInt(m.Resource[key], 10, 64); err == nil {
+			*to = n
+		}
+	}
+	number(string(semconv.GPUJobRankKey), &rank)
+	number(string(semconv.GPUJobWorldSizeKey), &world)
+	if rank < 0 {
+		p.unranked = file
+	}
+	if rank < 0 || world == 1 {
+		return nil
+	}
+	if world <= 0 {
+		world = -1
+	}
+	x := p.profile(file, job, rank, world)
+	if x == nil {
+		return nil
+	}
+	return &recorder{x: x, in: in, tracks: in.Tracks(), texts: make([]texts, in.Names.Len())}
+}
+
+func (r *recorder) text(name uint32) *texts {
+	t := &r.texts[name]
+	if t.shown == "" {
+		full := r.in.Names.Name(name)
+		t.shown = spanfacts.DistinctText(full, spanfacts.MaxText)
+		t.device = vocabulary.LaunchesWork(full) || timeline.WaitsForDevice(full)
+	}
+	return t
+}
+
+func (r *recorder) kernel(name uint32) string {
+	t := &r.texts[name]
+	if t.kernel == "" {
+		t.kernel = spanfacts.DistinctText(vocabulary.ShortName(r.in.Names.Name(name)), spanfacts.MaxText)
+	}
+	return t.kernel
+}
+
+func (r *recorder) at(start, length int64) intervals.Interval {
+	start += r.in.Meta.Base
+	return intervals.Interval{Start: start, End: start + length}
+}
+
+// Range adds a host range that explains what the host did: frames of call stacks and calls that neither launch nor wait
+// do not.
+func (r *recorder) Range(rec *event.Record) {
+	t := r.tracks[rec.Track]
+	if rec.Kind == event.KindStep || rec.Kind == event.KindFrame || t.Inner < 0 {
+		return
+	}
+	text := r.text(rec.Name)
+	if rec.Kind == event.KindRuntime && !text.device {
+		return
+	}
+	name := text.shown
+	if rec.Kind == event.KindModule {
+		class, _, _ := vocabulary.SplitInstance(r.in.Names.Name(rec.Name))
+		name = spanfacts.DistinctText(class, spanfacts.MaxText)
+	}
+	r.x.hostRange(hostRange{r.at(rec.Key, rec.Duration), t.Inner, name})
+}
+
+// Activity adds an activity of the device.
+func (r *recorder) Activity(a *link.Activity) {
+	at := r.at(a.Start, a.Duration)
+	switch {
+	case a.Communicates:
+		r.x.communicate(r.message(a), at)
+	case a.Kind == event.KindKernel && a.Detail.WholeGraph:
+		r.x.kernel(r.text(a.Name).shown, at)
+	case a.Kind == event.KindKernel:
+		r.x.kernel(r.kernel(a.Name), at)
+	default:
+		r.x.move(at)
+	}
+}
+
+func (r *recorder) message(a *link.Activity) *message {
+	d := &a.Detail
+	m := &message{
+		kernel: r.kernel(a.Name), operation: cmp.Or(d.Collective, vocabulary.CollectiveName(r.in.Names.Name(a.Name))),
+		label: d.Group, elementType: d.ElementType, ranks: d.GroupSize, peer: d.Peer, hasPeer: d.HasPeer,
+		sequence: d.Sequence, hasSequence: d.HasSequence,
+	}
+	if d.GroupID != 0 {
+		m.group = r.in.Names.Name(d.GroupID)
+	}
+	m.bytes = max(0, vocabulary.CollectiveSize(m.operation, d.InElements, d.OutElements,
+		vocabulary.ElementSize(d.ElementType)))
+	return m
+}
+
+// Step adds a step.
+func (r *recorder) Step(st *link.Step) {
+	exposed := 0.0
+	if st.Comm.Any {
+		exposed = float64(st.Exposed()) / 1e9
+	}
+	r.x.step(float64(st.End-st.Start)/1e9, exposed)
+}
