@@ -16,6 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/flightrecorder"
+	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
 // hangs prints which rank hangs by the dumps of PyTorch's flight recorder in args, and returns the arguments without
@@ -34,6 +35,8 @@ func hangs(out, problems io.Writer, args []string, width int) (rest []string, fo
 			} else {
 				rest = append(rest, arg)
 			}
+		case !mayBeDump(arg):
+			rest = append(rest, arg)
 		default:
 			d, err := flightrecorder.ReadFile(arg)
 			switch {
@@ -62,6 +65,13 @@ func hangs(out, problems io.Writer, args []string, width int) (rest []string, fo
 		}
 	}
 	return rest, len(alone)+len(folders) > 0, failed
+}
+
+// mayBeDump reports whether a file is opened to find out whether it is a dump: not if it is named like a profile, without
+// a rank at the end, because profiles are opened once.
+func mayBeDump(path string) bool {
+	_, named := flightrecorder.RankOf(path)
+	return named || !slices.ContainsFunc(profilefile.Endings(), func(end string) bool { return strings.HasSuffix(path, end) })
 }
 
 // foldersOfDumps returns the folders at or below path in which at least one file is a dump.
