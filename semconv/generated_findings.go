@@ -81,6 +81,9 @@ const (
 	FindingLaunchBoundRecorded              = 0.1     // of the gain from which on the finding says how much the profiler's recording costs
 	FindingLaunchBoundRuns                  = 0.3     // of the timed runs of an operation, in a process
 	FindingLaunchBoundEndDelay              = 0.05    // of a run: the device ended it less than this after the host, in a process
+	FindingLaunchBoundQueue                 = 0.1     // of a section: the device ended it less than this after the host, in gpu_derive
+	FindingLaunchBoundRoof                  = 0.5     // of the roofline: a section at or above it is not bound by launches, in gpu_derive
+	FindingLaunchBoundLatency               = 0.1     // of the roofline: a section below it is bound by latency, in gpu_derive
 	FindingLowEfficiencyPeak                = 0.5     // of the roofline: an operator below it
 	FindingLowEfficiencySectionPeak         = 0.1     // of the roofline: a section of a process below it, as it has several kernels and gaps
 	FindingLowEfficiencyReachable           = 0.7     // of the roofline: what good kernels reach

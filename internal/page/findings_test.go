@@ -322,7 +322,7 @@ func TestTheSameFactsGiveTheSameFindingAsInAProfile(t *testing.T) {
 		live := m.State(Query{Range: time.Minute}).Findings
 
 		c := facts.Copy{Direction: activities.HostToDevice, Memory: "pageable", Count: 1, Bytes: 1e6, Exposed: copied}
-		d := &facts.Totals{Copy: map[facts.CopyKey]*facts.Copies{{Direction: c.Direction, Memory: c.Memory}: {Copy: c}}}
+		d := &facts.Totals{}
 		d.Parts[activities.Computing] = int64(time.Second - copied)
 		name := func(uint32) string { return "" }
 		list := rules.Device(d, &facts.Context{Name: name, Kernel: name, Peak: facts.PeakOf("")},

@@ -17,12 +17,12 @@ const (
 	floorFactor = semconv.FindingBelowFloorFloor
 	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was empty
 	// at its end: the GPU waited for the host.
-	launchShare = 0.1
+	launchShare = semconv.FindingLaunchBoundQueue
 	// launchRoof: a section at or above this share of its roof was not starved, regardless of its delays (an application
 	// that synchronizes before End shows the same delay).
-	launchRoof = 0.5
+	launchRoof = semconv.FindingLaunchBoundRoof
 	// latencyRoof: below this share of the roof neither bandwidth nor arithmetic limits.
-	latencyRoof = 0.1
+	latencyRoof = semconv.FindingLaunchBoundLatency
 )
 
 // derived has the values derived for a span; fields at NaN or "" are absent.

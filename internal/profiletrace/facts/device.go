@@ -4,11 +4,9 @@
 package facts
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -28,12 +26,13 @@ type Device struct {
 	active []active
 	split  *timeline.Splitter
 
-	busy [timeline.ClassCount]intervals.Ordered
-	ops  map[opKey]*operatorSum
-	kern map[uint32]*kernel
-	coll map[collectiveKey]*collective
-	sent map[transferKey]*Transfer
-	lead timeline.Lead
+	busy   [timeline.ClassCount]intervals.Ordered
+	ops    map[opKey]*operatorSum
+	kern   map[uint32]*kernel
+	coll   map[collectiveKey]*collective
+	copies map[copyKey]*Copy
+	sent   map[transferKey]*Transfer
+	lead   timeline.Lead
 	// idle time at head and tail: within the unit of the first or last launch, and before it
 	edges, before [timeline.Causes]int64
 
@@ -55,7 +54,6 @@ type Totals struct {
 	First      int64        // start of the first activity
 	Head       StepSpending // before the first activity: no part of the window
 	Tail       StepSpending // after the last one
-	Copy       map[CopyKey]*Copies
 	Trials     trials
 	Moved      map[MoveKey]*Moved
 	Slowdown   *Slowdown // nil: kernels did not become slower
@@ -79,7 +77,7 @@ type active struct {
 	kernel   *kernel
 	moved    *Moved // nil: it computes
 	coll     *collective
-	copy     *Copies
+	copy     *Copy
 	module   *moduleSum
 	backward bool
 	in       uint32
@@ -101,9 +99,10 @@ const maxActive = 512
 // NewDevice returns a device without activities. Devices of one sweep may share a splitter.
 func NewDevice(s *timeline.Splitter) *Device {
 	return &Device{
-		Totals: Totals{Copy: map[CopyKey]*Copies{}, Trials: trials{}, Moved: map[MoveKey]*Moved{}},
+		Totals: Totals{Trials: trials{}, Moved: map[MoveKey]*Moved{}},
 		split:  s,
 		ops:    map[opKey]*operatorSum{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
+		copies: map[copyKey]*Copy{},
 		sent:   map[transferKey]*Transfer{},
 		chains: map[int64]link{}, scores: map[int64]scores{}, modules: map[uint32]*moduleSum{},
 	}
@@ -405,17 +404,6 @@ func (d *Device) finish() {
 	for _, x := range d.Trials {
 		x.end()
 	}
-}
-
-// FedBy returns how many copies from the host there were, and their mean size.
-func (d *Totals) FedBy() string {
-	var count, bytes int64
-	for k, c := range d.Copy {
-		if k.Direction == timeline.HostToDevice {
-			count, bytes = count+c.Count, bytes+c.Bytes
-		}
-	}
-	return fmt.Sprintf("%s of %s in the mean", finding.Count(count, "copy", "copies"), finding.Size(bytes/max(1, count)))
 }
 
 // ShortKernel is the length under which a kernel is shorter than what launching it costs the host.

@@ -138,6 +138,8 @@ type Copy struct {
 	Bytes     int64         `json:"bytes"`
 	Time      time.Duration `json:"time_ns"`
 	Exposed   time.Duration `json:"exposed_ns"`
+	Stalled   time.Duration `json:"-"` // concurrent with kernels, of migrations to the device: the kernels wait for pages
+	In        Spending      `json:"-"` // exposed time by the ranges that requested it
 }
 
 // Collective is all collectives of a kind; Waiting and Moving are its exposed time.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 func (d *Device) operators(r *Report, f *Context) {
@@ -115,9 +116,9 @@ func (d *Device) byKernel(r *Report, f *Context) {
 }
 
 func (d *Device) otherLists(r *Report, f *Context) {
-	for k, c := range d.Copy {
-		c.Direction, c.Memory = k.Direction, k.Memory
-		r.Copies = append(r.Copies, c.Copy)
+	for k, c := range d.copies {
+		c.Direction, c.Memory = k.direction, k.memory
+		r.Copies = append(r.Copies, *c)
 	}
 	slices.SortFunc(r.Copies, func(a, b Copy) int {
 		return cmp.Or(cmp.Compare(b.Exposed, a.Exposed), cmp.Compare(a.Direction, b.Direction),
@@ -145,4 +146,15 @@ func (d *Device) otherLists(r *Report, f *Context) {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(b.Count, a.Count),
 			cmp.Compare(b.Waiting, a.Waiting))
 	})
+}
+
+// FedBy returns how many copies from the host there were, and their mean size.
+func (r *Report) FedBy() string {
+	var count, bytes int64
+	for _, c := range r.Copies {
+		if c.Direction == timeline.HostToDevice {
+			count, bytes = count+c.Count, bytes+c.Bytes
+		}
+	}
+	return fmt.Sprintf("%s of %s in the mean", finding.Count(count, "copy", "copies"), finding.Size(bytes/max(1, count)))
 }

@@ -105,20 +105,11 @@ func (c *collective) comparable(k collectiveKey) bool {
 // leastRepeats is the minimum number of collectives of a kind to know their shortest time.
 const leastRepeats = semconv.FindingLateRankCollectives
 
-// CopyKey identifies a kind of copies.
-type CopyKey struct {
-	Direction, Memory string
-}
+// copyKey identifies a kind of copies.
+type copyKey struct{ direction, memory string }
 
-// Copies are the copies of one direction while they are summed up.
-type Copies struct {
-	Copy
-	Stalled time.Duration // concurrent with kernels, of migrations to the device: the kernels wait for pages
-	In      Spending      // exposed time by the ranges that requested it
-}
-
-func (d *Device) copyOf(a *timeline.Activity, duration time.Duration) *Copies {
-	c := boundedmap.Bounded(d.Copy, CopyKey{a.Direction, a.Memory}, CopyKey{}, maxClasses)
+func (d *Device) copyOf(a *timeline.Activity, duration time.Duration) *Copy {
+	c := boundedmap.Bounded(d.copies, copyKey{a.Direction, a.Memory}, copyKey{}, maxClasses)
 	c.Count++
 	c.Time += duration
 	c.Bytes += a.Bytes

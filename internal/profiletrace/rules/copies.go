@@ -24,14 +24,13 @@ func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 		var text []string
 		var in facts.Spending
 		for _, c := range r.Copies {
-			of := d.Copy[facts.CopyKey{Direction: c.Direction, Memory: c.Memory}]
-			if copyKind(c) != kind || of.Exposed+of.Stalled == 0 {
+			if copyKind(c) != kind || c.Exposed+c.Stalled == 0 {
 				continue
 			}
-			exposed += of.Exposed
-			stalled += of.Stalled
+			exposed += c.Exposed
+			stalled += c.Stalled
 			text = append(text, j.copyText(c))
-			for _, s := range of.In.Spent {
+			for _, s := range c.In.Spent {
 				in.Put(s)
 			}
 		}

@@ -18,7 +18,7 @@ func (j *judge) idleChain(cause string, n int64) []string {
 }
 
 // idle judges idle time: each cause's time is claimed by one finding.
-func (j *judge) idle(d *facts.Totals) {
+func (j *judge) idle(d *facts.Totals, r *facts.Report) {
 	a := j.account
 	if a.Idles[timeline.CauseLoader] > 0 {
 		v := j.idled(timeline.CauseLoader, semconv.GPUFindingKindLoader, finding.High,
@@ -42,7 +42,7 @@ func (j *judge) idle(d *facts.Totals) {
 		v.Chain[2] += " from the end of waits to the next work"
 		if d != nil && 2*d.FedWaits > a.Idles[timeline.CauseSynchronization] {
 			v.Chain[0] = "the host waited for each of its copies to the device"
-			v.Evidence += "; " + d.FedBy()
+			v.Evidence += "; " + r.FedBy()
 			v.Remedy = "gather small tensors into one copy, from pinned memory with non_blocking=True"
 		}
 		j.add(v)

@@ -107,7 +107,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	tried := j.trials(d)
 	j.checkpoint()
 	j.compilation()
-	j.idle(d)
+	j.idle(d, r)
 	j.outside(&d.Head, "%s could have begun its window %s earlier")
 	j.outside(&d.Tail, "%s had nothing to do for %s after its window")
 	stalled := j.copies(d, r)
@@ -130,7 +130,7 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 // Step returns the findings on a step of the given length.
 func Step(a *facts.StepSpending, subject string, length int64, f *facts.Context) []finding.Finding {
 	j := &judge{subject: subject, f: f, length: length - a.Idles[timeline.CauseNoLoad], account: &a.Spending}
-	j.idle(nil)
+	j.idle(nil, nil)
 	exposed := func(kind, what string, sum int64, locations []finding.Location) {
 		j.add(finding.Finding{
 			Kind: kind, Gain: time.Duration(sum), Where: locations, Certainty: finding.Medium,

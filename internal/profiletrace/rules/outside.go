@@ -25,7 +25,7 @@ func (j *judge) outside(a *facts.StepSpending, effect string) {
 	} {
 		sub.length += a.Idles[c]
 	}
-	sub.idle(nil)
+	sub.idle(nil, nil)
 	for _, v := range sub.list {
 		switch v.Kind {
 		case semconv.GPUFindingKindSlowRuntimeCalls:

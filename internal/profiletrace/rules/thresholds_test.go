@@ -30,7 +30,7 @@ const windowLength = 1_000_000_000
 var efficient = facts.Rate{PeakShare: 0.9, Bound: "memory"}
 
 func findingsOf(set func(s situation)) []finding.Finding {
-	s := situation{&facts.Totals{Copy: map[facts.CopyKey]*facts.Copies{}}, aContext(), &facts.Report{Window: windowLength}}
+	s := situation{&facts.Totals{}, aContext(), &facts.Report{Window: windowLength}}
 	s.report.Operators = []facts.Operator{{Name: "mm", Time: windowLength, Alone: windowLength, Rate: efficient}}
 	s.Parts[timeline.Computing] = windowLength
 	set(s)
@@ -48,7 +48,6 @@ func copiesFor(memory string) func(s situation, n int64) {
 	return func(s situation, n int64) {
 		c := facts.Copy{Direction: timeline.HostToDevice, Memory: memory, Count: 1, Exposed: time.Duration(n)}
 		s.report.Copies = []facts.Copy{c}
-		s.Copy[facts.CopyKey{Direction: c.Direction, Memory: memory}] = &facts.Copies{Copy: c}
 	}
 }
 
