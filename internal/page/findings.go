@@ -133,13 +133,17 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	if other := m.neighbour(devices, k.service); other != "" {
 		text += "; " + other + " runs on its GPU, too"
 	}
-	f := found(semconv.GPUFindingKindLateRank, fmt.Sprintf("rank %d", k.rank), text, 0, c.trace)
-	f.Certainty, f.Threshold = finding.Medium, semconv.FindingLateRankLiveThreshold
-	if stepTime > 0 {
-		f.Gain, f.Share = time.Duration(math.Round(1e9*c.seconds)), c.seconds/stepTime
+	f := finding.LateRank(k.rank, nanoseconds(c.seconds), nanoseconds(stepTime),
+		semconv.FindingLateRankLiveThreshold, finding.Medium)
+	f.Chain, f.Trace = []string{text}, c.trace
+	if stepTime == 0 {
+		f.Gain = 0 // it may be more than the time of the steps
 	}
 	return f, stepTime == 0 || f.Share >= f.Threshold
 }
+
+// nanoseconds converts seconds.
+func nanoseconds(s float64) time.Duration { return time.Duration(math.Round(1e9 * s)) }
 
 // neighbour returns another service that used one of the devices.
 func (m *Model) neighbour(devices map[string]bool, service string) string {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/straggler"
@@ -162,14 +163,12 @@ func listed(ranks []int64) string {
 
 // absentFinding returns the finding on how much time ranks without a profile cost each of the others.
 func absentFinding(j *Job) finding.Finding {
-	v := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
-	v.Subject, v.Gain = listed(j.Missing), j.Absent
+	v := finding.LateRank(j.Missing[0], j.Absent, time.Duration(j.End-j.Start),
+		semconv.FindingLateRankThreshold, finding.Medium)
+	v.Subject = listed(j.Missing)
 	v.Chain = []string{
 		"all ranks with a profile wait for one without: " + listed(j.Missing),
 		fmt.Sprintf("each waits %s for it", FormatTime(j.Absent)),
-	}
-	if length := j.End - j.Start; length > 0 {
-		v.Share = float64(j.Absent) / float64(length)
 	}
 	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, against the shortest of the "+
 		"same kind", len(j.Ranks))

@@ -106,8 +106,8 @@ func lateFinding(j *Job, l *LateRank) finding.Finding {
 			did += ", its host mostly in " + l.In
 		}
 	}
-	v := finding.New(semconv.GPUFindingKindLateRank, finding.High)
-	v.Subject, v.Gain, v.Threshold, v.Chain = fmt.Sprintf("rank %d", l.Rank), l.Each, notable, []string{did}
+	v := finding.LateRank(l.Rank, l.Each, time.Duration(j.End-j.Start), notable, finding.High)
+	v.Chain = []string{did}
 	if j.Method != ByArrival {
 		v.Certainty = finding.Medium
 	}
@@ -115,9 +115,6 @@ func lateFinding(j *Job, l *LateRank) finding.Finding {
 		v.Chain = append(v.Chain, "it arrives last at "+names(l.At))
 	}
 	v.Chain = append(v.Chain, fmt.Sprintf("each of the others waits %s for it", FormatTime(l.Each)))
-	if length := j.End - j.Start; length > 0 {
-		v.Share = float64(l.Each) / float64(length)
-	}
 	v.Evidence = strings.TrimSpace(fmt.Sprintf("%d ranks compared by %s", len(j.Ranks),
 		strings.ReplaceAll(string(j.Method), "_", " ")))
 	return v
