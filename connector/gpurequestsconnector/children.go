@@ -105,8 +105,8 @@ func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
 // wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
 func (b *book) wait(s *span, now int64) {
 	if i, ok := b.index[s.above()]; ok {
-		if x := &b.spans[i]; x.work() && contains(gpuWork, x.device, s.device) {
-			return // the span around it has it, and so has what is around that; of a step on another device only the step
+		if b.spans[i].work() {
+			return // the span around it has it, and so has what is around that
 		}
 	}
 	own := s.debt(s.device)
@@ -197,8 +197,8 @@ func (b *book) expire(now int64, all bool) {
 				return s.entry || b.requests[s.key] != nil || b.closed.Find(s.key) != nil
 			})
 			switch {
-			case around != nil && contains(gpuWork, around.device, c.device) || b.had(c):
-			case above == nil || around != nil || !c.kind.adopted():
+			case around != nil || b.had(c):
+			case above == nil || !c.kind.adopted():
 				b.stats.unassigned += c.debt(c.device).energy
 				b.counted(c, now)
 			default:

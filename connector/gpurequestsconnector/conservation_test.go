@@ -77,28 +77,22 @@ func grow(rng *rand.Rand) forest {
 	return f
 }
 
-// inclusive returns the energy of a node and its descendants on its device, as gpu_join writes it.
-func (f *forest) inclusive(i int) float64 { return f.below(i, f.nodes[i].device) }
-
-func (f *forest) below(i int, device byte) float64 {
+// inclusive returns the energy of a node and its descendants on all devices, as gpu_join writes it.
+func (f *forest) inclusive(i int) float64 {
 	e := f.nodes[i].self
 	for j := range f.nodes {
-		if n := &f.nodes[j]; n.parent == i && (n.host || n.device == device) {
-			e += f.below(j, device)
+		if f.nodes[j].parent == i {
+			e += f.inclusive(j)
 		}
 	}
 	return e
 }
 
-// above returns the nearest GPU span above a node if it is on the same device, and so includes the node's energy.
+// above returns the nearest GPU span above a node, which includes the node's energy.
 func (f *forest) above(i int) int {
 	for p := f.nodes[i].parent; p >= 0; p = f.nodes[p].parent {
-		switch {
-		case f.nodes[p].host:
-		case f.nodes[p].device == f.nodes[i].device:
+		if !f.nodes[p].host {
 			return p
-		default:
-			return -1
 		}
 	}
 	return -1
@@ -196,7 +190,7 @@ func (f *forest) accounts(b *book) []float64 {
 	return of
 }
 
-// All energy of the devices is charged to requests by the shares of the innermost enclosing batch on the device, or is
+// All energy of the devices is charged to requests by the shares of the innermost enclosing batch, or is
 // unattributed. Children arrive before their parents, as SDKs send them, divided into any payloads; or in any order in
 // one payload.
 func TestEnergyIsChargedOnce(t *testing.T) {

@@ -154,16 +154,14 @@ func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	}
 }
 
-// A step is charged with work on other devices directly below it. Work of a third device below a section of another
-// device stays unassigned, unless it has its own links.
-func TestWorkOfAThirdDeviceBelowASectionIsUnassigned(t *testing.T) {
+// A step is charged with the work below it on all devices.
+func TestWorkOfAThirdDeviceBelowASectionIsCharged(t *testing.T) {
 	for name, tt := range map[string]struct {
-		parent, linked  int // of the section on the third device
-		charged, nobody float64
+		parent, linked int // of the section on the third device
 	}{
-		"below the step":                  {0, 0, 200 + 200 + 150, 0},
-		"below a section":                 {1, 0, 200 + 200, 150},
-		"below a section, with own links": {1, 2, 200 + 200 + 150, 0},
+		"below the step":                  {0, 0},
+		"below a section":                 {1, 0},
+		"below a section, with own links": {1, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			zero, td := time.Now(), ptrace.NewTraces()
@@ -194,9 +192,8 @@ func TestWorkOfAThirdDeviceBelowASectionIsUnassigned(t *testing.T) {
 			b := newTest(t, nil)
 			b.take(joined(t, td), clock)
 			b.due(clock, true)
-			assert.InEpsilon(t, 550, b.stats.charged+b.stats.unassigned, 1e-9, "%s: nothing is lost", name)
-			assert.InEpsilon(t, tt.charged, b.stats.charged, 1e-9, name)
-			assert.InDelta(t, tt.nobody, b.stats.unassigned, 1e-6, name)
+			assert.InEpsilon(t, 200+200+150, b.stats.charged, 1e-9, name)
+			assert.InDelta(t, 0, b.stats.unassigned, 1e-6, name)
 		})
 	}
 }

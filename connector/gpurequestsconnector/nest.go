@@ -5,12 +5,10 @@ package gpurequestsconnector
 
 import (
 	"iter"
-
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// The energy and the time of a span contain a step of its descendants on its device, also below spans of the host;
-// those also contains what is on other devices directly below it. So where a batch is inside another one, its part is
+// The energy and the time of a span contain those of its descendants on all devices, also below spans of the host. So
+// where a batch is inside another one, its part is
 // taken off the outer one: each joule is charged once, by the innermost batch.
 //
 //	iteration  links A, B      10 J  → A and B share 10 − 6 = 4 J
@@ -28,12 +26,6 @@ type debt struct {
 	time, energy float64
 }
 
-// contains reports whether the time and energy of GPU work on a device contain the time and energy of work on another,
-// below it.
-func contains(k kind, device, inner string) bool {
-	return k == stepWork || device == "" || inner == "" || spanfacts.SameDevice(device, inner)
-}
-
 // take subtracts from work what batches within it have.
 func (u *usage) take(o debt) {
 	u.innerTime += o.time
@@ -46,24 +38,15 @@ const maxDepth = 64
 // nest subtracts batches from the spans around them, and marks batches that were charged with the span around them.
 func (b *book) nest(now int64) {
 	for i := range b.spans {
-		if s := &b.spans[i]; s.batch && s.kind == stepWork {
-			b.elsewhere()
-			break
-		}
-	}
-	for i := range b.spans {
 		s := &b.spans[i]
 		waiting, _ := b.debts.Take(s.key)
 		for _, o := range waiting {
-			if !contains(s.kind, s.device, o.device) {
-				continue
-			}
-			if s.take(o); !s.batch && contains(gpuWork, s.device, o.device) {
+			if s.take(o); !s.batch {
 				b.lift(s.above(), o, now)
 			}
 		}
 		if s.batch {
-			s.outer, s.nested = b.lift(s.above(), debt{s.device, s.time, max(0, s.energy-s.elsewhere)}, now)
+			s.outer, s.nested = b.lift(s.above(), debt{s.device, s.time, s.energy}, now)
 		}
 	}
 	for i := range b.spans {
@@ -74,40 +57,7 @@ func (b *book) nest(now int64) {
 	}
 }
 
-// elsewhere finds work on other devices directly below steps. The spans around a step do not contain that work, even if
-// they are steps.
-func (b *book) elsewhere() {
-	for i := range b.spans {
-		s := &b.spans[i]
-		energy := s.energy
-		for range maxDepth {
-			p := b.around(s)
-			if p == nil || p.kind != stepWork || contains(gpuWork, p.device, s.device) {
-				break
-			}
-			p.elsewhere += energy
-			s, energy = p, -energy
-		}
-	}
-}
-
-// around returns the nearest GPU work of the payload above a span, nil if there is none.
-func (b *book) around(s *span) *span {
-	k := s.above()
-	for range maxDepth {
-		if i, here := b.index[k]; here {
-			return &b.spans[i]
-		}
-		up := b.recent.Find(k)
-		if up == nil || up.kind != hostSpan {
-			return nil
-		}
-		k.Span = up.parent
-	}
-	return nil
-}
-
-// lift walks up from a span's parent and subtracts o from each GPU span that contains it, up to the first batch. It
+// lift walks up from a span's parent and subtracts o from each GPU span, up to the first batch. It
 // returns that batch's number (−1 if the payload has none), and whether the energy was counted with an earlier span.
 func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
 	for range maxDepth {
@@ -126,7 +76,7 @@ func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
 		case s.kind == hostSpan:
 			k.Span = s.parent
 			continue
-		case s.kind == requestSpan || !contains(s.kind, s.device, o.device):
+		case s.kind == requestSpan:
 			return -1, false
 		case !here && (s.batch || s.counted):
 			return -1, true
@@ -137,7 +87,7 @@ func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
 				c.take(o)
 			}
 		}
-		if s.batch || !contains(gpuWork, s.device, o.device) {
+		if s.batch {
 			return i, false
 		}
 		k.Span = s.parent
@@ -165,9 +115,7 @@ func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *see
 	first := true
 	for s := range b.up(c.above()) {
 		if first && s.kind != hostSpan && s.kind != requestSpan {
-			if first = false; contains(s.kind, s.device, c.device) {
-				around = s
-			}
+			first, around = false, s
 		}
 		if stop(s) {
 			return s, around
@@ -182,12 +130,10 @@ func (b *book) had(c *child) bool {
 	for parent := range b.up(c.above()) {
 		switch {
 		case parent.kind == hostSpan:
-		case parent.kind == requestSpan || !contains(parent.kind, parent.device, c.device):
+		case parent.kind == requestSpan:
 			return false
 		case parent.batch || parent.counted:
 			return true
-		case !contains(gpuWork, parent.device, c.device):
-			return false
 		}
 	}
 	return false

@@ -43,10 +43,9 @@ type span struct {
 	batchSize float64
 
 	// Set by nest.
-	elsewhere float64 // J of a step, of work on other devices in the payload
-	outer     int     // the batch around it in the payload, −1: none
-	nested    bool    // its energy was counted with an earlier span
-	done      bool    // charged or waiting: nothing is subtracted from it any more
+	outer  int  // the batch around it in the payload, −1: none
+	nested bool // its energy was counted with an earlier span
+	done   bool // charged or waiting: nothing is subtracted from it any more
 
 	source *source     // whose span it is
 	links  ptrace.Span // of a batch: itself

@@ -37,7 +37,7 @@ func TestInstancesRepeatTheirBoard(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, gpusamplesextension.Device{
 		ID: id, Name: "gpu0", Model: "NVIDIA A30", Vendor: "NVIDIA", PCIBDF: "0000:0f:00.0", Ordinal: 0, Source: "dcgm",
-		HostName: "n1", DeviceFile: "nvidia0",
+		HostName: "n1", DeviceFile: "nvidia0", Refresh: time.Hour, PowerWindow: time.Second,
 	}, *board.Device())
 	joules, coverage := board.Integral(gpusamplesextension.Energy, start, end)
 	assert.Equal(t, 1.0, coverage)

@@ -323,7 +323,10 @@ func (x *writer) device(said gpusamplesextension.Device, now time.Time) *device 
 	d := x.devices[said.ID]
 	if d == nil {
 		d = &device{
-			desc:    gpusamplesextension.Device{ID: said.ID, Ordinal: -1},
+			// An exporter collects at its own pace, and NVML's usual power is a mean of a second.
+			desc: gpusamplesextension.Device{
+				ID: said.ID, Ordinal: -1, Refresh: time.Hour, PowerWindow: time.Second,
+			},
 			groups:  map[groupKey]*group{},
 			pending: map[int64]*gpusamplesextension.Sample{},
 		}

@@ -88,7 +88,7 @@ func (d *device) bytes() int64 {
 	var n int64
 	for _, s := range d.series {
 		if s != nil {
-			n += int64(len(s.pts)) * pointSize
+			n += int64(len(s.pts)) * s.pointSize()
 		}
 	}
 	return n

@@ -37,8 +37,14 @@ type Device struct {
 	HostID     string `json:"-"`                // host.id of that machine
 	// Interval is the requested time between two samples; 0: unknown, then it is measured.
 	Interval time.Duration `json:"-"`
-	MIG                    // share of the physical GPU, if ID is a MIG instance
-	Limits                 // peaks reported by the device itself
+	// Refresh is how old a value of the energy counter can be when it is read. It is used while each reading differs from
+	// the one before, for then the readings do not show it; a time that exceeds the one between two readings counts as
+	// that. 0: 100 ms for dcgm, nvml, gpm and replay, otherwise each value is current.
+	Refresh time.Duration `json:"-"`
+	// PowerWindow is the time of which a reading of power is the mean. 0: 100 ms.
+	PowerWindow time.Duration `json:"-"`
+	MIG                       // share of the physical GPU, if ID is a MIG instance
+	Limits                    // peaks reported by the device itself
 }
 
 // MIG is an instance's share of its physical GPU. All zero for a whole one.
@@ -103,7 +109,7 @@ type device struct {
 	events  []Event // by time, at most maxEvents
 	newest  int64   // newest sample of any field
 	settled int64   // oldest newest sample among the live fields; never decreases
-	primary *series // its times are used for the device: the first live field
+	primary *series // its times are used for the device: the first live field, if possible one that is not slow
 }
 
 const maxEvents = 1024
@@ -114,16 +120,16 @@ func (d *device) refresh() {
 	d.newest, d.primary = 0, nil
 	for _, s := range d.series {
 		if s != nil && s.len() > 0 {
-			d.newest = max(d.newest, s.last().t)
+			d.newest = max(d.newest, s.read)
 		}
 	}
 	settled := d.newest
 	for _, s := range d.series {
-		if s == nil || s.len() == 0 || (s.interval > 0 && s.last().t < d.newest-gapFactor*s.interval) {
+		if s == nil || s.len() == 0 || (s.interval > 0 && s.read < d.newest-gapFactor*s.interval) {
 			continue
 		}
-		settled = min(settled, s.last().t)
-		if d.primary == nil {
+		settled = min(settled, s.read)
+		if d.primary == nil || d.primary.slow() && !s.slow() {
 			d.primary = s
 		}
 	}

@@ -5,9 +5,15 @@ package gpusamplesextension
 
 import (
 	"cmp"
+	"fmt"
 	"math/bits"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
+
+// memorySlack is by what factor the memory in use can exceed the size, because sources round it and reserve a part.
+const memorySlack = 1.02
 
 // deviceWriter writes to one device of a store.
 type deviceWriter struct {
@@ -69,6 +75,15 @@ func (st *Store) write(d *device, rings *[NumFields]*series, sample *Sample, now
 		st.stats.future.Add(int64(bits.OnesCount32(sample.Known)))
 		return
 	}
+	if v := sample.Values[MemoryUsed]; d.desc.Limits.Memory > 0 && sample.Known&(1<<MemoryUsed) != 0 &&
+		v > memorySlack*float64(d.desc.Limits.Memory) {
+		sample.Known &^= 1 << MemoryUsed
+		st.Contradict(plausibility.Contradiction{
+			Source: d.desc.Source, Device: d.desc.ID, Reason: plausibility.MemoryRange,
+			Found: fmt.Sprintf("%.4g GiB in use", v/(1<<30)),
+			Other: fmt.Sprintf("%.4g GiB of memory", float64(d.desc.Limits.Memory)/(1<<30)),
+		})
+	}
 	for f := range rings {
 		if sample.Known&(1<<f) == 0 {
 			continue
@@ -77,11 +92,12 @@ func (st *Store) write(d *device, rings *[NumFields]*series, sample *Sample, now
 		if s == nil {
 			info := Field(f).Info()
 			s = &series{kind: info.Kind, fastest: info.Domain.PerSecond, nominal: int64(max(d.desc.Interval, 0))}
+			s.still = Field(f) != Energy // a GPU always draws power
 			rings[f] = s
 		}
-		if s.len() > 0 && sample.Time <= s.last().t {
-			if ahead := now.Add(clockSlack).UnixNano(); s.last().t <= ahead || sample.Time > ahead {
-				if sample.Time == s.last().t {
+		if s.len() > 0 && sample.Time <= s.read {
+			if ahead := now.Add(clockSlack).UnixNano(); s.read <= ahead || sample.Time > ahead {
+				if sample.Time == s.read {
 					st.stats.duplicate.Add(1)
 				} else {
 					st.stats.outOfOrder.Add(1)
@@ -129,7 +145,7 @@ func (st *Store) room(s *series, t int64) bool {
 
 // grow gives a series a ring of n points, which is larger than the current one; false: there is no room.
 func (st *Store) grow(s *series, n int) bool {
-	more := int64(n-len(s.pts)) * pointSize
+	more := int64(n-len(s.pts)) * s.pointSize()
 	for st.bytes+more > st.maxBytes && st.shrinkOther(2*n) {
 	}
 	if st.bytes+more > st.maxBytes {
@@ -147,7 +163,7 @@ func (st *Store) resize(s *series, n int) {
 	if n > 0 {
 		st.rings[bits.Len(uint(n))]++
 	}
-	st.bytes += int64(n-len(s.pts)) * pointSize
+	st.bytes += int64(n-len(s.pts)) * s.pointSize()
 	st.stats.evictedBytes.Add(int64(s.resize(n)))
 }
 

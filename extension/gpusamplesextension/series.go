@@ -3,9 +3,15 @@
 
 package gpusamplesextension
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/instrument"
+)
 
 // point is one stored value. For a counter v is unwrapped: it begins at 0, never decreases, and a reset adds nothing.
+// A counter is a staircase: it is refreshed at its own pace, whatever the rate of reading, so a point is a change, and a
+// repeated value is none until the counter has had time to change.
 type point struct {
 	t        int64
 	v        float64
@@ -28,7 +34,11 @@ type series struct {
 	kind       Kind
 	fastest    float64 // of a counter: the highest increase per second; at once, for counters are stairs
 	pts        []point
+	before     []int64 // of a counter: when it was read before each point, with the old value; 0: never
 	head, tail uint64
+	read       int64 // when the newest value was read, also if it repeats the one before
+	stairs     instrument.Staircase
+	still      bool    // the counter may stand still
 	raw        float64 // newest value as written, before unwrapping
 	base       float64 // of a counter: what rebase has taken off its values
 	nominal    int64   // requested interval, ns; 0: unknown
@@ -46,18 +56,31 @@ func (s *series) last() *point       { return s.at(s.tail - 1) }
 // push appends a point that is newer than the last one. The ring must have room.
 func (s *series) push(t int64, raw float64) {
 	p := point{t: t, v: raw}
+	before := int64(0)
 	if s.len() > 0 {
 		last := s.last()
 		gap := t - last.t
-		s.observeGap(gap)
-		covered := s.interval == 0 || gap <= gapFactor*s.interval
+		before = s.read
+		s.observeGap(t - s.read)
+		usual := s.interval
+		if s.kind == KindCounter {
+			usual = max(usual, s.period.value()) // a counter bridges a pause of its reader
+		}
+		covered := s.interval == 0 || t-s.read <= gapFactor*usual
 		increase := 0.0
 		if s.kind == KindCounter {
 			if increase = raw - s.raw; increase < 0 || increase > s.fastest*max(1, float64(gap)*1e-9) {
 				increase, covered = 0, false // a reset, or an increase that no device has
 			}
+			if raw == s.raw && covered && (!s.still || s.stairs.Stale(t)) {
+				s.read = t
+				return
+			}
 			p.v = last.v + increase
 			s.period.observe(t, increase > 0, covered)
+			if increase > 0 {
+				s.stairs.Changed(t)
+			}
 		}
 		p.integral, p.covered = last.integral, last.covered
 		if covered {
@@ -68,8 +91,11 @@ func (s *series) push(t int64, raw float64) {
 	if s.kind == KindCounter && s.len() == 0 {
 		p.v = 0 // only differences count, and a large origin would cost precision
 	}
-	s.raw = raw
+	s.raw, s.read = raw, t
 	s.pts[s.tail&uint64(len(s.pts)-1)] = p
+	if s.kind == KindCounter {
+		s.before[s.tail&uint64(len(s.pts)-1)] = before
+	}
 	if s.tail++; s.tail&uint64(len(s.pts)-1) == 0 {
 		s.rebase()
 	}
@@ -137,12 +163,35 @@ func (s *series) resize(n int) (dropped int) {
 	for i := s.head; i < s.tail; i++ {
 		pts[i&uint64(len(pts)-1)] = *s.at(i)
 	}
+	if s.kind == KindCounter {
+		before := make([]int64, n)
+		for i := s.head; i < s.tail; i++ {
+			before[i&uint64(n-1)] = s.before[i&uint64(len(s.pts)-1)]
+		}
+		s.before = before
+	}
 	s.pts = pts
 	return dropped
 }
 
+// pointSize returns the memory of a point in bytes.
+func (s *series) pointSize() int64 {
+	if s.kind == KindCounter {
+		return pointSize + 8
+	}
+	return pointSize
+}
+
+// slow reports whether a counter is refreshed more rarely than it is read, or stands still.
+func (s *series) slow() bool {
+	return s.kind == KindCounter && max(s.stairs.Period(), s.read-s.last().t) > 3*s.interval/2
+}
+
 // clear removes the points and keeps the memory.
-func (s *series) clear() { s.head = s.tail; s.nGaps = 0; s.period = updatePeriod{} }
+func (s *series) clear() {
+	s.head = s.tail
+	s.nGaps, s.read, s.period, s.stairs = 0, 0, updatePeriod{}, instrument.Staircase{}
+}
 
 // after returns the position of the first point with time > t; tail if there is none. Samples are nearly equidistant,
 // so the search starts where t would be, continues in steps that double, and ends in a binary search.

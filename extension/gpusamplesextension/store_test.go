@@ -122,7 +122,7 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 		}
 	}
 	assert.Equal(t, most, r.store.bytes)
-	assert.LessOrEqual(t, most, int64(2*512*pointSize))
+	assert.LessOrEqual(t, most, int64(512*(2*pointSize+8)))
 }
 
 func TestInvalidSamplesAreDroppedAndCounted(t *testing.T) {

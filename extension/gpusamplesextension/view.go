@@ -3,7 +3,11 @@
 
 package gpusamplesextension
 
-import "time"
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/instrument"
+)
 
 // View reads the rings under one read lock. Lookups do not allocate. A View must be used by one goroutine and not
 // after Release; until then writers wait, so do no slow work between Acquire and Release.
@@ -173,6 +177,49 @@ func (x DeviceView) Times(f Field, start, end int64, dst []int64) []int64 {
 		dst = append(dst, s.at(i).t)
 	}
 	return dst
+}
+
+// Changes appends the changes of a counter after a time to dst. The oldest one in the ring is not Covered if earlier
+// ones were evicted after that time.
+func (x DeviceView) Changes(f Field, after int64, dst []instrument.Change) []instrument.Change {
+	s := x.field(f)
+	if s == nil {
+		return dst
+	}
+	for i := s.after(after); i < s.tail; i++ {
+		p := s.at(i)
+		covered := i > s.head && p.covered > s.at(i-1).covered
+		dst = append(dst, instrument.Change{
+			Time: p.t, Since: s.before[i&uint64(len(s.pts)-1)], Value: s.base + p.v, Covered: covered,
+		})
+	}
+	return dst
+}
+
+// Values appends the values of a field after a time to dst.
+func (x DeviceView) Values(f Field, after int64, dst []TimedValue) []TimedValue {
+	s := x.field(f)
+	if s == nil {
+		return dst
+	}
+	for i := s.after(after); i < s.tail; i++ {
+		dst = append(dst, TimedValue{s.at(i).t, s.at(i).v})
+	}
+	return dst
+}
+
+// TimedValue is a value of a field at a time in Unix nanoseconds.
+type TimedValue struct {
+	Time  int64
+	Value float64
+}
+
+// LastRead returns when a field was read last, also if the value was that of the reading before; 0: never.
+func (x DeviceView) LastRead(f Field) int64 {
+	if s := x.field(f); s != nil {
+		return s.read
+	}
+	return 0
 }
 
 // Neighbors returns the times of the samples of a field around t: the last one before t or at t, and the first one

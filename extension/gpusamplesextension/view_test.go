@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelgpu/otelgpu/internal/instrument"
 )
 
 const second = int64(time.Second)
@@ -276,5 +278,36 @@ func TestUpdatePeriodOfAStair(t *testing.T) {
 	r.view(func(d DeviceView) {
 		assert.InDelta(t, 50, d.UpdatePeriod(Energy).Seconds()*1e3, 1)
 		assert.Zero(t, d.UpdatePeriod(Power))
+	})
+}
+
+func TestARepeatedValueOfACounterIsNoMeasurement(t *testing.T) {
+	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
+	write := func(i int, joules, bytes float64) {
+		s := Sample{Time: t0 + int64(i)*second/10}
+		s.Set(Energy, joules)
+		s.Set(PCIeTransmit, bytes)
+		r.w.Write([]Sample{s})
+	}
+	// Both are refreshed each second and read ten times as often. After ten seconds there is no traffic any more.
+	for i := range 200 {
+		s := i / 10
+		write(i, 300*float64(s), 1e9*float64(min(s, 10)))
+	}
+	r.view(func(d DeviceView) {
+		for _, f := range []Field{Energy, PCIeTransmit} {
+			mean, coverage := d.Mean(f, t0+7*second+second/2, t0+7*second+3*second/4)
+			assert.InDelta(t, 1., coverage, 1e-9)
+			assert.InDelta(t, map[Field]float64{Energy: 300, PCIeTransmit: 1e9}[f], mean, 1e-6, "no standstill between changes")
+		}
+		mean, coverage := d.Mean(PCIeTransmit, t0+13*second, t0+14*second)
+		assert.InDelta(t, 1., coverage, 1e-9)
+		assert.Zero(t, mean, "traffic stops")
+		changes := d.Changes(Energy, t0+5*second, nil)
+		assert.Equal(t, instrument.Change{
+			Time: t0 + 6*second, Since: t0 + 59*second/10, Value: 1800, Covered: true,
+		}, changes[0])
+		assert.Equal(t, t0+199*second/10, d.LastRead(Energy))
+		assert.Equal(t, t0+199*second/10, d.Newest(), "a counter that stands still delays nothing")
 	})
 }

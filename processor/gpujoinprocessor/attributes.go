@@ -48,7 +48,7 @@ type attributes struct {
 
 // write joins one span with its device and physical GPU in the current view. False: no sample is near.
 func (a *attributes) write(
-	to *results, g *gpuSpan, at *target, share attribution.Share, shared bool, in *scope,
+	to *results, g *gpuSpan, at *target, share attribution.Share, shared bool, further, furtherBound float64, in *scope,
 ) bool {
 	start, end := g.start+a.shift, g.end+a.shift
 	dev, b := at.dev, at.board
@@ -63,12 +63,14 @@ func (a *attributes) write(
 	if coverage > 0 {
 		// Measured values are first: an attribute limit truncates the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
-			a.bound(g, at, to)
-			whole, _ := boardDev.Integral(b.meter.field, start, end)
-			a.energyError(to, share.Value, whole, b.energyError(start, end))
-			if share.Own != share.Value {
-				to.putDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
+			whole, bound := b.energyOf(start, end)
+			bound = part(share.Value, whole, bound) + furtherBound
+			energy := max(0, share.Value+further)
+			if energy > 0 && bound > energy {
+				to.withheld++
+				b.energy.withheld += max(0, share.Own)
+			} else {
+				a.energy(g, at, to, energy, max(0, share.Own), bound)
 			}
 			// The share covers only the counter as known when it was attributed; the quality is the worst value's.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
@@ -104,6 +106,18 @@ func (a *attributes) write(
 	return coverage > 0
 }
 
+// energy writes a span's energy with its own part and its error.
+func (a *attributes) energy(g *gpuSpan, at *target, to *results, energy, own, bound float64) {
+	to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
+	a.bound(g, at, to)
+	if energy > 0 && bound >= leastError*energy {
+		to.putDouble(string(semconv.GPUEnergyErrorKey), spanfacts.Round5(bound))
+	}
+	if own != energy {
+		to.putDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
+	}
+}
+
 // fullMeans writes everything that the device and its physical GPU measure.
 func (a *attributes) fullMeans(g *gpuSpan, to *results, at *target, start, end int64) {
 	dev := at.dev
@@ -124,6 +138,9 @@ func (a *attributes) fullMeans(g *gpuSpan, to *results, at *target, start, end i
 // lacks it; power also from the energy counter, for GPUs that do not sample it.
 func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quantity, start, end int64,
 ) (x float64, ok bool) {
+	if b.checks.idle && (f == gpusamplesextension.Utilization || f == gpusamplesextension.SMUtilization) {
+		return 0, false
+	}
 	span := &f.Info().Span
 	if !span.OwnOnly {
 		dev = either(dev, b.meter.dev, f)
@@ -132,7 +149,7 @@ func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quanti
 		return dev.Max(f, start, end)
 	}
 	x, known := dev.Mean(f, start, end)
-	if known == 0 && f == gpusamplesextension.Power && b.meter.known {
+	if known == 0 && f == gpusamplesextension.Power {
 		x, known = b.meter.dev.Mean(gpusamplesextension.Energy, start, end)
 	}
 	return x, known > 0

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"testing"
 	"time"
 
@@ -49,6 +50,9 @@ func newBench(b testing.TB) *bench {
 				s.Set(gpusamplesextension.Field(f), at.Sub(x.first).Seconds())
 			}
 			s.Set(gpusamplesextension.Throttle, 0)
+			watts := 300 + 30*math.Sin(at.Sub(x.first).Seconds())
+			s.Set(gpusamplesextension.Power, watts)
+			s.Set(gpusamplesextension.Energy, 300*at.Sub(x.first).Seconds()+30*(1-math.Cos(at.Sub(x.first).Seconds())))
 			w.Write([]gpusamplesextension.Sample{s})
 		}
 	}

@@ -4,6 +4,7 @@
 package gpujoinprocessor
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/instrument"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -24,15 +26,19 @@ type board struct {
 	meter     meter
 	instances []string // MIG instances on which spans were seen
 	energy    energyCounters
+	checks    checks
 	warned    bool // that samples are too infrequent
 }
 
-func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, l *loads, budget *attribution.Budget) *board {
+func newBoard(view gpusamplesextension.DeviceView, cfg *Config, l *loads, budget *attribution.Budget) *board {
 	id := view.Device().ID
 	return &board{
-		id:     gpusamplesextension.NormalizeID(id),
-		dev:    attribution.New(attribution.Limits{}, budget),
-		meter:  meter{shift: int64(shift), loads: l, board: gpusamplesextension.NormalizeID(id)},
+		id:  gpusamplesextension.NormalizeID(id),
+		dev: attribution.New(attribution.Limits{}, budget),
+		meter: meter{
+			shift: int64(cfg.Shift), loads: l, board: gpusamplesextension.NormalizeID(id),
+			settle: cfg.Settle, energy: newEnergy(view.Device(), cfg.Settle),
+		},
 		energy: newEnergyCounters(id),
 	}
 }
@@ -49,6 +55,9 @@ func (b *board) addInstance(id string) {
 func (b *board) watermark(v gpusamplesextension.View) int64 {
 	w := b.meter.dev.Newest()
 	oldest := w
+	if ready, ok := b.meter.energy.Ready(); ok {
+		oldest = min(oldest, ready)
+	}
 	b.instances = slices.DeleteFunc(b.instances, func(id string) bool {
 		inst, ok := v.Lookup(id)
 		if ok {
@@ -62,16 +71,20 @@ func (b *board) watermark(v gpusamplesextension.View) int64 {
 	return oldest - b.meter.shift
 }
 
-// meter reads a physical GPU's energy on the clock of spans. Without an energy counter the power is integrated.
+// meter reads a physical GPU's energy on the clock of spans.
 type meter struct {
-	dev   gpusamplesextension.DeviceView
-	field gpusamplesextension.Field
-	known bool
-	shift int64
-	times []int64
-	loads *loads
-	board string
-	cell  cell // where the last span ended
+	dev    gpusamplesextension.DeviceView
+	energy *instrument.Energy
+	settle time.Duration
+	shift  int64
+	loads  *loads
+	board  string
+
+	knots         []attribution.Knot
+	read          int64 // when the counter was read last
+	change, power int64 // times of the newest change of the counter, and value of power, that energy has
+	changes       []instrument.Change
+	values        []gpusamplesextension.TimedValue
 }
 
 // Levels implements attribution.Load.
@@ -79,68 +92,83 @@ func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) 
 	return m.loads.levels(process, m.board, from, to, m.shift, dst)
 }
 
-// bind makes the meter read a device until the view is released. Energy and power of a MIG instance whose physical GPU
-// is unknown are those of the whole GPU, which every instance repeats: they are not read.
-func (m *meter) bind(dev gpusamplesextension.DeviceView) {
-	m.dev, m.cell = dev, cell{}
-	m.field = gpusamplesextension.Energy
-	m.known = dev.Has(m.field)
-	if !m.known {
-		m.field = gpusamplesextension.Power
-		m.known = dev.Has(m.field)
+// defaultRefresh is the refresh period of energy counters of NVIDIA's drivers at most (arXiv 2312.02741 measured it for
+// power), defaultWindow the averaging window of instantaneous power.
+const defaultRefresh, defaultWindow = 100 * time.Millisecond, 100 * time.Millisecond
+
+// newEnergy returns the energy curve of a device.
+func newEnergy(d *gpusamplesextension.Device, settle time.Duration) *instrument.Energy {
+	c := instrument.Config{Settle: settle, Interval: d.Interval, Assumed: d.Refresh, Window: d.PowerWindow}
+	switch d.Source {
+	case semconv.GPUMeasurementSourceDcgm, semconv.GPUMeasurementSourceNvml, semconv.GPUMeasurementSourceGpm,
+		semconv.GPUMeasurementSourceReplay:
+		c.Assumed, c.Window = cmp.Or(c.Assumed, defaultRefresh), cmp.Or(c.Window, defaultWindow)
 	}
-	m.known = m.known && dev.Device().Parent == ""
+	return instrument.NewEnergy(c)
+}
+
+// bind makes the meter read a device until the view is released. settled is on the clock of spans. Energy and power of a
+// MIG instance whose physical GPU is unknown are those of the whole GPU, which every instance repeats: they are not read.
+func (m *meter) bind(dev gpusamplesextension.DeviceView, settled int64) {
+	if m.dev = dev; dev.Device().Parent != "" {
+		return
+	}
+	read := dev.LastRead(gpusamplesextension.Energy)
+	_, power := dev.Range(gpusamplesextension.Power)
+	if read == m.read && power == m.power {
+		return
+	}
+	if read < m.read || power < m.power { // the clock of samples was set back
+		m.energy, m.read, m.change, m.power = newEnergy(dev.Device(), m.settle), 0, 0, 0
+	}
+	m.energy.Settle(settled + m.shift)
+	m.values = dev.Values(gpusamplesextension.Power, m.power, m.values[:0])
+	m.changes = dev.Changes(gpusamplesextension.Energy, m.change, m.changes[:0])
+	// In the order of time, so that the curve does not depend on how many readings arrived together.
+	i := 0
+	for _, c := range m.changes {
+		for ; i < len(m.values) && m.values[i].Time <= c.Time; i++ {
+			m.addPower(m.values[i], min(m.values[i].Time, read))
+		}
+		m.energy.AddChange(c)
+		m.energy.Advance(c.Time)
+		m.change = c.Time
+	}
+	for ; i < len(m.values); i++ {
+		m.addPower(m.values[i], min(m.values[i].Time, read))
+	}
+	m.read, m.power = read, power
+	m.energy.Advance(read)
+}
+
+func (m *meter) addPower(v gpusamplesextension.TimedValue, read int64) {
+	m.energy.AddPower(v.Time, v.Value)
+	m.energy.Advance(read)
+}
+
+// bind makes the board read its device until the view is released.
+func (b *board) bind(dev gpusamplesextension.DeviceView) {
+	settled, ok := b.dev.Settled()
+	if !ok {
+		settled = math.MinInt64 / 2
+	}
+	b.meter.bind(dev, settled)
 }
 
 // Knots implements attribution.Meter.
 func (m *meter) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot {
-	k := attribution.Knot{Time: from}
-	dst = append(dst, k)
-	if !m.known {
-		k.Time = to
-		return append(dst, k)
-	}
-	m.times = m.dev.Times(m.field, from+m.shift, to+m.shift, m.times[:0])
-	m.times = append(m.times, to+m.shift)
-	for _, t := range m.times {
-		if t -= m.shift; t <= k.Time || t > to {
-			continue
-		}
-		value, coverage := m.dev.Integral(m.field, k.Time+m.shift, t+m.shift)
-		next := k
-		next.Value += value
-		next.Bend = m.bend(k.Time, t, value)
-		k = next
-		k.Covered += int64(math.Round(coverage * float64(t-k.Time)))
-		k.Time = t
-		dst = append(dst, k)
+	first := len(dst)
+	dst = m.energy.Knots(from+m.shift, to+m.shift, dst)
+	for i := range dst[first:] {
+		dst[first+i].Time -= m.shift
 	}
 	return dst
 }
 
-// bend returns how much the energy of an interval is above a straight line: power that is not constant between two
-// samples changes linearly, so its integral is a parabola. Without it the energy of a short span would depend on where
-// the settled time has divided the interval.
-func (m *meter) bend(from, to int64, value float64) float64 {
-	if m.field != gpusamplesextension.Power || to-from < 2 {
-		return 0
-	}
-	middle := from + (to-from)/2
-	half, coverage := m.dev.Integral(m.field, from+m.shift, middle+m.shift)
-	if coverage == 0 {
-		return 0
-	}
-	s := float64(middle-from) / float64(to-from)
-	return (half - value*s) / (s * (1 - s))
-}
-
 // Covered implements attribution.Meter.
 func (m *meter) Covered(from, to int64) int64 {
-	if !m.known {
-		return 0
-	}
-	_, coverage := m.dev.Mean(m.field, from+m.shift, to+m.shift)
-	return int64(math.Round(coverage * float64(to-from)))
+	m.knots = m.Knots(from, to, m.knots[:0])
+	return m.knots[len(m.knots)-1].Covered
 }
 
 // Outcomes of a board's energy; the value of `state` in the processor's own metrics.
@@ -156,16 +184,15 @@ const (
 // energyCounters report a board's energy as counters.
 type energyCounters struct {
 	states [energyStates]metric.MeasurementOption
+	device metric.MeasurementOption
 
 	reported attribution.Totals
-	begun    bool
-	last     float64 // the device's counter at the last report
-	counted  float64 // its increase since the first
-	dealt    float64 // what the sweep had attributed at the first
 	lost     float64 // reported as uncovered
+	withheld float64 // own parts of spans without energy, since the last report
 }
 
 func newEnergyCounters(id string) (l energyCounters) {
+	l.device = metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id)))
 	for i, name := range [energyStates]string{"attributed", "unattributed", "late", "unseen", "uncovered"} {
 		l.states[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id),
 			attribute.String("state", name)))
@@ -183,23 +210,12 @@ func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int
 	orphans = t.Orphans - l.reported.Orphans
 	l.reported = t
 
-	settled, ok := b.dev.Settled()
-	if !ok || !b.meter.known || b.meter.field != gpusamplesextension.Energy {
-		return more, orphans
-	}
-	oldest, newest := b.meter.dev.Range(gpusamplesextension.Energy)
-	value, _ := b.meter.dev.Value(gpusamplesextension.Energy, min(max(settled+b.meter.shift, oldest), newest))
-	dealt := t.Attributed + t.Unattributed + t.Unseen
-	if !l.begun {
-		l.begun, l.dealt = true, dealt
-	} else {
-		l.counted += max(0, value-l.last)
-	}
-	l.last = value
-	// A loss below a millionth of the whole is rounding.
-	if lost := l.counted - (dealt - l.dealt) - l.lost; lost > 1e-6*l.counted {
+	// A debt of energy that was attributed by power before the counter counted it is paid first. A loss below a millionth
+	// of the whole is rounding.
+	if lost := b.meter.energy.Balance() - l.lost; lost > 1e-6*b.meter.energy.Counted() {
 		more[uncovered] = lost
 		l.lost += lost
 	}
+
 	return more, orphans
 }

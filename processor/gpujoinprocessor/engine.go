@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -22,9 +23,11 @@ type engine struct {
 	uses     gpusamplesextension.UseReader // nil: unknown which process uses which device
 	ordinals map[int64]string
 	loads    loads
+	ledger   gpusamplesextension.Contradictions // nil: none are reported
 
 	mu     sync.Mutex
 	boards map[string]*board
+	others []*board // scratch: see awaiting
 	budget attribution.Budget
 	beside boundedmap.Recent[uint64, struct{}] // other spans of batches, by batch.others
 }
@@ -39,14 +42,26 @@ func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	id := gpusamplesextension.NormalizeID(view.Device().ID)
 	b := e.boards[id]
 	if b == nil {
-		b = newBoard(view, e.cfg.Shift, &e.loads, &e.budget)
+		b = newBoard(view, e.cfg, &e.loads, &e.budget)
 		e.boards[id] = b
+		if d := view.Device(); !ok && (view.Has(gpusamplesextension.Energy) || view.Has(gpusamplesextension.Power)) {
+			e.contradict(plausibility.Contradiction{
+				Source: d.Source, Device: d.ID, Reason: plausibility.ParentUnknown, Found: "energy of an instance of " + d.Parent,
+				Other: "no samples of the physical GPU",
+			})
+		}
 	}
-	b.meter.bind(view)
+	b.bind(view)
 	if dev.Device().Parent != "" {
 		b.addInstance(dev.Device().ID)
 	}
 	return b
+}
+
+func (e *engine) contradict(c plausibility.Contradiction) {
+	if e.ledger != nil {
+		e.ledger.Contradict(c)
+	}
 }
 
 // look finds the devices of a batch's spans, and which of the spans are waited for. known is how many of these have
@@ -111,8 +126,53 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 			w.board.dev.Pass(h.key, h.parent)
 		}
 	}
+	e.connect(b)
 	e.sawBeside(b.others())
 	return known == 0 || known < b.waiting
+}
+
+// awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived there themselves. The
+// list is valid until the next call.
+func (e *engine) awaiting() []*board {
+	e.others = e.others[:0]
+	if len(e.boards) < 2 {
+		return nil
+	}
+	for _, b := range e.boards {
+		if b.dev.Awaiting() {
+			e.others = append(e.others, b)
+		}
+	}
+	return e.others
+}
+
+// connect gives the parents of spans on one device what descendants of the spans have on others, whichever of them
+// arrives first.
+func (e *engine) connect(b *batch) {
+	others := e.awaiting()
+	if len(others) == 0 {
+		return
+	}
+	for i, p := range b.joinable() {
+		if b.shares[i].Parent == ([8]byte{}) {
+			continue
+		}
+		for _, o := range others {
+			if o != p.board {
+				o.dev.Pass(b.spans[i].Key, b.shares[i].Parent)
+			}
+		}
+	}
+	for _, o := range others {
+		o.dev.Adopt(func(k attribution.Key) (parent [8]byte, ok bool) {
+			for _, of := range e.boards {
+				if parent, ok = of.dev.Parent(k); ok {
+					return parent, true
+				}
+			}
+			return parent, false
+		})
+	}
 }
 
 // repeats reports whether all waiting spans of a batch have arrived before, as a whole request with the same other
@@ -221,16 +281,17 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 	return ready && e.settledElsewhere(view, b, now, drain)
 }
 
-// settledElsewhere does so for the steps of a batch on the devices where only their descendants are, which may have
-// arrived after the batch: a step has the energy of all of them.
+// settledElsewhere does so for the spans of a batch on the devices where only their descendants are, which may
+// have arrived after the batch: a span has the energy of all of them.
 func (e *engine) settledElsewhere(view gpusamplesextension.View, b *batch, now time.Time, drain bool) bool {
+	others := e.awaiting()
+	if len(others) == 0 {
+		return true
+	}
 	ready := true
 	for i, p := range b.joinable() {
 		g := &b.spans[i]
-		if !g.step {
-			continue
-		}
-		for _, o := range e.boards {
+		for _, o := range others {
 			if o == p.board || !o.dev.Awaits(g.Key) || !e.settle(view, o, now, drain) {
 				continue
 			}
@@ -252,13 +313,12 @@ func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, 
 		delete(e.boards, b.id)
 		return false
 	}
-	b.meter.bind(dev)
+	b.bind(dev)
 	ns := now.UnixNano()
 	if t, ok := b.dev.Settled(); ok && t > ns {
 		b.dev.Close()
 		b.dev = attribution.New(attribution.Limits{}, &e.budget)
-		b.energy.reported = attribution.Totals{}
-		b.energy.begun = false
+		b.energy.reported, b.energy.lost = attribution.Totals{}, 0
 	}
 	t := max(min(b.watermark(view), ns-int64(e.cfg.Settle)), ns-int64(e.cfg.MaxWait))
 	if drain {
@@ -284,20 +344,26 @@ func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView,
 	}
 	for _, b := range e.boards {
 		if e.settle(view, b, now, false) {
+			b.check(now.UnixNano(), e.cfg.Settle, e.contradict)
 			report(b)
 		}
 	}
 	return views
 }
 
-// elsewhere returns what the descendants of a span have on all physical GPUs except its own.
-func (e *engine) elsewhere(own *board, k attribution.Key) (value float64) {
-	for _, b := range e.boards {
-		if b != own {
-			value += b.dev.OnOtherDevices(k)
+// elsewhere returns what the descendants of a span have on the physical GPUs where the span itself is not, and the
+// bound of its error.
+func elsewhere(others []*board, own *board, g *gpuSpan) (value, bound float64) {
+	for _, o := range others {
+		if o == own {
+			continue
+		}
+		if v := o.dev.OnOtherDevices(g.Key); v > 0 {
+			whole, b := o.energyOf(g.start+o.meter.shift, g.end+o.meter.shift)
+			value, bound = value+v, bound+part(v, whole, b)
 		}
 	}
-	return value
+	return value, bound
 }
 
 // known returns the number of spans that energy attribution keeps.

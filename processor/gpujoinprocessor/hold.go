@@ -93,6 +93,7 @@ func (p *joinProcessor) write(b *batch) {
 		b.mark()
 	}
 	b.results = resultScratch.Get().(*results)
+	others := e.awaiting()
 	for i, at := range b.joinable() {
 		g := &b.spans[i]
 		share, shared := at.board.dev.Share(g.Key, g.at)
@@ -101,18 +102,16 @@ func (p *joinProcessor) write(b *batch) {
 			b.tally.repeated++
 			continue
 		}
-		if g.step { // the only span whose children may be on other devices: a section is on one stream
-			share.Value += e.elsewhere(at.board, g.Key)
-		}
+		further, bound := elsewhere(others, at.board, g)
 		wrote := false
 		if len(at.more) > 0 && len(at.more) == int(g.further) {
 			more := b.furtherHandles(g)
-			wrote = p.attrs.writeSeveral(b.results, g, at, more, share, shared)
+			wrote = p.attrs.writeSeveral(b.results, g, at, more, share, shared, further, bound)
 			for i, target := range more {
 				at.more[i].board.dev.Unpin(g.Key, target)
 			}
 		} else {
-			wrote = p.attrs.write(b.results, g, at, share, shared, &b.scopes[g.scope])
+			wrote = p.attrs.write(b.results, g, at, share, shared, further, bound, &b.scopes[g.scope])
 		}
 		b.results.end(g, false)
 		if !wrote {
@@ -125,6 +124,7 @@ func (p *joinProcessor) write(b *batch) {
 			b.tally.untracked++
 		}
 	}
+	b.tally.uncertain, b.results.withheld = b.results.withheld, 0
 }
 
 // joinNow joins a request that cannot wait, with what is known by now.

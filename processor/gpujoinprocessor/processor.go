@@ -126,6 +126,7 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	}
 	p.engine.reader = reader
 	p.engine.uses, _ = reader.(gpusamplesextension.UseReader)
+	p.engine.ledger, _ = reader.(gpusamplesextension.Contradictions)
 	p.engine.loads.reader, _ = reader.(gpusamplesextension.LoadReader)
 	p.wake, p.unsub = reader.Subscribe()
 	if p.cfg.Queue.Storage != nil {

@@ -22,6 +22,8 @@ type results struct {
 	spans  []joinedSpan // in the order of the wire
 	values []value
 	events []gpusamplesextension.Event
+
+	withheld int64 // spans without energy because its error would exceed it
 }
 
 // joinedSpan is a span of the batch that was joined, or is omitted because it is in the request a second time.

@@ -259,6 +259,17 @@ func (r *rig) energy(state string) (joules float64) {
 	return joules
 }
 
+// withheld reads the energy that spans do not show.
+func (r *rig) withheld() (joules float64) {
+	r.t.Helper()
+	if m, err := r.tel.GetMetric("otelcol_processor_gpu_join_withheld_energy"); err == nil {
+		for _, p := range m.Data.(metricdata.Sum[float64]).DataPoints {
+			joules += p.Value
+		}
+	}
+	return joules
+}
+
 // gauge reads one of the processor's own gauges.
 func (r *rig) gauge(name string) int64 {
 	r.t.Helper()

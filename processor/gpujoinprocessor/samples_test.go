@@ -154,14 +154,14 @@ func TestShiftMovesTheSamples(t *testing.T) {
 		// The device works in [2, 3]; its meter lags by half a second.
 		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
 			at := now.Sub(zero).Seconds()
-			s.Set(gpusamplesextension.Energy, 300*min(max(at-2.5, 0), 1))
+			s.Set(gpusamplesextension.Energy, 100*at+300*min(max(at-2.5, 0), 1))
 		})
 		time.Sleep(3 * time.Second)
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(2)), zero.Add(sec(3)))
 		r.consume(td.Traces)
 		time.Sleep(7 * time.Second)
-		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+		assert.InDelta(t, 400, energy(t, r.spans()[1]), 1e-6)
 	})
 }
 

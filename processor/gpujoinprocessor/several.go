@@ -84,6 +84,7 @@ func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now i
 // returns false if no sample is near one of them.
 func (a *attributes) writeSeveral(
 	to *results, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
+	further, furtherBound float64,
 ) bool {
 	start, end := g.start+a.shift, g.end+a.shift
 	lean := a.level == spanfacts.Lean
@@ -92,7 +93,8 @@ func (a *attributes) writeSeveral(
 	for range measured {
 		a.values, a.weights = append(a.values, 0), append(a.weights, 0)
 	}
-	var memory, energy, own, whole, wrong float64
+	var memory, own float64
+	energy, bound := further, furtherBound
 	var late int64
 	var held holdback
 	a.events = a.events[:0]
@@ -119,13 +121,15 @@ func (a *attributes) writeSeveral(
 		held.add(either(dev, board, gpusamplesextension.Throttle), start, end)
 		known = known && (a.energyOnMIG || dev.Device().Parent == "")
 	}
+	var shares []float64
+	var boards []*board
 	count := func(b *board, s attribution.Share) {
+		shares, boards = append(shares, max(0, s.Own)), append(boards, b)
 		a.events = b.meter.dev.Events(start, end, a.events)
 		late = max(late, s.Late)
 		energy += max(0, s.Value)
-		ofBoard, _ := b.meter.dev.Integral(b.meter.field, start, end)
-		whole += ofBoard
-		wrong += b.energyError(start, end)
+		whole, wrong := b.energyOf(start, end)
+		bound += part(max(0, s.Value), whole, wrong)
 		own += max(0, s.Own)
 		known = known && s.Ended && s.Covered > 0
 		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))
@@ -156,13 +160,14 @@ func (a *attributes) writeSeveral(
 			to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
 		}
 		a.throttle(to, &held, end-start)
-		if known {
-			to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
-			a.bound(g, x, to)
-			a.energyError(to, energy, whole, wrong)
-			if own != energy {
-				to.putDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
+		switch {
+		case known && energy > 0 && bound > energy:
+			to.withheld++
+			for i, s := range shares {
+				boards[i].energy.withheld += s
 			}
+		case known:
+			a.energy(g, x, to, energy, own, bound)
 		}
 	}
 	to.putEvents(a.events)

@@ -23,6 +23,7 @@ type stats struct {
 	faults    [faults]metric.MeasurementOption
 	outcomes  [outcomes]metric.MeasurementOption
 	noSamples metric.MeasurementOption
+	uncertain metric.MeasurementOption
 	tooLarge  metric.MeasurementOption
 	reasons   [reasons]metric.MeasurementOption
 	losses    [losses]metric.MeasurementOption
@@ -35,6 +36,7 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 		return nil, err
 	}
 	s := &stats{tb: tb, noSamples: sharedcomponent.Label("reason", "no_samples")}
+	s.uncertain = sharedcomponent.Label("reason", "energy_uncertain")
 	s.tooLarge = sharedcomponent.Label("reason", "too_large")
 	for i, n := range faultNames {
 		s.faults[i] = sharedcomponent.Label("reason", n)
@@ -98,7 +100,7 @@ func (s *stats) unplaced(ctx context.Context, b *batch) (lost [outcomes]int64) {
 
 // tally is what is counted of a batch when the next component has accepted it.
 type tally struct {
-	late, uncovered, untracked, repeated int64
+	late, uncovered, uncertain, untracked, repeated int64
 
 	reason releaseReason
 	hold   float64 // seconds from the latest end to the release
@@ -122,6 +124,7 @@ func (s *stats) delivered(ctx context.Context, b *batch) {
 	}
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, t.late, nil)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncovered, s.noSamples)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncertain, s.uncertain)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, t.untracked, nil)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinRepeatedSpans, t.repeated, nil)
 }
@@ -138,6 +141,10 @@ func (s *stats) energy(b *board) {
 	more, orphans := b.energy.take(b)
 	for i, joules := range more {
 		s.tb.ProcessorGpuJoinEnergy.Add(ctx, joules, b.energy.states[i])
+	}
+	if b.energy.withheld > 0 {
+		s.tb.ProcessorGpuJoinWithheldEnergy.Add(ctx, b.energy.withheld, b.energy.device)
+		b.energy.withheld = 0
 	}
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinOrphans, orphans, nil)
 }

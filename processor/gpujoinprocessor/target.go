@@ -5,6 +5,7 @@ package gpujoinprocessor
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
@@ -148,10 +149,14 @@ func (e *engine) find(view gpusamplesextension.View, p *targets) {
 			x.outcome = noDevice // whatever the spans say
 		}
 		if x.outcome == found {
-			x.cell = int64(max(x.dev.Interval(), x.board.meter.dev.UpdatePeriod(gpusamplesextension.Energy)))
+			// A counter that is refreshed more rarely than maxCell affects the energy only, which states its error.
+			period := min(x.board.meter.dev.UpdatePeriod(gpusamplesextension.Energy), maxCell)
+			x.cell = int64(max(x.dev.Interval(), period))
 		}
 	}
 }
+
+const maxCell = time.Second
 
 // method reports whether a span is long enough for its own values.
 func (x *target) method(length int64) string {

@@ -49,12 +49,16 @@ type Device struct {
 	points  points
 	procs   processes
 	active  int // processes with an innermost active span
+	working int // innermost active spans that were timed on the device
+	busy    int64
 	v       sum // integral of dC / active
 	covered int64
 	weights []float64 // of the spans; the first is 1
 
 	nodes      index
-	caller     ref // the last parent: spans that arrive together often share one
+	awaited    awaited
+	fresh      []Key // placeholders that were created since the last call of Adopt
+	caller     ref   // the last parent: spans that arrive together often share one
 	remembered list
 	free       freeTime
 	totals     Totals
@@ -83,6 +87,9 @@ func New(l Limits, b *Budget) *Device {
 
 // Settled returns T; false while nothing is settled.
 func (d *Device) Settled() (t int64, ok bool) { return d.settled, d.started }
+
+// Busy returns the ns of settled time in which a span ran that was timed on the device.
+func (d *Device) Busy() int64 { return d.busy }
 
 // Totals returns the sums so far.
 func (d *Device) Totals() Totals { return d.totals }
@@ -145,18 +152,72 @@ func (d *Device) pin(k Key, at Handle, pinned bool) (was bool) {
 
 // OnOtherDevices returns the part of descendants on this device of the span k, which is on another device.
 func (d *Device) OnOtherDevices(k Key) float64 {
-	n := d.node(&k)
-	if n == nil || n.known {
+	n := d.placeholder(k)
+	if n == nil {
 		return 0
 	}
 	n.met = true
 	return n.below
 }
 
+// Awaiting reports whether any span has descendants here but has not arrived here.
+func (d *Device) Awaiting() bool { return d.awaited.n > 0 }
+
 // Awaits reports whether descendants of the span k, which is on another device, have arrived here.
-func (d *Device) Awaits(k Key) bool {
+func (d *Device) Awaits(k Key) bool { return d.placeholder(k) != nil }
+
+// placeholder returns the node of a span that has not arrived here but has descendants here.
+func (d *Device) placeholder(k Key) *node {
+	if d.awaited.n == 0 {
+		return nil
+	}
+	hash := d.budget.slab.hash(&k)
+	if d.awaited.counts[hash%uint32(len(d.awaited.counts))] == 0 {
+		return nil
+	}
+	if n := d.nodes.find(&k, hash); n != nil && !n.known {
+		return n
+	}
+	return nil
+}
+
+// awaited counts the placeholders, also by a part of their hash: most spans have none on other devices.
+type awaited struct {
+	n      int
+	counts [1 << 12]int32
+}
+
+func (a *awaited) add(hash uint32, by int32) {
+	a.n += int(by)
+	a.counts[hash%uint32(len(a.counts))] += by
+}
+
+// Parent returns the parent of a span that has arrived here; false if it has none, or has not arrived.
+func (d *Device) Parent(k Key) (parent [8]byte, ok bool) {
 	n := d.node(&k)
-	return n != nil && !n.known
+	if n == nil || !n.known {
+		return parent, false
+	}
+	p := d.at(n.parent)
+	if p == nil {
+		return parent, false
+	}
+	return p.key.Span, true
+}
+
+// Adopt calls parentOf for each span that has descendants here, but is awaited, and that is new since the last call. It
+// moves what waits for the span to its parent if parentOf knows it.
+func (d *Device) Adopt(parentOf func(Key) (parent [8]byte, ok bool)) {
+	for len(d.fresh) > 0 {
+		k := d.fresh[len(d.fresh)-1]
+		d.fresh = d.fresh[:len(d.fresh)-1]
+		if d.placeholder(k) == nil {
+			continue
+		}
+		if parent, ok := parentOf(k); ok {
+			d.Pass(k, parent) // which can create a placeholder of the parent
+		}
+	}
 }
 
 // Close releases the budget. The device is not used afterwards.
@@ -167,6 +228,7 @@ func (d *Device) Close() {
 		d.budget.slab.give(n)
 	})
 	d.nodes, d.caller = newIndex(&d.budget.slab), 0
+	d.awaited, d.fresh = awaited{}, nil
 }
 
 // Arrival is the outcome of a span's arrival.
@@ -199,6 +261,7 @@ func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int
 		}
 	}
 	d.remembered.remove(n)
+	d.awaited.add(s.hash, -1)
 	if n.opened > 0 {
 		n.late += d.settled
 	}
@@ -227,9 +290,9 @@ func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int
 }
 
 // Pass moves what waits for the placeholder k to its parent: k is the ID of a span that never uses the device (a host
-// span between a step and its kernels) and that turned out to have a parent.
+// span between a step and its kernels), or is on another device, and that turned out to have a parent.
 func (d *Device) Pass(k Key, parent [8]byte) {
-	if n := d.node(&k); n != nil && !n.known && parent != ([8]byte{}) {
+	if n := d.placeholder(k); n != nil && parent != ([8]byte{}) {
 		d.remembered.remove(n)
 		d.link(n, Key{k.Trace, parent})
 		d.remember(n)
@@ -249,6 +312,7 @@ func (d *Device) link(n *node, parent Key) {
 			if p = d.newNode(&parent, hash); p == nil {
 				return
 			}
+			d.fresh = append(d.fresh, parent)
 			d.remember(p)
 		}
 		d.caller = p.self

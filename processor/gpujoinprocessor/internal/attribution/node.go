@@ -130,6 +130,7 @@ func (d *Device) newNode(k *Key, hash uint32) *node {
 		d.forget(n)
 	}
 	d.budget.used++
+	d.awaited.add(hash, 1)
 	n := d.budget.slab.take()
 	n.key = *k
 	d.nodes.add(n, hash)
@@ -156,6 +157,9 @@ func (d *Device) forget(n *node) {
 	}
 	if !n.known && !n.met && n.below > 0 {
 		d.totals.Orphans++
+	}
+	if !n.known {
+		d.awaited.add(d.budget.slab.hash(&n.key), -1)
 	}
 	if parent := d.at(n.parent); parent != nil {
 		parent.kids--

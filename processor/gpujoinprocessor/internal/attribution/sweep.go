@@ -5,6 +5,8 @@ package attribution
 
 import (
 	"math"
+
+	"github.com/otelgpu/otelgpu/internal/instrument"
 )
 
 // Settle attributes everything up to the time to. A time that is not after the settled time does nothing. The first
@@ -77,6 +79,9 @@ func (s *sweep) advance(t int64) {
 	} else {
 		d.free.add(d.settled, t)
 		d.totals.Unattributed += flow
+	}
+	if d.working > 0 {
+		d.busy += t - d.settled
 	}
 	d.covered += covered - s.covered
 	s.value, s.covered = value, covered
@@ -152,6 +157,9 @@ func (d *Device) enter(n *node) {
 		d.active++
 	}
 	timed := n.timed()
+	if timed == onDevice {
+		d.working++
+	}
 	p.inner[timed]++
 	p.weight[timed] += d.weights[n.class&(maxWeights-1)]
 	n.mark = p.own[timed]
@@ -164,6 +172,9 @@ func (d *Device) leave(n *node) {
 	timed := n.timed()
 	n.own += p.own[timed].since(n.mark)
 	p.weight[timed] -= d.weights[n.class&(maxWeights-1)]
+	if timed == onDevice {
+		d.working--
+	}
 	if p.inner[timed]--; !p.active() {
 		d.active--
 	}
@@ -254,15 +265,8 @@ type Meter interface {
 	Covered(from, to int64) int64
 }
 
-// Knot is one point of a counter's line.
-type Knot struct {
-	Time    int64   // ns
-	Value   float64 // known increase since the first knot
-	Covered int64   // ns since the first knot in which the increase is known
-	// Bend is the course of the counter from the previous knot to this one: at the part s of that time it is Bend × s × (1
-	// − s) above the straight line.
-	Bend float64
-}
+// Knot is one point of a counter's line; its times are those of spans.
+type Knot = instrument.Knot
 
 // curve reads a line of knots at times that never decrease.
 type curve struct {

@@ -195,7 +195,7 @@ func AssertEqualProcessorGpuJoinRepeatedSpans(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorGpuJoinUncoveredSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_uncovered_spans",
-		Description: "GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span). [Development]",
+		Description: "GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span), energy_uncertain (only the energy is omitted, because its error would exceed it). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -220,6 +220,22 @@ func AssertEqualProcessorGpuJoinUntrackedSpans(t *testing.T, tt *componenttest.T
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_gpu_join_untracked_spans")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualProcessorGpuJoinWithheldEnergy(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_processor_gpu_join_withheld_energy",
+		Description: "Part of the attributed energy that spans do not show, because its error would exceed it. [Development]",
+		Unit:        "J",
+		Data: metricdata.Sum[float64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_processor_gpu_join_withheld_energy")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }

@@ -39,6 +39,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorGpuJoinRepeatedSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinUncoveredSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinUntrackedSpans.Add(context.Background(), 1)
+	tb.ProcessorGpuJoinWithheldEnergy.Add(context.Background(), 1)
 	AssertEqualProcessorGpuJoinBadSpans(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -77,6 +78,9 @@ func TestSetupTelemetry(t *testing.T) {
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorGpuJoinUntrackedSpans(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorGpuJoinWithheldEnergy(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 
 	require.NoError(t, testTel.Shutdown(context.Background()))

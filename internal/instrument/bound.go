@@ -1,0 +1,295 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instrument
+
+import "math"
+
+// Constants of the bounds, tuned on simulated devices.
+const (
+	timeSigma  = 3.46 // √12: a uniform error of the window's length
+	kappa      = 2.1  // standard errors in a bound
+	lineShare  = 1.7
+	floorError = 0.003 // of the energy
+)
+
+// calibration compares the errors of left-out knots with what the bound predicts for them, continuously.
+type calibration struct {
+	residual, time, shape float64 // mean squares
+	n                     int
+}
+
+// leastTime is the least share of the predicted error of refresh times that is stated, leastCalibrated the number of
+// left-out knots from which it is less than the whole.
+const leastTime, leastCalibrated = 0.04, 3
+
+// timeFactor returns the share of the error of refresh times that is stated: less than the whole if left-out knots show
+// that knots are placed far better than their windows, as those of a regular counter at steady power are.
+func (c *calibration) timeFactor() float64 {
+	if c.n < leastCalibrated {
+		return 1
+	}
+	return min(max(5*math.Sqrt(c.residual/max(c.time+c.shape, 1e-9)), leastTime), 1)
+}
+
+func (c *calibration) factor() float64 {
+	if c.shape == 0 {
+		return 1
+	}
+	return min(max(math.Sqrt(max(c.residual-c.time, 0)/max(c.shape, 1e-9)), 0.5), 3)
+}
+
+// learn learns from the knot b between a and c.
+func (c *calibration) learn(e *Energy, a, b, d knot) {
+	which := e.choose()
+	left, right := (b.v-a.v)/(b.t-a.t), (d.v-b.v)/(d.t-b.t)
+	p := period{
+		k0: a.t, k1: d.t, ended: true, window: max(a.window, b.window, d.window), mean: (d.v - a.v) / (d.t - a.t),
+		spread: math.Sqrt(e.steps), linear: which == linear, sharp: 1,
+	}
+	if !p.linear {
+		p.lag = lags[which-1]
+		_, p.steps0 = e.power.at(a.t + p.lag)
+		_, p.steps1 = e.power.at(d.t + p.lag)
+		p.recent = e.power.recent(a.t + p.lag)
+	}
+	time, shape := e.ends(&p, max(left, right), math.Abs(right-left), b.t, 1, edgeStart)
+	s0, s1, s2 := e.value(which, a.t), e.value(which, b.t), e.value(which, d.t)
+	r := math.Abs(a.v + (d.v-a.v)*(s1-s0)/max(s2-s0, 1e-9) - b.v)
+	r = min(r, 10*math.Hypot(time, shape)+1e-6)
+	c.n++
+	weight := max(1-math.Exp2(-1.0/shapeHalf), 1/float64(c.n))
+	c.residual += (r*r - c.residual) * weight
+	c.time += (time*time - c.time) * weight
+	c.shape += (shape*shape - c.shape) * weight
+}
+
+// ends returns the standard errors of the curve at t inside of a period: of the refresh times, and of the shape.
+// slot is where power keeps what is around t.
+func (e *Energy) ends(p *period, most, step, t, further float64, slot int) (time, shape float64) {
+	x := max(t-p.k0, 0)
+	y := max(p.k1-t, 0)
+	if !p.ended {
+		y = max(p.k0+e.track.period()*float64(e.thin.every)-t, 0)
+	}
+	f := 0.0
+	if x+y > 0 {
+		f = x / (x + y)
+	}
+	time = p.sharp * most * p.window / timeSigma * math.Sqrt((1-f)*(1-f)+f*f+further)
+	line := 0.0
+	if x+y > 0 {
+		line = max(step, p.spread/2) * x * y / (x + y) / lineShare
+	}
+	if p.linear {
+		return time, line
+	}
+	_, at := e.power.at(t + p.lag)
+	last := p.steps1
+	if !p.ended {
+		last = e.power.pts[len(e.power.pts)-1].steps
+	}
+	a, b := max(at-p.steps0, p.recent/4*x), max(last-at, p.recent/4*y)
+	bridge := 0.0
+	if a+b > 0 {
+		bridge = math.Sqrt(a*b/(a+b)) / timeSigma
+	}
+	w := e.power.gap + e.power.window/2
+	lo, hi := e.power.around(slot, t+p.lag-w/2, w)
+	edge := (hi - lo) * w / 4
+	return time, min(math.Hypot(bridge, edge), max(line, edge))
+}
+
+// index returns the position of the piece with time t.
+func (e *Energy) index(t float64) int {
+	lo, hi := 0, len(e.pieces)
+	for lo < hi {
+		if mid := (lo + hi) / 2; e.pieces[mid].t0 > t {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return max(lo-1, 0)
+}
+
+// neighbors returns the highest mean power of the period of a piece and its neighbors, and the largest step to them.
+func (e *Energy) neighbors(i int) (most, step float64) {
+	p := &e.pieces[i]
+	most = p.mean
+	known := false
+	compare := func(j, by int) {
+		for j += by; j >= 0 && j < len(e.pieces); j += by {
+			q := &e.pieces[j]
+			if q.number == p.number {
+				continue
+			}
+			if q.ended && q.metered {
+				most, step, known = max(most, q.mean), max(step, math.Abs(q.mean-p.mean)), true
+			}
+			return
+		}
+	}
+	compare(i, -1)
+	compare(i, 1)
+	if !p.ended { // its own mean is unknown: the step before it
+		step = max(step, p.spread)
+	}
+	if !known {
+		step = most
+	}
+	return most, step
+}
+
+// Bound returns by how many joules the energy of [start, end] can differ from the truth. energy is the curve's.
+// Infinity means that no bound holds.
+func (e *Energy) Bound(start, end int64, energy float64) float64 {
+	if len(e.pieces) == 0 {
+		return 0
+	}
+	s, t := e.seconds(start), e.seconds(end)
+	i, j := e.index(s), e.index(t)
+	p, q := &e.pieces[i], &e.pieces[j]
+	s, t = max(s, p.t0), min(t, e.limit(q)) // what is known
+	if t <= s {
+		return 0
+	}
+	apart := q.number - p.number
+	if e.unusable(t-s, &p.period) {
+		return math.Inf(1)
+	}
+	if !p.metered && !q.metered {
+		return e.powerBound(s, t, energy)
+	}
+	most1, step1 := e.neighbors(i)
+	most2, step2 := most1, step1
+	if j != i {
+		most2, step2 = e.neighbors(j)
+	}
+	t1, h1 := e.ends(&p.period, most1, step1, s, 0, edgeStart)
+	t2, h2 := e.ends(&q.period, most2, step2, t, 0, edgeEnd)
+	used := e.power.used()
+	if p.linear || q.linear { // power does not shape it
+		used = 1
+	}
+	h1 *= used * p.c
+	h2 *= used * q.c
+	if math.IsNaN(p.rate) {
+		t1, h1 = 0, 0
+	}
+	if math.IsNaN(q.rate) {
+		t2, h2 = 0, 0
+	}
+	b := kappa*math.Sqrt(t1*t1+t2*t2+h1*h1+h2*h2) + floorError*energy
+	if apart <= 1 {
+		b = min(b, e.near(p, q, s, t, max(step1, step2), used))
+	}
+	if early := e.earlyShare(i, j, s, t); early > 0 {
+		if e.power.known() && apart <= 1 {
+			b = max(b, 1.3*e.powerBound(s, t, energy))
+		}
+		b = math.Hypot(b, 1.2*early*max(p.gainOff, q.gainOff)*energy/math.Sqrt(float64(max(1, apart))))
+	}
+	return b + e.deviate*energy + e.clockError(s, t)
+}
+
+// earlyShare returns the share of [s, t] that was settled before the counter's increase was known; 1 if the span is in
+// several periods and any part was.
+func (e *Energy) earlyShare(i, j int, s, t float64) (share float64) {
+	for k := i; k <= j; k++ {
+		p := &e.pieces[k]
+		if !p.early {
+			continue
+		}
+		if p.number != e.pieces[i].number {
+			return 1
+		}
+		end := t
+		if p.closed {
+			end = min(t, p.t1)
+		}
+		share += max(end-max(s, p.t0), 0) / (t - s)
+	}
+	if share > 0 && e.pieces[i].number != e.pieces[j].number {
+		return 1
+	}
+	return share
+}
+
+// longestGap is the time between two readings, in seconds, from which pulses between them cannot be told from steady
+// power; meteredGap is this time if a counter has their energy.
+const longestGap, meteredGap = 6, 20
+
+// unusable reports whether no bound holds for spans of a length.
+// Nor does one hold for spans inside of the unknown time of a refresh if there is no power.
+func (e *Energy) unusable(length float64, p *period) bool {
+	if e.power.known() {
+		if p.metered {
+			return e.power.gap > meteredGap && length < 2*e.power.gap
+		}
+		return e.power.gap > longestGap && length < 4*e.power.gap
+	}
+	return length < e.track.period() && e.track.period() > longestGap || length < p.window && !e.track.slow()
+}
+
+// near returns the bound of a span in one or two periods: the range of power near it for its length.
+func (e *Energy) near(p, q *piece, s, t, step, used float64) float64 {
+	length := t - s
+	period := p.k1 - p.k0
+	if !p.ended {
+		period = max(e.track.period()*float64(e.thin.every), t-p.k0)
+	}
+	jitter := max(p.sharp, q.sharp) * p.mean * min(1, p.window/max(period, 1e-9))
+	d := max(step, 0.7*p.spread, 0.7*q.spread)
+	if e.power.known() {
+		w := e.power.gap + e.power.window
+		l1, h1 := e.power.around(wideStart, s-e.power.gap, w+e.power.gap)
+		l2, h2 := e.power.around(wideEnd, t-e.power.gap, w+e.power.gap)
+		if d = max(max(h1, h2)-min(l1, l2), 0.7*e.power.typicalStep(p.recent)); p.linear || q.linear {
+			d = max(d, step)
+		}
+	}
+	most := (used*d + jitter) * length
+	if p.linear || q.linear {
+		most = max(most, lineShare*jitter*length)
+	}
+	return most
+}
+
+// powerBound returns the bound of energy that is integrated from power alone: each interval between two readings has
+// its own error, and the averaging window hides changes at the ends.
+func (e *Energy) powerBound(s, t, energy float64) float64 {
+	x := &e.power
+	if !x.known() {
+		return 0
+	}
+	length := t - s
+	_, v0 := x.at(s + x.lag())
+	_, v1 := x.at(t + x.lag())
+	recent := x.recent(s + x.lag())
+	w := x.window + x.gap
+	l1, h1 := x.around(wideStart, s-x.gap, w+x.gap)
+	l2, h2 := x.around(wideEnd, t-x.gap, w+x.gap)
+	step := max(h1-l1, h2-l2, 0.7*x.typicalStep(recent))
+	ends := min(step*w/2, step*length)
+	blind, share := 0.02, 1.0
+	if x.window < x.gap {
+		unseen := 1 - x.window/x.gap // share of the time that no reading covers
+		blind += 2.6 * unseen * unseen
+		share = 0.8
+	}
+	inside := min(max(v1-v0, 0.7*recent*length)*blind, step*step*length*length)
+	ends *= share * min(1, 1.3*x.used())
+	return math.Sqrt(0.64*inside+ends*ends) + 0.01*energy + e.deviate*energy + e.clockError(s, t)
+}
+
+// clockError returns the energy that an offset of the source's clock moves into or out of a span.
+func (e *Energy) clockError(s, t float64) float64 {
+	if e.offset == 0 || !e.power.known() {
+		return 0
+	}
+	o := e.offset
+	l1, h1 := e.power.around(clockStart, s-o, 2*o)
+	l2, h2 := e.power.around(clockEnd, t-o, 2*o)
+	return (max(h1, h2) - min(l1, l2)) * min(o, t-s)
+}

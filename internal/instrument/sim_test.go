@@ -1,0 +1,169 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instrument
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/instrument/instrumenttest"
+)
+
+var grid = flag.Bool("grid", false, "print the whole table of instruments")
+
+const (
+	settle  = 6.0  // s, as the default of gpu_join
+	maxWait = 10.0 // s
+)
+
+var lengths = []float64{.003, .02, .1, .5, 2, 5, 20, 60}
+
+// outcome is one span of a simulated device.
+type outcome struct{ truth, energy, bound float64 }
+
+func (o outcome) err() float64    { return math.Abs(o.energy - o.truth) }
+func (o outcome) stated() float64 { return max(o.bound, .05*o.energy) }
+func (o outcome) omitted() bool   { return !(o.bound <= o.energy) }
+func (o outcome) inside() bool    { return o.err() <= o.stated() }
+func ns(s float64) int64          { return int64(1e18) + int64(math.Round(s*1e9)) }
+func dur(s float64) time.Duration { return time.Duration(s * 1e9) }
+func percent(n, of int) float64   { return 100 * float64(n) / float64(max(of, 1)) }
+func at(x []float64, p int) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return x[min(len(x)*p/100, len(x)-1)]
+}
+
+// without are readings that a device lacks.
+type without int
+
+const (
+	nothing without = iota
+	noPower
+	noCounter
+)
+
+// replay reads a simulated device as gpu_join does, and returns the spans of each length.
+func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack without) [][]outcome {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	length := spec.Length()
+	truth := instrumenttest.NewTruth(kind, dur(length), rng)
+	list := spec.Readings(truth, rng)
+	e := NewEnergy(Config{Settle: dur(settle), Assumed: dur(spec.Assumed), Window: dur(spec.Window)})
+	type span struct{ s, e, which int64 }
+	var todo []span
+	for i, l := range lengths {
+		for range spans {
+			s := length*.25 + rng.Float64()*(length*.65-l)
+			if length*.65 > l {
+				todo = append(todo, span{ns(s), ns(s + l), int64(i)})
+			}
+		}
+	}
+	slices.SortFunc(todo, func(a, b span) int { return int(a.e - b.e) })
+	out := make([][]outcome, len(lengths))
+	sec := func(t int64) float64 { return float64(t-int64(1e18)) * 1e-9 }
+	var last instrumenttest.Reading
+	settled := ns(0)
+	var read int64
+	for i, r := range list {
+		e.Settle(settled)
+		if lack != noCounter {
+			if i == 0 || r.Energy > last.Energy {
+				c := Change{Time: ns(r.Time), Value: r.Energy, Covered: i > 0}
+				if i > 0 {
+					c.Since = ns(last.Time)
+				}
+				e.AddChange(c)
+			}
+			read = ns(r.Time)
+		}
+		if lack != noPower {
+			e.AddPower(ns(r.Time), r.Power)
+		}
+		last = r
+		e.Advance(read)
+		ready, _ := e.Ready()
+		settled = max(settled, min(ready, ns(r.Time-settle)), ns(r.Time-maxWait))
+		for len(todo) > 0 && todo[0].e <= settled {
+			x := todo[0]
+			todo = todo[1:]
+			energy := e.Energy(x.s, x.e)
+			bound := e.Bound(x.s, x.e, energy)
+			if knots := e.Knots(x.s, x.e, nil); knots[len(knots)-1].Covered < x.e-x.s {
+				bound = math.Inf(1)
+			}
+			out[x.which] = append(out[x.which], outcome{truth.At(sec(x.e)) - truth.At(sec(x.s)), energy, bound})
+		}
+	}
+	return out
+}
+
+func TestGrid(t *testing.T) {
+	if !*grid {
+		t.Skip("-grid")
+	}
+	lack := map[string]without{"": nothing, "b": noPower, "d": noCounter}[os.Getenv("LACK")]
+	fmt.Printf("%-34s %7s %6s %6s %6s %6s %6s %6s %6s\n", "instrument", "length", "inside", "omit", "in5", "p95", "r95", "med", "low")
+	for i := range instrumenttest.Specs {
+		spec := &instrumenttest.Specs[i]
+		all := make([][]outcome, len(lengths))
+		low := make([]float64, len(lengths))
+		for k := range low {
+			low[k] = 100
+		}
+		for k, kind := range instrumenttest.Kinds {
+			ofKind := make([][]outcome, len(lengths))
+			for seed := range 4 {
+				for j, o := range replay(spec, kind, uint64(1000*i+100*k+seed), 100, lack) {
+					ofKind[j] = append(ofKind[j], o...)
+				}
+			}
+			for j, o := range ofKind {
+				s := summarize(o)
+				low[j] = min(low[j], s.inside)
+				all[j] = append(all[j], o...)
+			}
+		}
+		for j, l := range lengths {
+			s := summarize(all[j])
+			fmt.Printf("%-34s %7.3f %6.1f %6.1f %6.1f %5.1f%% %6.2f %6.2f %6.1f\n", spec.Name, l, s.inside, s.omitted, s.within5, s.p95, s.ratio, s.median, low[j])
+		}
+	}
+}
+
+type summary struct{ inside, omitted, within5, p95, ratio, median float64 }
+
+func summarize(list []outcome) (s summary) {
+	var errs, bounds []float64
+	in, omitted, within := 0, 0, 0
+	for _, o := range list {
+		if o.omitted() {
+			omitted++
+			continue
+		}
+		if o.inside() {
+			in++
+		}
+		if o.err() <= .05*o.truth {
+			within++
+		}
+		errs = append(errs, o.err()/o.truth)
+		bounds = append(bounds, o.bound/o.truth)
+	}
+	slices.Sort(errs)
+	slices.Sort(bounds)
+	p := max(at(errs, 95), .05/3)
+	return summary{
+		percent(in, len(errs)), percent(omitted, len(list)), percent(within, len(errs)), 100 * at(errs, 95),
+		at(bounds, 95) / p, at(bounds, 50) / p,
+	}
+}

@@ -1,0 +1,60 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plausibility
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	clockWindow = 10 * time.Second
+	clockSlack  = 500 * time.Millisecond
+	leastAges   = 10 // observations of a window
+)
+
+// Clock estimates the offset of a source's clock from the age of its newest sample: of many observations, the least age
+// is that of a sample that was just taken. The zero value is ready for use.
+type Clock struct {
+	since  int64 // start of the window
+	least  int64 // least age in it, ns
+	n      int   // observations in it
+	offset time.Duration
+}
+
+// Add adds an observation: a new sample of a source that samples every interval has the time newest at now. Both are
+// Unix nanoseconds. It returns by how much the source's clock is ahead, negative if it is behind; 0 if that cannot be
+// told from the time that samples take to arrive. judged reports that a window ended.
+func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Duration, judged bool) {
+	age := now - newest
+	if c.n == 0 {
+		c.since, c.least = now, age
+	}
+	c.least = min(c.least, age)
+	c.n++
+	if c.n < leastAges || now-c.since < int64(max(clockWindow, leastAges*interval)) {
+		return c.offset, false
+	}
+	c.n, c.offset = 0, 0
+	if least := time.Duration(c.least); least.Abs() > clockSlack+interval {
+		c.offset = -least
+	}
+	return c.offset, true
+}
+
+// Offset returns the offset as judged last.
+func (c *Clock) Offset() time.Duration { return c.offset }
+
+// OffsetOf returns the contradiction of an offset.
+func OffsetOf(offset, interval time.Duration) Contradiction {
+	where := "behind"
+	if offset > 0 {
+		where = "ahead of"
+	}
+	return Contradiction{
+		Reason: ClockOffset,
+		Found:  fmt.Sprintf("the newest sample is %.3g s %s this machine's clock", offset.Abs().Seconds(), where),
+		Other:  fmt.Sprintf("samples are taken every %.3g s", interval.Seconds()),
+	}
+}
