@@ -58,9 +58,7 @@
 //
 // Record is one driver call with preallocated arguments; nothing allocates after registration. A section is two
 // records and two capture checks: 0.2 µs for gpuspan and the calls into C, plus the driver, which takes about one to
-// two microseconds for a timed record according to published measurements. On linux/amd64 the build tag gpuspan_asm
-// makes calls through this module's own trampoline instead of github.com/ebitengine/purego, which saves 35 to 60 ns
-// per call and depends on internals of the Go runtime.
+// two microseconds for a timed record according to published measurements.
 //
 // Importing the package links purego in any case, which makes the binary dynamic (libc, libdl) even with CGO_ENABLED=0:
 // it does not start in a scratch image. Package gpuspan alone does.

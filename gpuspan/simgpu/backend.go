@@ -5,7 +5,6 @@ package simgpu
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -43,10 +42,14 @@ func (g *GPU) Now() time.Time { return g.clock.Now() }
 // ThreadInit does nothing, because polling cannot invalidate captures.
 func (g *GPU) ThreadInit() error { return nil }
 
-// StreamInfo returns the device and kind of a stream, or an error if the handle is unknown.
-func (g *GPU) StreamInfo(s backend.StreamHandle, _ backend.Context) (backend.StreamInfo, error) {
+// StreamInfo returns the device and kind of a stream, or an error if the handle is unknown. Handle 0 is the legacy stream
+// of a device, for streams of gpuspan.ForeignEvents.
+func (g *GPU) StreamInfo(s backend.StreamHandle, c backend.Context) (backend.StreamInfo, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if s == 0 {
+		return backend.StreamInfo{Device: int(c), Context: c, Kind: backend.StreamLegacy}, nil
+	}
 	st, ok := g.stream(s)
 	if !ok {
 		return backend.StreamInfo{}, errors.New("simgpu: unknown stream (make it with GPU.Stream)")
@@ -79,13 +82,11 @@ func (g *GPU) NewStream(c backend.Context) (backend.StreamHandle, backend.Status
 	return backend.StreamHandle(len(g.streams)), backend.StatusOK
 }
 
-// FreeStream frees a stream; its handle is not reused.
+// FreeStream frees a stream, whose enqueued work still runs; its handle is not reused.
 func (g *GPU) FreeStream(_ backend.Context, s backend.StreamHandle) {
 	g.on(s, func(st *stream) backend.Status {
-		d := g.devices[st.device]
-		g.advance(d, g.now())
-		st.gone, st.queue = true, nil
-		d.streams = slices.DeleteFunc(d.streams, func(x *stream) bool { return x == st })
+		st.gone = true
+		g.advance(g.devices[st.device], g.now())
 		return backend.StatusOK
 	})
 }
@@ -200,7 +201,7 @@ func (g *GPU) Synchronize(ev backend.Event) backend.Status {
 	st, gen := e.stream, e.gen
 	g.sleepUntil(st, func(int64) bool {
 		e := &g.events[ev-1]
-		return e.happened || e.gen != gen || st.gone
+		return e.happened || e.gen != gen
 	})
 	return backend.StatusOK
 }

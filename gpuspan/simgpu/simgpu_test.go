@@ -284,3 +284,18 @@ func TestManyGoroutinesOnTheRealClock(t *testing.T) {
 	require.InDelta(t, 400*10e-6, tel.KernelSeconds, 0.1*400*10e-6,
 		"one engine: the sum of all kernels, within their spread")
 }
+
+// As in CUDA, what was enqueued before a stream was freed still runs, and its events complete.
+func TestFreedStreamFinishesItsWork(t *testing.T) {
+	clock := simgpu.NewManualClock(time.Unix(1, 0))
+	g := simgpu.New(clock, simgpu.WithJitter(0), simgpu.WithDevices(plain()))
+	s := g.Stream(0)
+	e := events(t, g, 1)[0]
+	require.Equal(t, backend.StatusOK, g.Launch(s, simgpu.Kernel{Duration: time.Millisecond}))
+	require.Equal(t, backend.StatusOK, g.Record(&backend.Call{Args: [2]uintptr{uintptr(e), s}}))
+	g.FreeStream(0, s)
+	require.Equal(t, backend.StatusInvalidHandle, g.Launch(s, simgpu.Kernel{Duration: time.Millisecond}))
+	require.Equal(t, backend.StatusNotReady, g.Query(e))
+	require.Equal(t, backend.StatusOK, g.Synchronize(e))
+	require.Equal(t, backend.StatusOK, g.Query(e))
+}

@@ -5,6 +5,7 @@ package simgpu
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -215,6 +216,7 @@ func (g *GPU) advance(d *device, now int64) {
 		st.served = d.turn
 		d.meter.pieces = append(d.meter.pieces, segment{start: at, end: end, kernel: p.kernel, rates: p.r})
 	}
+	d.streams = slices.DeleteFunc(d.streams, func(st *stream) bool { return st.gone && len(st.queue) == 0 })
 	d.meter.advance(now)
 }
 

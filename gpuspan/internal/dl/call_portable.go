@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build (linux || darwin) && !gpuspan_static && !(linux && amd64 && gpuspan_asm)
+//go:build (linux || darwin) && !gpuspan_static
 
 package dl
 

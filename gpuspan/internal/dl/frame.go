@@ -21,9 +21,7 @@ const maxArgs = 12
 // An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow, and move, between the
 // conversion and the call, and C would use memory that belongs to other code.
 type Frame struct {
-	fn     uintptr //nolint:unused // with Args and result the memory of call_fast_amd64.s: the order is fixed
-	Args   [maxArgs]uintptr
-	result uintptr //nolint:unused // as fn
+	Args [maxArgs]uintptr
 
 	Out  [4]uint64 // memory for results that C writes through pointers
 	kept []unsafe.Pointer
