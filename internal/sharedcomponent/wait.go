@@ -7,7 +7,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
+
+// leeway is the least time that goroutines have to stop: the context of Shutdown may have ended already, and they only
+// need to notice that.
+const leeway = time.Second
 
 // Wait waits for goroutines that were told to stop. It returns an error if ctx ends earlier: the Collector shuts down
 // one component after the other, so that one that waits forever keeps all others from their last data.
@@ -21,6 +26,11 @@ func Wait(ctx context.Context, running *sync.WaitGroup) error {
 	case <-stopped:
 		return nil
 	case <-ctx.Done():
+	}
+	select {
+	case <-stopped:
+		return nil
+	case <-time.After(leeway):
 		return fmt.Errorf("not stopped in time: %w", context.Cause(ctx))
 	}
 }
