@@ -85,10 +85,11 @@ type aggregator struct {
 	edges      []edge // scratch memory of their timelines
 	repeats    spanfacts.Repeats
 	targets    series.Targets
-	now        int64 // of the current batch or output, by a series.Clock
-	ahead      int64 // of the host's clock, ns: by how much it was set forward since the start
-	taken      int64 // time of the last output that the next component accepted
-	swept      int64 // time of the last eviction
+	now        int64    // of the current batch or output, by a series.Clock
+	ahead      int64    // of the host's clock, ns: by how much it was set forward since the start
+	taken      int64    // time of the last output that the next component accepted
+	swept      int64    // time of the last eviction
+	bare       []string // metrics that lost their buckets and were not logged yet
 
 	stats counts
 }
@@ -276,7 +277,13 @@ func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	if a.jobs != nil {
 		a.compare(now, final)
 	}
-	a.Output()
+	a.bare = append(a.bare, a.Output(func(yield func([]series.Family) bool) {
+		for _, r := range a.resources {
+			if !yield(r.families[:]) {
+				return
+			}
+		}
+	})...)
 	for _, r := range a.resources {
 		r.write(&a.settings, out, now+a.ahead)
 	}

@@ -153,6 +153,8 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	out := c.aggregator.output(now, final)
 	found := c.aggregator.findings()
 	begins := len(c.aggregator.Begun) > 0
+	series.LogBare(c.log, c.aggregator.bare)
+	c.aggregator.bare = nil
 	stats := c.aggregator.stats
 	c.aggregator.stats = counts{}
 	if !final { // at shutdown some ranks of the last steps are usually missing

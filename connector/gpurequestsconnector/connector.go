@@ -55,7 +55,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	}
 	c := &gpuRequests{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
-		book: newBook(cfg), meters: newMeters(cfg, sharedcomponent.InstanceID(cfg.InstanceID, set)),
+		book: newBook(cfg), meters: newMeters(cfg, sharedcomponent.InstanceID(cfg.InstanceID, set), set.Logger),
 	}
 	return c, tel.RegisterConnectorGpuRequestsOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()

@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/configtest"
@@ -500,7 +501,7 @@ func TestTwoResourcesAreNotOneSeries(t *testing.T) {
 func TestResourcesOfMetricsAreBounded(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.MaxResources = 2
-	b, m := newBook(cfg), newMeters(cfg, "me")
+	b, m := newBook(cfg), newMeters(cfg, "me", zap.NewNop())
 	for i := range 5 {
 		b.take(payload(t, attrs{"service.name": fmt.Sprint(i)}, in{
 			name: "decode", trace: 9, id: byte(i + 1), start: 1, end: 2, a: gpu("decode", 0.001, 1, nil),

@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/series"
@@ -22,6 +23,7 @@ import (
 type meters struct {
 	series.Settings
 	cfg   *Config
+	log   *zap.Logger
 	of    map[string]*meter // by the resource of metrics
 	lost  int               // series removed before they were written, since the last count
 	spans bool              // usage records have a consumer for spans
@@ -81,8 +83,8 @@ var (
 // maxExemplars of a point; there are about as many buckets.
 const maxExemplars = 20
 
-func newMeters(cfg *Config, instance string) *meters {
-	m := &meters{cfg: cfg, of: make(map[string]*meter), Settings: series.Settings{
+func newMeters(cfg *Config, instance string, log *zap.Logger) *meters {
+	m := &meters{cfg: cfg, log: log, of: make(map[string]*meter), Settings: series.Settings{
 		Scope: metadata.ScopeName, Instance: instance, Interval: cfg.FlushInterval,
 		Delta: cfg.Temporality == TemporalityDelta, CardinalityLimit: cfg.CardinalityLimit,
 	}}
@@ -179,7 +181,13 @@ func attributes(op *operation, model string) pcommon.Map {
 
 // output returns the points of all resources.
 func (m *meters) output() pmetric.Metrics {
-	m.Output()
+	series.LogBare(m.log, m.Output(func(yield func([]series.Family) bool) {
+		for _, x := range m.of {
+			if !yield(x.families[:]) {
+				return
+			}
+		}
+	}))
 	out := pmetric.NewMetrics()
 	for _, x := range m.of {
 		at := max(uint64(time.Now().UnixNano()), series.Next(x.written))

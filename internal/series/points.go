@@ -122,7 +122,7 @@ func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime)
 			s.writeExemplars(p.Exemplars())
 		}
 	case Histogram:
-		p := s.distribution.write(m)
+		p := st.writeHistogram(m, &s.distribution)
 		s.dress(p, s.start, ts.at)
 		s.writeExemplars(p.Exemplars())
 		if delta {
@@ -158,7 +158,7 @@ func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts pointT
 	switch of.Form {
 	case Histogram:
 		empty := newDistribution(st.newHistogram(of.Bounds))
-		s.dress(empty.write(m), s.start, at)
+		s.dress(st.writeHistogram(m, &empty), s.start, at)
 	default:
 		empty := Series{attrs: s.attrs, start: s.start}
 		empty.writeSum(m.Sum().DataPoints().AppendEmpty(), of.Form, false, at)

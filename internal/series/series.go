@@ -6,6 +6,7 @@
 package series
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -33,12 +34,27 @@ type Settings struct {
 
 	Kept  int       // series of all families
 	Begun []*Series // by the last output, with a point of 0
+
+	bare map[string]bool // names of histograms whose points have no buckets
 }
 
-// Output prepares the next output.
-func (st *Settings) Output() {
+// Output prepares the next output of the families of all resources. It returns the names of the histograms that have no
+// buckets from now on; see MaxBuckets.
+func (st *Settings) Output(resources iter.Seq[[]Family]) (bare []string) {
 	clear(st.Begun)
 	st.Begun = st.Begun[:0]
+	if st.Exponential > 0 {
+		return nil
+	}
+	before := st.bare
+	st.bare = withoutBuckets(resources)
+	for name := range st.bare {
+		if !before[name] {
+			bare = append(bare, name)
+		}
+	}
+	slices.Sort(bare)
+	return bare
 }
 
 // Refused makes the series that began with the last output begin again with the next one.
