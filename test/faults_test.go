@@ -131,8 +131,9 @@ func (s *store) Export(_ context.Context, r ptraceotlp.ExportRequest) (ptraceotl
 	td := ptrace.NewTraces()
 	r.Traces().CopyTo(td)
 	for _, rs := range td.ResourceSpans().All() {
-		instance, _ := rs.Resource().Attributes().Get("service.instance.id")
-		s.instances = append(s.instances, instance.AsString())
+		if instance, ok := rs.Resource().Attributes().Get("service.instance.id"); ok {
+			s.instances = append(s.instances, instance.AsString())
+		}
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
 				if _, twice := s.spans[span.SpanID()]; twice {
