@@ -53,7 +53,7 @@ def test_a_section_has_the_true_times_within_its_bound(exporter, cuda):
         start, end = cuda.at(stream, 2 * i), cuda.at(stream, 2 * i + 1)
         bound = s.attributes["gpu.timing.error"] * 1e9
         assert s.attributes["gpu.timing.source"] == "cuda_event"
-        assert abs(s.attributes["gpu.duration"] * 1e9 - (end - start)) <= 300
+        assert abs(s.attributes["gpu.duration"] * 1e9 - (end - start) * (1 + 40e-6)) <= 100  # on the device's clock
         assert abs(s.start_time - start - offset) <= bound + 20_000  # the wall clock may be slewed meanwhile
         assert abs(s.end_time - end - offset) <= bound + 20_000
 
