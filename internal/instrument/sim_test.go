@@ -9,7 +9,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +54,7 @@ const (
 )
 
 // replay reads a simulated device as gpu_join does, and returns the spans of each length.
-func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack without) [][]outcome {
+func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack without, lengths []float64) [][]outcome {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	length := spec.Length()
 	truth := instrumenttest.NewTruth(kind, dur(length), rng)
@@ -107,36 +109,99 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 	return out
 }
 
+// table simulates all instruments.
+func table(lengths []float64, seeds, spans int, lack without, row func(spec *instrumenttest.Spec, list []summary)) {
+	for i := range instrumenttest.Specs {
+		spec := &instrumenttest.Specs[i]
+		all := make([][]outcome, len(lengths))
+		for k, kind := range instrumenttest.Kinds {
+			for seed := range seeds {
+				for j, o := range replay(spec, kind, uint64(1000*i+100*k+seed), spans, lack, lengths) {
+					all[j] = append(all[j], o...)
+				}
+			}
+		}
+		var list []summary
+		for _, o := range all {
+			list = append(list, summarize(o))
+		}
+		row(spec, list)
+	}
+}
+
 func TestGrid(t *testing.T) {
 	if !*grid {
 		t.Skip("-grid")
 	}
 	lack := map[string]without{"": nothing, "b": noPower, "d": noCounter}[os.Getenv("LACK")]
-	fmt.Printf("%-34s %7s %6s %6s %6s %6s %6s %6s %6s\n", "instrument", "length", "inside", "omit", "in5", "p95", "r95", "med", "low")
-	for i := range instrumenttest.Specs {
-		spec := &instrumenttest.Specs[i]
-		all := make([][]outcome, len(lengths))
-		low := make([]float64, len(lengths))
-		for k := range low {
-			low[k] = 100
+	fmt.Printf("%-34s %7s %6s %6s %6s %6s %6s %6s\n", "instrument", "length", "inside", "omit", "in5", "p95", "r95", "med")
+	table(lengths, 4, 100, lack, func(spec *instrumenttest.Spec, list []summary) {
+		for j, s := range list {
+			fmt.Printf("%-34s %7.3f %6.1f %6.1f %6.1f %5.1f%% %6.2f %6.2f\n", spec.Name, lengths[j], s.inside, s.omitted,
+				s.within5, s.p95, s.ratio, s.median)
 		}
-		for k, kind := range instrumenttest.Kinds {
-			ofKind := make([][]outcome, len(lengths))
-			for seed := range 4 {
-				for j, o := range replay(spec, kind, uint64(1000*i+100*k+seed), 100, lack) {
-					ofKind[j] = append(ofKind[j], o...)
+	})
+}
+
+// The true energy is inside the stated error for at least 95 % of the spans of each instrument and length, up to the
+// noise of a sample, and the median of the stated error is no multiple of the real one.
+func TestTheStatedErrorHolds(t *testing.T) {
+	for _, lack := range []without{nothing, noPower, noCounter} {
+		table([]float64{.02, .5, 5}, 2, 60, lack, func(spec *instrumenttest.Spec, list []summary) {
+			for j, s := range list {
+				if s.omitted > 60 { // too few are left to judge
+					continue
+				}
+				if s.inside < 90 {
+					t.Errorf("%s, lack %d, length %d: %.1f %% inside", spec.Name, lack, j, s.inside)
+				}
+				if lack == nothing && s.median > 6 {
+					t.Errorf("%s, length %d: the median stated error is %.1f times the 95th percentile of the real one", spec.Name, j,
+						s.median)
 				}
 			}
-			for j, o := range ofKind {
-				s := summarize(o)
-				low[j] = min(low[j], s.inside)
-				all[j] = append(all[j], o...)
+		})
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of docs/energy.md")
+
+//go:generate go test -run TestGenerated -update .
+
+func TestGeneratedTableOfErrors(t *testing.T) {
+	const begin, end = "<!-- errors begin (go test ./internal/instrument -update) -->\n", "<!-- errors end -->"
+	path := filepath.Join("..", "..", "docs", "energy.md")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), begin)
+	_, after, more := strings.Cut(rest, end)
+	if !ok || !more {
+		t.Fatal("no marks")
+	}
+	text := "| counter refreshed, read | 10 ms | 100 ms | 1 s | 10 s |\n|---|--:|--:|--:|--:|\n"
+	table([]float64{.01, .1, 1, 10}, 2, 100, nothing, func(spec *instrumenttest.Spec, list []summary) {
+		text += "| " + spec.Name + " |"
+		for _, s := range list {
+			switch {
+			case s.omitted > 90:
+				text += " omitted |"
+			default:
+				text += fmt.Sprintf(" ± %.0f %% (%.0f %%) |", math.Ceil(s.p95), s.omitted)
 			}
 		}
-		for j, l := range lengths {
-			s := summarize(all[j])
-			fmt.Printf("%-34s %7.3f %6.1f %6.1f %6.1f %5.1f%% %6.2f %6.2f %6.1f\n", spec.Name, l, s.inside, s.omitted, s.within5, s.p95, s.ratio, s.median, low[j])
+		text += "\n"
+	})
+	want := before + begin + text + end + after
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
+		return
+	}
+	if want != string(b) {
+		t.Error("docs/energy.md differs from the simulation (run go generate ./internal/instrument)")
 	}
 }
 
