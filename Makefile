@@ -7,7 +7,7 @@ GO         ?= go
 # Every directory with a go.mod; those outside go.work are always built with GOWORK=off.
 MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/build/*' | sed 's,/go.mod,,' | sort)
 # What users build: everything but the tools, the comparisons with other libraries and the programs of tests.
-SHIPPED    := $(filter-out ./internal/tools ./internal/tools/snapshot ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
+SHIPPED    := $(filter-out ./internal/tools ./internal/tools/snapshot ./internal/tools/vale ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
 # The systems that make vet checks.
 SYSTEMS    ?= linux/amd64 darwin/arm64 windows/amd64
 TOOLS      := $(CURDIR)/internal/tools
@@ -24,7 +24,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style style-update fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger
+.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style gremlins mutate fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -68,14 +68,16 @@ mutate: ## make small faults in the code, one at a time, and report the ones tha
 	cd internal/tools && GOWORK=off $(GO) build -o $(BIN)/mutate ./mutate
 	$(BIN)/mutate
 
+gremlins: ## mutate a package mechanically and list what its tests miss, PACKAGE=./internal/series
+	$(GO) run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0 unleash $(PACKAGE)
+
 lint: $(BIN)/golangci-lint ## run golangci-lint on every module
 	$(call each,$(MODULES),$(BIN)/golangci-lint run ./...)
 
-style: ## check the wording of documents, comments and messages
-	cd internal/tools && GOWORK=off $(GO) run ./stylecheck -root ../..
-
-style-update: ## lower the number of permitted phrases to what is found
-	cd internal/tools && GOWORK=off $(GO) run ./stylecheck -root ../.. -update
+style: $(BIN)/vale ## check the wording of documents and comments (internal/tools/vale), and that no large file was added
+	git ls-files -z -- '*.md' '*.go' '*.py' '*.c' '*.h' ':!*testdata*' ':!*generated_*' | \
+		xargs -0 $(BIN)/vale --config $(TOOLS)/vale/vale.ini --no-wrap --output=line
+	! git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -type f -size +1024k' sh | grep . # a program or a database, by mistake
 
 fmt: $(BIN)/golangci-lint ## format every module and repair what lint can repair by itself
 	$(call each,$(MODULES),$(BIN)/golangci-lint run --fix --issues-exit-code=0 ./...)
@@ -162,6 +164,9 @@ check: test test-integration race efence vet build-modules lint ## everything th
 
 $(BIN)/builder: internal/tools/go.mod
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ go.opentelemetry.io/collector/cmd/builder
+
+$(BIN)/vale: internal/tools/vale/go.mod
+	cd $(TOOLS)/vale && GOWORK=off $(GO) build -o $@ github.com/vale-cli/vale/v3/cmd/vale
 
 $(BIN)/golangci-lint: internal/tools/go.mod
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

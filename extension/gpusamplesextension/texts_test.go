@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Series of long labels are kept apart, but their labels are not kept.
+// Series of long labels are distinct, but their labels are not kept.
 func TestLongLabelsOfAServerDistinguishItsSeries(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
 	var c LoadCounters

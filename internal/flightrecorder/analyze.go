@@ -17,7 +17,7 @@ type Cause string
 const (
 	Missing    Cause = "missing"    // the rank has not entered the operation
 	Mismatched Cause = "mismatched" // the rank entered another operation, or one of another size or type
-	Stalled    Cause = "stalled"    // the rank entered the operation, and its device has not begun it; or nobody is known to lag
+	Stalled    Cause = "stalled"    // the rank entered the operation, and its device has not begun it; or no rank is known to lag
 	Dead       Cause = "dead"       // the rank left no dump, or one of an earlier run
 )
 
@@ -32,7 +32,7 @@ type Hang struct {
 	Waiting   []int  // ranks that wait in this operation
 	// Ranks that wait in other operations because of this one.
 	Elsewhere []int
-	Since     time.Time      // when the first of Waiting entered the operation; zero if nobody waits
+	Since     time.Time      // when the first of Waiting entered the operation; zero if no rank waits
 	Last      map[int]*Entry // the newest entry of each of Ranks that left a dump with entries
 	// Whether each of Ranks is certain. It is not if ranks may wait in operations that the recorder does not record.
 	Certain bool

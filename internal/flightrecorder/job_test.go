@@ -34,7 +34,7 @@ type sim struct {
 	ahead    int         // how many steps the host records beyond the one in which its device waits
 }
 
-// nobody is a member that never arrives.
+// A member that never arrives.
 const nobody = -1
 
 func newSim(r *rand.Rand, steps int) *sim {

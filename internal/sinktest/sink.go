@@ -35,7 +35,7 @@ var ErrRejected = errors.New("sending queue is full")
 // changes marks what a Sink has changed.
 const changes = "sinktest.changes"
 
-// Sink consumes spans and metrics and records what became of each item: a span by its ID, a data point by its metric,
+// Sink consumes spans and metrics and records the outcome of each item: a span by its ID, a data point by its metric,
 // attributes and time.
 type Sink struct {
 	// Shares marks data as read-only, as a fan-out to several consumers does.

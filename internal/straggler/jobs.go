@@ -116,8 +116,8 @@ func (g *Jobs[T]) Waiting() int { return g.waiting }
 // Add takes a rank's step. now is the time by a clock that is not set. The same step of the same rank replaces the one
 // before.
 //
-// Two processes that report the same rank at the same time belong to two jobs with one ID, of which nobody knows which
-// ranks belong together: from then on no step of the loop is compared.
+// Two processes that report the same rank at the same time belong to two jobs with one ID, whose ranks cannot be
+// distinguished: from then on no step of the loop is compared.
 func (g *Jobs[T]) Add(key Loop, s Report, now int64, x T) Outcome {
 	l := g.loops[key]
 	if l == nil {

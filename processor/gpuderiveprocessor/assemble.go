@@ -86,7 +86,7 @@ func (a *assembler) assemble(td ptrace.Traces, now int64) (done assembly, evicte
 	return done, evicted
 }
 
-// span reads one span and returns how many sums were evicted for lack of room.
+// span reads one span and returns how many sums were evicted at the limit.
 func (a *assembler) span(s ptrace.Span, f *spanfacts.Facts, done *assembly, now int64) (evicted int64) {
 	below, some := a.sums.Take(f.Key)
 	before, again := a.rejected.Take(f.Key)

@@ -113,7 +113,7 @@ func (r *ring) push(sl *Slot) {
 	r.Size++
 }
 
-// grow makes room for n slots.
+// grow allocates n slots.
 func (r *ring) grow(n int) {
 	buf := make([]*Slot, n)
 	for i := range r.Size {

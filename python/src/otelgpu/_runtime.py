@@ -284,7 +284,7 @@ class Runtime:
                     self.hurry.clear()
 
     def _read_here(self) -> None:
-        """Polls once on the calling thread, where there is no reading thread."""
+        """Polls once on the calling thread, without reading thread."""
         if self.reading.acquire(blocking=False):
             try:
                 self.poll()
