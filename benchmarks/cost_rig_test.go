@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // Each request covers a window of time, with consecutive sections of spanLength on every device.
@@ -92,7 +93,7 @@ type samplesHost struct {
 	component.Host
 	id      component.ID
 	ext     component.Component
-	writers [devices]gpusamplesextension.DeviceWriter
+	writers [devices]devicesamples.DeviceWriter
 	next    time.Time // of the next samples
 	zero    time.Time
 }
@@ -109,7 +110,7 @@ func newSamplesHost(tb testing.TB) *samplesHost {
 	require.NoError(tb, ext.Start(context.Background(), h))
 	tb.Cleanup(func() { require.NoError(tb, ext.Shutdown(context.Background())) })
 	for i := range h.writers {
-		h.writers[i], err = ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"), gpusamplesextension.Device{
+		h.writers[i], err = ext.(devicesamples.Writer).Register(component.MustNewID("gpu"), devicesamples.Device{
 			ID: deviceID(i), Interval: sampleRate, Source: "dcgm",
 		})
 		require.NoError(tb, err)
@@ -124,19 +125,19 @@ func (h *samplesHost) GetExtensions() map[component.ID]component.Component {
 // writeUntil writes all fields of every device at 10 Hz, all of them varying except the throttle reasons, which are 0.
 func (h *samplesHost) writeUntil(now time.Time) {
 	for ; !h.next.After(now); h.next = h.next.Add(sampleRate) {
-		s := gpusamplesextension.Sample{Time: h.next.UnixNano()}
-		for f := range gpusamplesextension.NumFields {
+		s := devicesamples.Sample{Time: h.next.UnixNano()}
+		for f := range devicesamples.NumFields {
 			v := h.next.Sub(h.zero).Seconds()
-			if gpusamplesextension.Field(f).Kind() == gpusamplesextension.KindInterval { // ratios
+			if devicesamples.Field(f).Kind() == devicesamples.KindInterval { // ratios
 				v = math.Mod(v, 10) / 10
 			}
-			s.Set(gpusamplesextension.Field(f), v)
+			s.Set(devicesamples.Field(f), v)
 		}
 		t := h.next.Sub(h.zero).Seconds() // the power in W, too, so the counter is its integral
-		s.Set(gpusamplesextension.Energy, t*t/2)
-		s.Set(gpusamplesextension.Throttle, 0)
+		s.Set(devicesamples.Energy, t*t/2)
+		s.Set(devicesamples.Throttle, 0)
 		for _, w := range h.writers {
-			w.Write([]gpusamplesextension.Sample{s})
+			w.Write([]devicesamples.Sample{s})
 		}
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
@@ -506,13 +507,13 @@ func (x *topology) through(t *testing.T, seed uint64) {
 
 	// The devices have samples up to the end of the grid, in any batches.
 	zero := time.Now()
-	register := func(d int) gpusamplesextension.DeviceWriter {
-		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"),
-			gpusamplesextension.Device{ID: deviceID(d), Source: "test"})
+	register := func(d int) devicesamples.DeviceWriter {
+		w, err := ext.(devicesamples.Writer).Register(component.MustNewID("gpu"),
+			devicesamples.Device{ID: deviceID(d), Source: "test"})
 		require.NoError(t, err)
 		return w
 	}
-	var writers []gpusamplesextension.DeviceWriter
+	var writers []devicesamples.DeviceWriter
 	for d := range x.joules {
 		writers = append(writers, register(d))
 	}
@@ -528,9 +529,9 @@ func (x *topology) through(t *testing.T, seed uint64) {
 				writers[d].Close()
 				writers[d] = register(d)
 			}
-			s := gpusamplesextension.Sample{Time: zero.Add(time.Duration(r.time) * time.Millisecond).UnixNano()}
-			s.Set(gpusamplesextension.Energy, r.joules)
-			writers[d].Write([]gpusamplesextension.Sample{s})
+			s := devicesamples.Sample{Time: zero.Add(time.Duration(r.time) * time.Millisecond).UnixNano()}
+			s.Set(devicesamples.Energy, r.joules)
+			writers[d].Write([]devicesamples.Sample{s})
 		}
 	}
 	for ms := 0; ms <= length; ms += samples {

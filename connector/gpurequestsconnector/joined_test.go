@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
@@ -39,10 +40,10 @@ func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
 	ext, err := samples.Create(ctx, extensiontest.NewNopSettings(samples.Type()), samples.CreateDefaultConfig())
 	require.NoError(t, err)
 	require.NoError(t, ext.Start(ctx, componenttest.NewNopHost()))
-	var devices []gpusamplesextension.DeviceWriter
+	var devices []devicesamples.DeviceWriter
 	for n := range 3 {
-		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"),
-			gpusamplesextension.Device{ID: device(n), Interval: 100 * time.Millisecond})
+		w, err := ext.(devicesamples.Writer).Register(component.MustNewID("gpu"),
+			devicesamples.Device{ID: device(n), Interval: 100 * time.Millisecond})
 		require.NoError(t, err)
 		devices = append(devices, w)
 	}
@@ -56,9 +57,9 @@ func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
 	require.NoError(t, p.Start(ctx, extensions{id: ext}))
 	for i := range 150 {
 		for n, w := range devices {
-			s := gpusamplesextension.Sample{Time: time.Now().UnixNano()}
-			s.Set(gpusamplesextension.Energy, 10*float64(i*(n+1)))
-			w.Write([]gpusamplesextension.Sample{s})
+			s := devicesamples.Sample{Time: time.Now().UnixNano()}
+			s.Set(devicesamples.Energy, 10*float64(i*(n+1)))
+			w.Write([]devicesamples.Sample{s})
 		}
 		if i == 30 {
 			require.NoError(t, p.ConsumeTraces(ctx, td))

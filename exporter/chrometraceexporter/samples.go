@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
@@ -18,7 +18,7 @@ var sampled = slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) 
 
 // rings draws counters from the rings of samples: each sample over the time since the previous one.
 type rings struct {
-	samples gpusamplesextension.Reader
+	samples devicesamples.Reader
 	wanted  map[string]bool // names of gauges
 
 	mu     sync.Mutex
@@ -91,7 +91,7 @@ func (r *rings) until(from map[string]int64, counters []chrometrace.Counter) []c
 				}
 				known, last = true, t
 				value, ok := x.Value(q, t)
-				if q.Kind() == gpusamplesextension.KindInterval {
+				if q.Kind() == devicesamples.KindInterval {
 					var covered float64
 					value, covered = x.Mean(q, begin, t)
 					ok = covered > 0

@@ -24,6 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 type hostOf map[component.ID]component.Component
@@ -40,19 +41,19 @@ func TestCountersOfRingsHaveTheResolutionOfSamples(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, ext.Start(t.Context(), componenttest.NewNopHost()))
 	t.Cleanup(func() { assert.NoError(t, ext.Shutdown(context.Background())) })
-	device, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"), gpusamplesextension.Device{
+	device, err := ext.(devicesamples.Writer).Register(component.MustNewID("gpu"), devicesamples.Device{
 		ID: "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", Name: "gpu0", Interval: interval,
 	})
 	require.NoError(t, err)
 	base := time.Now().Add(-2 * time.Second).Truncate(interval).UnixNano()
 	at := func(i int) int64 { return base + int64(i)*int64(interval) }
 	sample := func(from, to int) {
-		var list []gpusamplesextension.Sample
+		var list []devicesamples.Sample
 		for i := from; i < to; i++ {
-			s := gpusamplesextension.Sample{Time: at(i)}
-			s.Set(gpusamplesextension.Power, float64(100+i))
-			s.Set(gpusamplesextension.SMUtilization, float64(i)/100)
-			s.Set(gpusamplesextension.Temperature, 50) // is not among the counters
+			s := devicesamples.Sample{Time: at(i)}
+			s.Set(devicesamples.Power, float64(100+i))
+			s.Set(devicesamples.SMUtilization, float64(i)/100)
+			s.Set(devicesamples.Temperature, 50) // is not among the counters
 			list = append(list, s)
 		}
 		device.Write(list)
@@ -129,7 +130,7 @@ func TestMonotonicSumsAreNotDrawn(t *testing.T) {
 
 func TestDevicesWhoseSamplesAreDrawnAreBounded(t *testing.T) {
 	r := rings{
-		samples: gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil), latest: map[string]int64{},
+		samples: devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil), latest: map[string]int64{},
 		drawn: map[ring]int64{},
 	}
 	events := make([]chrometrace.Event, 3*maxDevices)

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // sink is the files of one exporter, used by its traces and its metrics exporter.
@@ -72,7 +72,7 @@ func (u *use) start(_ context.Context, host component.Host) error {
 			return err
 		}
 		if u.cfg.Samples != nil {
-			samples, err := gpusamplesextension.FindReader(host, *u.cfg.Samples)
+			samples, err := devicesamples.FindReader(host, *u.cfg.Samples)
 			if err != nil {
 				return errors.Join(err, r.Close())
 			}

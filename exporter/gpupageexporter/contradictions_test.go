@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
@@ -24,7 +24,7 @@ func (e extensions) GetExtensions() map[component.ID]component.Component { retur
 // store is the gpu_samples extension with a life cycle of its own.
 type store struct {
 	component.Component
-	*gpusamplesextension.Store
+	*devicesamples.Store
 }
 
 func TestThePageListsContradictionsOfTheExtensions(t *testing.T) {
@@ -34,7 +34,7 @@ func TestThePageListsContradictionsOfTheExtensions(t *testing.T) {
 	f := NewFactory(WithModel(model), WithListener(listener))
 	exp, err := f.CreateMetrics(t.Context(), exportertest.NewNopSettings(metadata.Type), createDefaultConfig())
 	require.NoError(t, err)
-	st := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	require.NoError(t, exp.Start(t.Context(), extensions{component.MustNewID("gpu_samples"): store{Store: st}}))
 	defer func() { require.NoError(t, exp.Shutdown(t.Context())) }()
 

@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
@@ -70,7 +70,7 @@ func (s *server) start(ctx context.Context, host component.Host) error {
 	}
 	srv.BaseContext = func(net.Listener) context.Context { return base }
 	for _, ext := range host.GetExtensions() {
-		if c, ok := ext.(gpusamplesextension.Contradictions); ok {
+		if c, ok := ext.(devicesamples.Contradictions); ok {
 			s.model.AddContradictions(c.ContradictionEntries)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // Names, units and labels are copied from the exporter's list of metrics.
@@ -55,16 +55,16 @@ func TestAMDsExporterIsUnderstood(t *testing.T) {
 		assert.Equal(t, []any{"AMD", "gpu1", 1, "102-G30211-00", "node1"},
 			[]any{desc.Vendor, desc.Name, desc.Ordinal, desc.Model, desc.HostName})
 		from, to := at.UnixNano(), at.Add(10*time.Second).UnixNano()
-		for f, want := range map[gpusamplesextension.Field]float64{
-			gpusamplesextension.Power: 500, gpusamplesextension.Utilization: 0.75, gpusamplesextension.Temperature: 61,
-			gpusamplesextension.MemoryUsed: 1 << 30, gpusamplesextension.ClockSM: 2.1e9,
-			gpusamplesextension.ClockMemory: 1.3e9, gpusamplesextension.TensorUtilization: 0.44,
-			gpusamplesextension.SMOccupancy: 0.31,
+		for f, want := range map[devicesamples.Field]float64{
+			devicesamples.Power: 500, devicesamples.Utilization: 0.75, devicesamples.Temperature: 61,
+			devicesamples.MemoryUsed: 1 << 30, devicesamples.ClockSM: 2.1e9,
+			devicesamples.ClockMemory: 1.3e9, devicesamples.TensorUtilization: 0.44,
+			devicesamples.SMOccupancy: 0.31,
 		} {
 			mean, _ := d.Mean(f, from, to)
 			assert.InDelta(t, want, mean, 1e-9*want, f.String())
 		}
-		joules, _ := d.Integral(gpusamplesextension.Energy, from, to)
+		joules, _ := d.Integral(devicesamples.Energy, from, to)
 		assert.InDelta(t, 5000, joules, 1e-6, "10 s of 500 W")
 		v.Release()
 	}
@@ -84,8 +84,8 @@ func TestAMDsPartitionsWithoutASensorHaveNoPower(t *testing.T) {
 	defer v.Release()
 	d, ok := v.Lookup("692251001124/3")
 	if ok {
-		assert.False(t, d.Has(gpusamplesextension.Power), "0 W is no value")
-		assert.False(t, d.Has(gpusamplesextension.Utilization), "250 % is no utilization")
+		assert.False(t, d.Has(devicesamples.Power), "0 W is no value")
+		assert.False(t, d.Has(devicesamples.Utilization), "250 % is no utilization")
 	}
 }
 
@@ -113,9 +113,9 @@ func TestDiesOfOneBoardAreTwoDevices(t *testing.T) {
 		require.True(t, ok)
 		desc := d.Device()
 		assert.Equal(t, []any{die, "D67301", "node1"}, []any{desc.Ordinal, desc.Model, desc.HostName})
-		got, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), at.Add(10*time.Second).UnixNano())
+		got, _ := d.Integral(devicesamples.Energy, at.UnixNano(), at.Add(10*time.Second).UnixNano())
 		assert.InDelta(t, joules, got, 1e-6)
-		assert.Equal(t, die == 0, d.Has(gpusamplesextension.Power), "the board's sensor is the first die's")
+		assert.Equal(t, die == 0, d.Has(devicesamples.Power), "the board's sensor is the first die's")
 	}
 }
 
@@ -134,7 +134,7 @@ func TestAPartitionedBoardIsRead(t *testing.T) {
 		}
 		v := store.Acquire()
 		require.Len(t, v.Devices(nil), 16)
-		mean := func(id string, f gpusamplesextension.Field) float64 {
+		mean := func(id string, f devicesamples.Field) float64 {
 			d, ok := v.Lookup(id)
 			require.True(t, ok, id)
 			x, _ := d.Mean(f, at.UnixNano(), at.Add(time.Second).UnixNano())
@@ -142,16 +142,16 @@ func TestAPartitionedBoardIsRead(t *testing.T) {
 		}
 		for _, id := range []string{"GPU-512e2769a3f6a69e", "GPU-e34c3b58bf67050e"} {
 			assert.InDeltaSlice(t, []float64{512, 2.1e9, 1.3e9, 0.97, 98304 << 20}, []float64{
-				mean(id, gpusamplesextension.Power), mean(id, gpusamplesextension.ClockSM),
-				mean(id, gpusamplesextension.ClockMemory), mean(id, gpusamplesextension.Utilization),
-				mean(id, gpusamplesextension.MemoryUsed),
+				mean(id, devicesamples.Power), mean(id, devicesamples.ClockSM),
+				mean(id, devicesamples.ClockMemory), mean(id, devicesamples.Utilization),
+				mean(id, devicesamples.MemoryUsed),
 			}, 1e-3)
 		}
 		d, ok := v.Lookup("e30774a1-0000-1000-804c-3b58bf67050e")
 		require.True(t, ok)
-		assert.Equal(t, float64(1024<<20), mean("e30774a1-0000-1000-804c-3b58bf67050e", gpusamplesextension.MemoryUsed))
-		for f := range gpusamplesextension.Field(gpusamplesextension.NumFields) {
-			assert.Equal(t, f == gpusamplesextension.MemoryUsed, d.Has(f), f.String())
+		assert.Equal(t, float64(1024<<20), mean("e30774a1-0000-1000-804c-3b58bf67050e", devicesamples.MemoryUsed))
+		for f := range devicesamples.Field(devicesamples.NumFields) {
+			assert.Equal(t, f == devicesamples.MemoryUsed, d.Has(f), f.String())
 		}
 		v.Release()
 	}
@@ -201,14 +201,14 @@ func TestAMDSMIExporterIsUnderstood(t *testing.T) {
 				desc := d.Device()
 				watts := map[int]float64{0: 320, 1: 450}[desc.Ordinal]
 				assert.Equal(t, []string{"AMD", "AMD Instinct MI300X"}, []string{desc.Vendor, desc.Model})
-				for f, want := range map[gpusamplesextension.Field]float64{
-					gpusamplesextension.Power: watts, gpusamplesextension.Utilization: 0.75,
-					gpusamplesextension.Temperature: 61.5, gpusamplesextension.ClockSM: 2.1e9,
+				for f, want := range map[devicesamples.Field]float64{
+					devicesamples.Power: watts, devicesamples.Utilization: 0.75,
+					devicesamples.Temperature: 61.5, devicesamples.ClockSM: 2.1e9,
 				} {
 					mean, _ := d.Mean(f, from, to)
 					assert.InDelta(t, want, mean, 1e-9*want, f.String())
 				}
-				assert.False(t, d.Has(gpusamplesextension.ClockMemory), "-1 is unknown")
+				assert.False(t, d.Has(devicesamples.ClockMemory), "-1 is unknown")
 			}
 		})
 	}

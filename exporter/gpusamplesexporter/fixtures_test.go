@@ -17,14 +17,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // rig is an exporter whose points and log lines are counted.
 type rig struct {
 	exporter.Metrics
 	t     *testing.T
-	store *gpusamplesextension.Store
+	store *devicesamples.Store
 	logs  *observer.ObservedLogs
 	tel   *componenttest.Telemetry
 }
@@ -41,7 +41,7 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	set := exportertest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = r.tel.NewTelemetrySettings()
 	set.Logger = zap.New(core)
-	r.store = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	r.store = devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	x, err := NewFactory().CreateMetrics(t.Context(), set, cfg)
 	require.NoError(t, err)
 	require.NoError(t, x.Start(t.Context(), host{componenttest.NewNopHost(), r.store}))
@@ -60,7 +60,7 @@ func (r *rig) write(points ...point) {
 }
 
 // value returns the value of a device at a time; false if it has none.
-func (r *rig) value(id string, f gpusamplesextension.Field, at time.Time) (float64, bool) {
+func (r *rig) value(id string, f devicesamples.Field, at time.Time) (float64, bool) {
 	v := r.store.Acquire()
 	defer v.Release()
 	d, ok := v.Lookup(id)
@@ -71,12 +71,12 @@ func (r *rig) value(id string, f gpusamplesextension.Field, at time.Time) (float
 }
 
 // parts returns the mean of every part of a device between two times.
-func (r *rig) parts(id string, f gpusamplesextension.Field, from, to time.Time) map[gpusamplesextension.Part]float64 {
+func (r *rig) parts(id string, f devicesamples.Field, from, to time.Time) map[devicesamples.Part]float64 {
 	v := r.store.Acquire()
 	defer v.Release()
 	d, ok := v.Lookup(id)
 	require.True(r.t, ok)
-	means := map[gpusamplesextension.Part]float64{}
+	means := map[devicesamples.Part]float64{}
 	for _, p := range d.Parts(nil) {
 		if mean, coverage := p.Mean(f, from.UnixNano(), to.UnixNano()); coverage > 0 {
 			means[p.Part()] = mean

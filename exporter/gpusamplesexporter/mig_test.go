@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -35,27 +35,27 @@ func TestInstancesRepeatTheirBoard(t *testing.T) {
 	const id = "GPU-11111111-2222-3333-4444-555555555555"
 	board, ok := v.Lookup(id)
 	require.True(t, ok)
-	assert.Equal(t, gpusamplesextension.Device{
+	assert.Equal(t, devicesamples.Device{
 		ID: id, Name: "gpu0", Model: "NVIDIA A30", Vendor: "NVIDIA", PCIBDF: "0000:0f:00.0", Ordinal: 0, Source: "dcgm",
 		HostName: "n1", DeviceFile: "nvidia0", Refresh: time.Hour, PowerWindow: time.Second,
 	}, *board.Device())
-	joules, coverage := board.Integral(gpusamplesextension.Energy, start, end)
+	joules, coverage := board.Integral(devicesamples.Energy, start, end)
 	assert.Equal(t, 1.0, coverage)
 	assert.InDelta(t, 210.4, joules, 1e-3)
-	watts, _ := board.Mean(gpusamplesextension.Power, start, end)
+	watts, _ := board.Mean(devicesamples.Power, start, end)
 	assert.InDelta(t, 52.6, watts, 1e-9)
-	assert.False(t, board.Has(gpusamplesextension.Utilization), "each instance has its own")
+	assert.False(t, board.Has(devicesamples.Utilization), "each instance has its own")
 	for i := range 4 {
 		d, ok := v.Lookup(fmt.Sprintf("MIG-%s/%d/0", id, i+3))
 		require.True(t, ok)
 		parent, ok := d.Board()
 		require.True(t, ok)
 		assert.Equal(t, id, parent.Device().ID)
-		assert.False(t, d.Has(gpusamplesextension.Power))
-		assert.False(t, d.Has(gpusamplesextension.Energy))
-		busy, _ := d.Mean(gpusamplesextension.Utilization, start, end)
+		assert.False(t, d.Has(devicesamples.Power))
+		assert.False(t, d.Has(devicesamples.Energy))
+		busy, _ := d.Mean(devicesamples.Utilization, start, end)
 		assert.InDelta(t, 0.2+0.1*float64(i), busy, 1e-9)
-		used, _ := d.Mean(gpusamplesextension.MemoryUsed, start, end)
+		used, _ := d.Mean(devicesamples.MemoryUsed, start, end)
 		assert.InDelta(t, float64(300+100*i)*(1<<20), used, 1)
 		assert.Equal(t, fmt.Sprintf("nvidia0/gi%d", i+3), d.Device().DeviceFile)
 	}
@@ -75,7 +75,7 @@ func TestABoardsOwnSeriesWins(t *testing.T) {
 			points[0], points[1] = points[1], points[0]
 		}
 		r.write(points...)
-		watts, _ := r.value("GPU-1", gpusamplesextension.Power, at)
+		watts, _ := r.value("GPU-1", devicesamples.Power, at)
 		assert.Equal(t, 400.0, watts)
 		assert.Equal(t, map[string]int64{"written": 1, "copy": 1}, r.outcomes())
 	}
@@ -90,12 +90,12 @@ func TestInstancesOfAnySourceLeaveTheBoardsQuantitiesToTheBoard(t *testing.T) {
 			r.write(point{name: "hw.power", at: at, value: 300, attrs: map[string]any{"hw.id": id, parent: "GPU-1"}},
 				point{name: "hw.gpu.memory.usage", at: at, value: 300, attrs: map[string]any{"hw.id": id, parent: "GPU-1"}})
 		}
-		watts, ok := r.value("GPU-1", gpusamplesextension.Power, at)
+		watts, ok := r.value("GPU-1", devicesamples.Power, at)
 		assert.True(t, ok)
 		assert.Equal(t, 300.0, watts)
-		_, ok = r.value("MIG-a", gpusamplesextension.Power, at)
+		_, ok = r.value("MIG-a", devicesamples.Power, at)
 		assert.False(t, ok)
-		used, ok := r.value("MIG-a", gpusamplesextension.MemoryUsed, at)
+		used, ok := r.value("MIG-a", devicesamples.MemoryUsed, at)
 		assert.True(t, ok)
 		assert.Equal(t, 300.0, used)
 	}

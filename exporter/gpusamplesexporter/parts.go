@@ -10,7 +10,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
@@ -23,7 +23,7 @@ type reading struct {
 	v        float64
 	delta    bool
 	newUnits bool // it comes with names that exist since DCGM 4.7 only
-	part     gpusamplesextension.Part
+	part     devicesamples.Part
 	target   string // pod of the exporter, if the series also names the pod that uses the device
 	copied   bool   // of the board, in the series of an instance
 }
@@ -61,7 +61,7 @@ func (d *device) add(r *rule, p *reading, labels, resource pcommon.Map, copied b
 
 // ownerOf returns the pod or process that the labels of a series name. Prometheus prefixes labels of an exporter with
 // exported_ if they collide with the labels of its target, which then name the exporter's pod.
-func ownerOf(labels, resource pcommon.Map) (owner gpusamplesextension.Part, target string) {
+func ownerOf(labels, resource pcommon.Map) (owner devicesamples.Part, target string) {
 	get := func(keys ...string) string {
 		for _, k := range keys {
 			if v, ok := labels.Get(k); ok && v.AsString() != "" {
@@ -70,7 +70,7 @@ func ownerOf(labels, resource pcommon.Map) (owner gpusamplesextension.Part, targ
 		}
 		return ""
 	}
-	owner = gpusamplesextension.Part{
+	owner = devicesamples.Part{
 		Namespace: get("exported_namespace", "namespace", "pod_namespace", "k8s.namespace.name"),
 		Pod:       get("exported_pod", "pod", "pod_name", "k8s.pod.name"),
 		PodUID:    get("pod_uid", "k8s.pod.uid"),
@@ -90,7 +90,7 @@ func ownerOf(labels, resource pcommon.Map) (owner gpusamplesextension.Part, targ
 }
 
 // whole is the part of a series that names no workload.
-var whole gpusamplesextension.Part
+var whole devicesamples.Part
 
 // settle decides which points of the batch are values of the device, and which are parts or copies of them.
 func (d *device) settle(counts *[numOutcomes]int64) {
@@ -154,7 +154,7 @@ func (d *device) decide(g *group, counts *[numOutcomes]int64) {
 
 // writePart writes what one pod or process has of a device.
 func (d *device) writePart(r *rule, p *reading) outcome {
-	w, ok := d.w.(gpusamplesextension.PartWriter)
+	w, ok := d.w.(devicesamples.PartWriter)
 	if !ok || r.field.Kind() == gpuquantity.Counter || p.part == whole {
 		return duplicate
 	}
@@ -162,9 +162,9 @@ func (d *device) writePart(r *rule, p *reading) outcome {
 	if o != written {
 		return o
 	}
-	s := gpusamplesextension.Sample{Time: p.t}
+	s := devicesamples.Sample{Time: p.t}
 	s.Set(r.field, v)
-	w.WriteParts(p.part, []gpusamplesextension.Sample{s})
+	w.WriteParts(p.part, []devicesamples.Sample{s})
 	return partWritten
 }
 
@@ -186,19 +186,19 @@ const (
 )
 
 // addOwner notes a pod that uses the device at time t.
-func (d *device) addOwner(p *gpusamplesextension.Part, t int64) {
+func (d *device) addOwner(p *devicesamples.Part, t int64) {
 	if t > d.owned {
 		d.owners, d.owned = d.owners[:0], t
 	}
-	o := gpusamplesextension.Part{Namespace: p.Namespace, Pod: p.Pod, PodUID: p.PodUID, Container: p.Container}
-	if t == d.owned && len(d.owners) < gpusamplesextension.MaxParts && !slices.Contains(d.owners, o) {
+	o := devicesamples.Part{Namespace: p.Namespace, Pod: p.Pod, PodUID: p.PodUID, Container: p.Container}
+	if t == d.owned && len(d.owners) < devicesamples.MaxParts && !slices.Contains(d.owners, o) {
 		d.owners = append(d.owners, o)
 	}
 }
 
 // writeUses writes which pods use which devices, by the labels of the newest points of each host's devices.
 func (x *writer) writeUses() {
-	out, ok := x.out.(gpusamplesextension.UseWriter)
+	out, ok := x.out.(devicesamples.UseWriter)
 	if !ok {
 		return
 	}
@@ -207,7 +207,7 @@ func (x *writer) writeUses() {
 		h := machine{d.desc.HostID, d.desc.HostName}
 		newest[h] = max(newest[h], d.newest)
 	}
-	uses := map[machine][]gpusamplesextension.DeviceUse{}
+	uses := map[machine][]devicesamples.DeviceUse{}
 	for h, t := range newest {
 		u := x.uses[h]
 		if u == nil {
@@ -221,14 +221,14 @@ func (x *writer) writeUses() {
 			u.refresh = min(max(time.Duration(t-u.newest), leastRefresh), mostRefresh)
 		}
 		u.newest = t
-		uses[h] = []gpusamplesextension.DeviceUse{}
+		uses[h] = []devicesamples.DeviceUse{}
 	}
 	for _, d := range x.devices {
 		h := machine{d.desc.HostID, d.desc.HostName}
 		// A pod that the newest points of its device no longer name has ended.
 		if list, ok := uses[h]; ok && d.owned == d.newest {
 			for _, o := range d.owners {
-				list = append(list, gpusamplesextension.DeviceUse{
+				list = append(list, devicesamples.DeviceUse{
 					Device: d.desc.ID, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, PodUID: o.PodUID,
 				})
 			}
@@ -248,14 +248,14 @@ func (x *writer) writeUses() {
 	}
 }
 
-func (x *writer) useOrigin(h machine) gpusamplesextension.UseOrigin {
-	return gpusamplesextension.UseOrigin{
-		Owner: x.id, Kind: gpusamplesextension.UsesOfPods, HostID: h.id, HostName: h.name,
+func (x *writer) useOrigin(h machine) devicesamples.UseOrigin {
+	return devicesamples.UseOrigin{
+		Owner: x.id, Kind: devicesamples.UsesOfPods, HostID: h.id, HostName: h.name,
 	}
 }
 
 func (x *writer) forgetHost(h machine) {
-	if out, ok := x.out.(gpusamplesextension.UseWriter); ok && x.uses[h].written {
+	if out, ok := x.out.(devicesamples.UseWriter); ok && x.uses[h].written {
 		out.SetUses(x.useOrigin(h), nil, 0)
 	}
 	delete(x.uses, h)

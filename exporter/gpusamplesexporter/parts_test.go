@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -63,8 +63,8 @@ func TestPodsOfASharedGPUAreItsParts(t *testing.T) {
 			r.write(points...)
 		}
 		end := at.Add(2 * time.Second)
-		for f, want := range map[gpusamplesextension.Field]float64{
-			gpusamplesextension.Utilization: 0.95, gpusamplesextension.MemoryUsed: 60000 << 20, gpusamplesextension.Power: 500,
+		for f, want := range map[devicesamples.Field]float64{
+			devicesamples.Utilization: 0.95, devicesamples.MemoryUsed: 60000 << 20, devicesamples.Power: 500,
 		} {
 			got, ok := r.value("GPU-1", f, end)
 			require.True(t, ok, f.String())
@@ -72,23 +72,23 @@ func TestPodsOfASharedGPUAreItsParts(t *testing.T) {
 		}
 		v := r.store.Acquire()
 		d, _ := v.Lookup("GPU-1")
-		joules, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), end.UnixNano())
-		bytes, _ := d.Integral(gpusamplesextension.PCIeTransmit, at.UnixNano(), end.UnixNano())
+		joules, _ := d.Integral(devicesamples.Energy, at.UnixNano(), end.UnixNano())
+		bytes, _ := d.Integral(devicesamples.PCIeTransmit, at.UnixNano(), end.UnixNano())
 		v.Release()
 		assert.InDelta(t, 1000, joules, 1e-9)
 		assert.InDelta(t, 2e6, bytes, 1e-6)
-		part := func(name string) gpusamplesextension.Part {
-			return gpusamplesextension.Part{Namespace: "ml", Pod: name, PodUID: "uid-" + name, Container: "main", Replica: "0"}
+		part := func(name string) devicesamples.Part {
+			return devicesamples.Part{Namespace: "ml", Pod: name, PodUID: "uid-" + name, Container: "main", Replica: "0"}
 		}
-		assert.InDeltaMapValues(t, map[gpusamplesextension.Part]float64{part("a"): 0.7, part("b"): 0.25, part("c"): 0},
-			r.parts("GPU-1", gpusamplesextension.Utilization, at, end), 1e-12)
-		assert.Equal(t, map[gpusamplesextension.Part]float64{part("a"): 40000 << 20, part("b"): 19000 << 20, part("c"): 0},
-			r.parts("GPU-1", gpusamplesextension.MemoryUsed, at, end))
-		assert.Empty(t, r.parts("GPU-1", gpusamplesextension.Power, at, end))
+		assert.InDeltaMapValues(t, map[devicesamples.Part]float64{part("a"): 0.7, part("b"): 0.25, part("c"): 0},
+			r.parts("GPU-1", devicesamples.Utilization, at, end), 1e-12)
+		assert.Equal(t, map[devicesamples.Part]float64{part("a"): 40000 << 20, part("b"): 19000 << 20, part("c"): 0},
+			r.parts("GPU-1", devicesamples.MemoryUsed, at, end))
+		assert.Empty(t, r.parts("GPU-1", devicesamples.Power, at, end))
 		assert.Equal(t, map[string]int64{"written": 15, "part": 18, "copy": 9}, r.outcomes())
-		ids, by := r.store.DevicesOf(nil, &gpusamplesextension.Workload{Namespace: "ml", Pod: "b"}, end.UnixNano(), end.UnixNano())
+		ids, by := r.store.DevicesOf(nil, &devicesamples.Workload{Namespace: "ml", Pod: "b"}, end.UnixNano(), end.UnixNano())
 		assert.Equal(t, []string{"GPU-1"}, ids)
-		assert.Equal(t, gpusamplesextension.FoundByPod, by)
+		assert.Equal(t, devicesamples.FoundByPod, by)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestASeriesWithAPodIsTheDevicesIfThereIsNoOther(t *testing.T) {
 			})
 		}
 		r.write(points...)
-		got, ok := r.value("GPU-1", gpusamplesextension.Utilization, at)
+		got, ok := r.value("GPU-1", devicesamples.Utilization, at)
 		assert.Equal(t, x.ok, ok, name)
 		assert.Equal(t, x.want, got, name)
 	}
@@ -130,10 +130,10 @@ func TestPartsStayPartsWhenTheyAreEqual(t *testing.T) {
 	}
 	both(0, 60, 30)
 	both(time.Second, 20, 20)
-	_, ok := r.value("GPU-1", gpusamplesextension.Utilization, at.Add(time.Second))
+	_, ok := r.value("GPU-1", devicesamples.Utilization, at.Add(time.Second))
 	assert.False(t, ok)
 	both(6*time.Minute, 20, 20)
-	_, ok = r.value("GPU-1", gpusamplesextension.Utilization, at.Add(6*time.Minute))
+	_, ok = r.value("GPU-1", devicesamples.Utilization, at.Add(6*time.Minute))
 	assert.False(t, ok)
 	for after, want := range map[time.Duration]bool{5 * time.Minute: false, 5*time.Minute + 1: true} {
 		r := newRig(t)
@@ -143,7 +143,7 @@ func TestPartsStayPartsWhenTheyAreEqual(t *testing.T) {
 		}
 		r.write(both...)
 		r.write(point{name: "DCGM_FI_DEV_GPU_UTIL", at: at.Add(after), value: 20, attrs: labels("pod", "a")})
-		_, ok := r.value("GPU-1", gpusamplesextension.Utilization, at.Add(after))
+		_, ok := r.value("GPU-1", devicesamples.Utilization, at.Add(after))
 		assert.Equal(t, want, ok, "one pod alone after %s", after)
 	}
 }
@@ -154,7 +154,7 @@ func TestADeviceThatAPodGetsKeepsItsSeries(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	r.write(point{name: "DCGM_FI_DEV_GPU_UTIL", at: at, value: 0, attrs: labels()})
 	r.write(point{name: "DCGM_FI_DEV_GPU_UTIL", at: at.Add(time.Second), value: 50, attrs: labels("pod", "a")})
-	got, ok := r.value("GPU-1", gpusamplesextension.Utilization, at.Add(time.Second))
+	got, ok := r.value("GPU-1", devicesamples.Utilization, at.Add(time.Second))
 	assert.True(t, ok)
 	assert.Equal(t, 0.5, got)
 }
@@ -173,14 +173,14 @@ func TestProcessesAreParts(t *testing.T) {
 			point{name: "process.gpu.utilization", at: now, value: 0.25, attrs: with(with(id, "process.pid", "8"), "hw.gpu.task", "general")},
 			point{name: "process.gpu.utilization", at: now, value: 1, attrs: with(with(id, "process.pid", "8"), "hw.gpu.task", "encoder")})
 	}
-	used, _ := r.value("GPU-1", gpusamplesextension.MemoryUsed, at)
+	used, _ := r.value("GPU-1", devicesamples.MemoryUsed, at)
 	assert.Equal(t, 700.0, used)
-	_, ok := r.value("GPU-1", gpusamplesextension.Utilization, at)
+	_, ok := r.value("GPU-1", devicesamples.Utilization, at)
 	assert.False(t, ok, "the device's utilization is unknown")
-	assert.Equal(t, map[gpusamplesextension.Part]float64{{PID: 7}: 300, {PID: 8}: 400},
-		r.parts("GPU-1", gpusamplesextension.MemoryUsed, at, at.Add(time.Second)))
-	assert.Equal(t, map[gpusamplesextension.Part]float64{{PID: 8}: 0.25},
-		r.parts("GPU-1", gpusamplesextension.Utilization, at, at.Add(time.Second)))
+	assert.Equal(t, map[devicesamples.Part]float64{{PID: 7}: 300, {PID: 8}: 400},
+		r.parts("GPU-1", devicesamples.MemoryUsed, at, at.Add(time.Second)))
+	assert.Equal(t, map[devicesamples.Part]float64{{PID: 8}: 0.25},
+		r.parts("GPU-1", devicesamples.Utilization, at, at.Add(time.Second)))
 }
 
 // TestRecordedVirtualGPUs reads a scrape of the exporter with KUBERNETES_VIRTUAL_GPUS=true.
@@ -190,15 +190,15 @@ func TestRecordedVirtualGPUs(t *testing.T) {
 	at := time.Now().Add(-time.Second)
 	r.write(scrape(t, path, at)...)
 	const id = "GPU-d0090727-b9e3-839f-fd85-30cea38e3171"
-	for f, want := range map[gpusamplesextension.Field]float64{
-		gpusamplesextension.Utilization: 0.95, gpusamplesextension.MemoryUsed: 21000 << 20, gpusamplesextension.Power: 248.5,
+	for f, want := range map[devicesamples.Field]float64{
+		devicesamples.Utilization: 0.95, devicesamples.MemoryUsed: 21000 << 20, devicesamples.Power: 248.5,
 	} {
 		got, ok := r.value(id, f, at)
 		assert.True(t, ok)
 		assert.InDelta(t, want, got, 1e-9*want, f.String())
 	}
 	for _, pod := range []string{"infer-a", "infer-b"} {
-		ids, _ := r.store.DevicesOf(nil, &gpusamplesextension.Workload{Namespace: "serve", Pod: pod, Container: "vllm"},
+		ids, _ := r.store.DevicesOf(nil, &devicesamples.Workload{Namespace: "serve", Pod: pod, Container: "vllm"},
 			at.UnixNano(), at.UnixNano())
 		assert.Equal(t, []string{id}, ids)
 	}
@@ -220,14 +220,14 @@ func TestPodLabelsJoinSpans(t *testing.T) {
 				point{name: "DCGM_FI_DEV_POWER_USAGE", at: now, value: 300, attrs: labels(l...)},
 				point{name: "DCGM_FI_DEV_POWER_USAGE", at: now, value: 100, attrs: map[string]any{"UUID": "GPU-2", "Hostname": "n1"}})
 		}
-		found := func(w gpusamplesextension.Workload) []string {
+		found := func(w devicesamples.Workload) []string {
 			now := time.Now().UnixNano()
 			ids, _ := r.store.DevicesOf(nil, &w, now, now)
 			return ids
 		}
-		assert.Equal(t, []string{"GPU-1"}, found(gpusamplesextension.Workload{Namespace: "ml", Pod: "train-0", Container: "main"}), name)
-		assert.Empty(t, found(gpusamplesextension.Workload{Namespace: "other", Pod: "train-0"}), name)
-		watts, ok := r.value("GPU-1", gpusamplesextension.Power, at)
+		assert.Equal(t, []string{"GPU-1"}, found(devicesamples.Workload{Namespace: "ml", Pod: "train-0", Container: "main"}), name)
+		assert.Empty(t, found(devicesamples.Workload{Namespace: "other", Pod: "train-0"}), name)
+		watts, ok := r.value("GPU-1", devicesamples.Power, at)
 		assert.True(t, ok, name)
 		assert.Equal(t, 300.0, watts, name)
 	}
@@ -242,22 +242,22 @@ func TestTheExportersOwnPodIsNoUser(t *testing.T) {
 		point{name: "DCGM_FI_DEV_GPU_UTIL", at: at, value: 95, attrs: labels(own...)},
 		point{name: "DCGM_FI_DEV_GPU_UTIL", at: at, value: 70, attrs: labels(append(slices.Clone(own), "exported_pod", "a")...)},
 		point{name: "DCGM_FI_DEV_GPU_UTIL", at: at, value: 25, attrs: labels(append(slices.Clone(own), "exported_pod", "b")...)})
-	got, _ := r.value("GPU-1", gpusamplesextension.Utilization, at)
+	got, _ := r.value("GPU-1", devicesamples.Utilization, at)
 	assert.InDelta(t, 0.95, got, 1e-12)
 
 	md := batch(t, point{name: "DCGM_FI_DEV_POWER_USAGE", at: at, value: 95, attrs: labels(own...)})
 	md.ResourceMetrics().At(0).Resource().Attributes().PutStr("k8s.pod.name", "dcgm-exporter-x")
 	r = newRig(t)
 	require.NoError(t, r.ConsumeMetrics(t.Context(), md))
-	ids, by := r.store.DevicesOf(nil, &gpusamplesextension.Workload{Namespace: "gpu-operator", Pod: "dcgm-exporter-x"},
+	ids, by := r.store.DevicesOf(nil, &devicesamples.Workload{Namespace: "gpu-operator", Pod: "dcgm-exporter-x"},
 		at.UnixNano(), at.UnixNano())
-	assert.Equal(t, gpusamplesextension.FoundByHost, by, ids)
+	assert.Equal(t, devicesamples.FoundByHost, by, ids)
 }
 
 // TestAPodThatEndedHasItsDeviceNoLonger follows the labels over scrapes 15 s apart.
 func TestAPodThatEndedHasItsDeviceNoLonger(t *testing.T) {
 	r := newRig(t)
-	w := gpusamplesextension.Workload{Namespace: "ml", Pod: "a"}
+	w := devicesamples.Workload{Namespace: "ml", Pod: "a"}
 	at := time.Now().Add(-time.Minute)
 	power := func(seconds int, l map[string]any) {
 		r.write(point{name: "DCGM_FI_DEV_POWER_USAGE", at: at.Add(time.Duration(seconds) * time.Second), value: 300, attrs: l},

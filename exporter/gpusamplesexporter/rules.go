@@ -12,7 +12,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -132,7 +132,7 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 // and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise serial_number and gpu_id, since partitions
 // and dies of a board have one serial number), and the attributes of the semantic conventions. The resource supplies
 // what the point lacks. Devices of amd_smi_exporter have only a number in a label; `devices` identifies them.
-func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamplesextension.Device, bool) {
+func (c *Config) describe(point, resource pcommon.Map, label string) (devicesamples.Device, bool) {
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {
 			for _, k := range keys {
@@ -147,7 +147,7 @@ func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamples
 		}
 		return ""
 	}
-	d := gpusamplesextension.Device{
+	d := devicesamples.Device{
 		ID:            get(string(semconv.HWIDKey), "UUID", "uuid", "gpu_uuid"),
 		Parent:        get(string(semconv.HWParentKey), "gpu.parent.uuid"),
 		Name:          get(string(semconv.HWNameKey)),
@@ -206,8 +206,8 @@ func (c *Config) describe(point, resource pcommon.Map, label string) (gpusamples
 }
 
 // boardOf returns the physical GPU of an instance, as far as the instance's labels describe it.
-func boardOf(d *gpusamplesextension.Device) gpusamplesextension.Device {
-	b := gpusamplesextension.Device{
+func boardOf(d *devicesamples.Device) devicesamples.Device {
+	b := devicesamples.Device{
 		ID: d.Parent, Model: d.Model, Vendor: d.Vendor, DriverVersion: d.DriverVersion, PCIBDF: d.PCIBDF,
 		HostName: d.HostName, HostID: d.HostID, Source: d.Source, Ordinal: -1,
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -32,16 +32,16 @@ func TestOneReadingUnderOldAndNewNames(t *testing.T) {
 		v := r.store.Acquire()
 		d, ok := v.Lookup("GPU-11111111-2222-3333-4444-555555555555")
 		require.True(t, ok)
-		for f, want := range map[gpusamplesextension.Field]float64{
-			gpusamplesextension.Utilization: 0.97, gpusamplesextension.MemoryUsed: 41943040000,
-			gpusamplesextension.Power: 650, gpusamplesextension.DRAMUtilization: 0.4, gpusamplesextension.Temperature: 61,
-			gpusamplesextension.ClockSM: 1.98e9, gpusamplesextension.ClockMemory: 2.619e9,
+		for f, want := range map[devicesamples.Field]float64{
+			devicesamples.Utilization: 0.97, devicesamples.MemoryUsed: 41943040000,
+			devicesamples.Power: 650, devicesamples.DRAMUtilization: 0.4, devicesamples.Temperature: 61,
+			devicesamples.ClockSM: 1.98e9, devicesamples.ClockMemory: 2.619e9,
 		} {
 			got, coverage := d.Mean(f, at.UnixNano(), end.UnixNano())
 			assert.Equal(t, 1.0, coverage, "%s %s", file, f)
 			assert.InDelta(t, want, got, 1e-9*want, "%s %s", file, f)
 		}
-		joules, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), end.UnixNano())
+		joules, _ := d.Integral(devicesamples.Energy, at.UnixNano(), end.UnixNano())
 		assert.InDelta(t, 2600, joules, 1e-6, file)
 		assert.Equal(t, "580.65.06", d.Device().DriverVersion, file)
 		v.Release()
@@ -79,7 +79,7 @@ func TestTheUnitOfUtilizationIsProved(t *testing.T) {
 				points = append(points, point{name: x.beside, at: now, value: 0, attrs: labels()})
 			}
 			r.write(points...)
-			got, ok := r.value("GPU-1", gpusamplesextension.Utilization, now)
+			got, ok := r.value("GPU-1", devicesamples.Utilization, now)
 			require.Equal(t, v.want >= 0, ok, "%s: %v", name, v)
 			if !ok {
 				omitted++
@@ -122,8 +122,8 @@ func TestOpenLITsMetricsAreRead(t *testing.T) {
 	defer v.Release()
 	d, ok := v.Lookup("GPU-1")
 	require.True(t, ok)
-	for f, want := range map[gpusamplesextension.Field]float64{
-		gpusamplesextension.Power: 300, gpusamplesextension.Energy: 300, gpusamplesextension.Temperature: 60,
+	for f, want := range map[devicesamples.Field]float64{
+		devicesamples.Power: 300, devicesamples.Energy: 300, devicesamples.Temperature: 60,
 	} {
 		got, _ := d.Mean(f, at.UnixNano(), at.Add(time.Second).UnixNano())
 		assert.InDelta(t, want, got, 1e-9, f.String())

@@ -20,8 +20,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/countertracker"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -59,9 +59,9 @@ type writer struct {
 	outcomes  [numOutcomes]metric.MeasurementOption
 
 	mu      sync.Mutex
-	out     gpusamplesextension.Writer
+	out     devicesamples.Writer
 	devices map[string]*device // by ID
-	loads   gpusamplesextension.LoadCounters
+	loads   devicesamples.LoadCounters
 	uses    map[machine]*hostUses
 	unknown map[string]struct{} // of the present batch: names of device metrics without a rule
 	warned  bool                // of unknown
@@ -69,24 +69,24 @@ type writer struct {
 
 // device is the state of one device between two batches.
 type device struct {
-	desc    gpusamplesextension.Device
-	w       gpusamplesextension.DeviceWriter // nil when refused
-	retry   time.Time                        // if refused: not before
+	desc    devicesamples.Device
+	w       devicesamples.DeviceWriter // nil when refused
+	retry   time.Time                  // if refused: not before
 	last    time.Time
-	best    [gpusamplesextension.NumFields]uint8 // lowest rank seen, plus 1
-	sums    [gpusamplesextension.NumFields]countertracker.Sum
+	best    [devicesamples.NumFields]uint8 // lowest rank seen, plus 1
+	sums    [devicesamples.NumFields]countertracker.Sum
 	xid     float64
 	hasXID  bool
-	unit    unit                                 // of values that are a ratio or a percentage
-	points  []*group                             // of the current batch, in order of arrival
-	groups  map[groupKey]*group                  // the same by key
-	whole   [gpusamplesextension.NumFields]int64 // time of the newest value that is no part
-	divided [gpusamplesextension.NumFields]int64 // time of the newest values of parts
-	owners  []gpusamplesextension.Part           // pods on the device, at time owned
+	unit    unit                           // of values that are a ratio or a percentage
+	points  []*group                       // of the current batch, in order of arrival
+	groups  map[groupKey]*group            // the same by key
+	whole   [devicesamples.NumFields]int64 // time of the newest value that is no part
+	divided [devicesamples.NumFields]int64 // time of the newest values of parts
+	owners  []devicesamples.Part           // pods on the device, at time owned
 	owned   int64
-	newest  int64                                 // time of the newest points
-	pending map[int64]*gpusamplesextension.Sample // of the current batch, by time
-	events  []gpusamplesextension.Event
+	newest  int64                           // time of the newest points
+	pending map[int64]*devicesamples.Sample // of the current batch, by time
+	events  []devicesamples.Event
 }
 
 const (
@@ -110,7 +110,7 @@ func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
 }
 
 func (x *writer) start(_ context.Context, host component.Host) error {
-	out, err := gpusamplesextension.FindWriter(host, x.cfg.Samples)
+	out, err := devicesamples.FindWriter(host, x.cfg.Samples)
 	x.out = out
 	return err
 }
@@ -190,7 +190,7 @@ func (x *writer) metric(m pmetric.Metric, from *origin, counts *[numOutcomes]int
 		counts[unknownMetric]++
 		return
 	}
-	if form, ok := gpusamplesextension.LoadMetric(m.Name()); ok {
+	if form, ok := devicesamples.LoadMetric(m.Name()); ok {
 		for _, p := range points.All() {
 			counts[x.load(p, form, from.resource)]++
 		}
@@ -230,7 +230,7 @@ func (x *writer) warnUnknown() {
 }
 
 // load writes how many requests a server runs.
-func (x *writer) load(p pmetric.NumberDataPoint, form gpusamplesextension.LoadForm, resource pcommon.Map) outcome {
+func (x *writer) load(p pmetric.NumberDataPoint, form devicesamples.LoadForm, resource pcommon.Map) outcome {
 	v := p.DoubleValue()
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 		v = float64(p.IntValue())
@@ -238,7 +238,7 @@ func (x *writer) load(p pmetric.NumberDataPoint, form gpusamplesextension.LoadFo
 	if p.Flags().NoRecordedValue() || !(v >= 0) || p.Timestamp() == 0 {
 		return noValue
 	}
-	out, ok := x.out.(gpusamplesextension.LoadWriter)
+	out, ok := x.out.(devicesamples.LoadWriter)
 	if !ok {
 		return unknownMetric
 	}
@@ -248,7 +248,7 @@ func (x *writer) load(p pmetric.NumberDataPoint, form gpusamplesextension.LoadFo
 		}
 		return ""
 	}
-	s := gpusamplesextension.LoadSeries{Service: text(resource, string(semconv.ServiceNameKey))}
+	s := devicesamples.LoadSeries{Service: text(resource, string(semconv.ServiceNameKey))}
 	labels := make([]string, 0, p.Attributes().Len()+1)
 	for k, v := range p.Attributes().All() {
 		labels = append(labels, k+"="+v.AsString())
@@ -313,22 +313,22 @@ func number(p pmetric.NumberDataPoint, f gpuquantity.Quantity) (float64, bool) {
 	}
 	// A mask of 64 bits: DCGM reports it as a signed integer.
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		return gpusamplesextension.ThrottleMask(uint64(p.IntValue())), p.IntValue() < blankInt
+		return devicesamples.ThrottleMask(uint64(p.IntValue())), p.IntValue() < blankInt
 	}
-	return gpusamplesextension.ThrottleMask(uint64(int64(v))), true
+	return devicesamples.ThrottleMask(uint64(int64(v))), true
 }
 
 // device finds or registers a device.
-func (x *writer) device(said gpusamplesextension.Device, now time.Time) *device {
+func (x *writer) device(said devicesamples.Device, now time.Time) *device {
 	d := x.devices[said.ID]
 	if d == nil {
 		d = &device{
 			// An exporter collects at its own pace, and NVML's usual power is a mean of a second.
-			desc: gpusamplesextension.Device{
+			desc: devicesamples.Device{
 				ID: said.ID, Ordinal: -1, Refresh: time.Hour, PowerWindow: time.Second,
 			},
 			groups:  map[groupKey]*group{},
-			pending: map[int64]*gpusamplesextension.Sample{},
+			pending: map[int64]*devicesamples.Sample{},
 		}
 		x.devices[said.ID] = d
 	}
@@ -352,7 +352,7 @@ func (x *writer) device(said gpusamplesextension.Device, now time.Time) *device 
 
 // learn takes over what a data point states about the device and reports whether it is new. Not every metric has all
 // attributes: by the semantic conventions hw.energy has no model.
-func (d *device) learn(said *gpusamplesextension.Device) (learned bool) {
+func (d *device) learn(said *devicesamples.Device) (learned bool) {
 	known := &d.desc
 	for _, x := range [...]struct{ known, said *string }{
 		{&known.Parent, &said.Parent},
@@ -383,8 +383,8 @@ func (d *device) take(r *rule, p *reading) outcome {
 	if r.xid {
 		// The gauge keeps the last XID forever; the time of its first value is unknown.
 		if d.hasXID && v != d.xid && v > 0 {
-			d.events = append(d.events, gpusamplesextension.Event{
-				Time: t, Kind: gpusamplesextension.EventXID, Code: int64(v),
+			d.events = append(d.events, devicesamples.Event{
+				Time: t, Kind: devicesamples.EventXID, Code: int64(v),
 				Count: 1,
 			})
 		}
@@ -415,7 +415,7 @@ func (d *device) take(r *rule, p *reading) outcome {
 	}
 	s := d.pending[t]
 	if s == nil {
-		s = &gpusamplesextension.Sample{Time: t}
+		s = &devicesamples.Sample{Time: t}
 		d.pending[t] = s
 	}
 	if r.highest {
@@ -455,7 +455,7 @@ func (d *device) flush() {
 	if d.w == nil || len(d.pending)+len(d.events) == 0 {
 		return
 	}
-	samples := make([]gpusamplesextension.Sample, 0, len(d.pending))
+	samples := make([]devicesamples.Sample, 0, len(d.pending))
 	for _, t := range slices.Sorted(maps.Keys(d.pending)) {
 		samples = append(samples, *d.pending[t])
 	}

@@ -28,16 +28,16 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 type host struct {
 	component.Host
-	store *gpusamplesextension.Store
+	store *devicesamples.Store
 }
 
-type extension struct{ *gpusamplesextension.Store }
+type extension struct{ *devicesamples.Store }
 
 func (extension) Start(context.Context, component.Host) error { return nil }
 func (extension) Shutdown(context.Context) error              { return nil }
@@ -46,10 +46,10 @@ func (h host) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{component.MustNewID("gpu_samples"): extension{h.store}}
 }
 
-func start(t *testing.T, cfg *Config) (exporter.Metrics, *gpusamplesextension.Store) {
+func start(t *testing.T, cfg *Config) (exporter.Metrics, *devicesamples.Store) {
 	t.Helper()
 	require.NoError(t, cfg.Validate())
-	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	x, err := NewFactory().CreateMetrics(context.Background(), exportertest.NewNopSettings(metadata.Type), cfg)
 	require.NoError(t, err)
 	require.NoError(t, x.Start(context.Background(), host{componenttest.NewNopHost(), store}))
@@ -152,18 +152,18 @@ func TestARealScrapeOfDCGMExporterBecomesSamples(t *testing.T) {
 	assert.Equal(t, "424773df46e0", desc.HostName)
 	assert.Equal(t, "dcgm", desc.Source)
 	a, b := at.UnixNano(), at.Add(30*time.Second).UnixNano()
-	for f, want := range map[gpusamplesextension.Field]float64{
-		gpusamplesextension.Power:       8.969,
-		gpusamplesextension.Temperature: 25,
-		gpusamplesextension.ClockSM:     300e6,
-		gpusamplesextension.ClockMemory: 405e6,
-		gpusamplesextension.Utilization: 0,
+	for f, want := range map[devicesamples.Field]float64{
+		devicesamples.Power:       8.969,
+		devicesamples.Temperature: 25,
+		devicesamples.ClockSM:     300e6,
+		devicesamples.ClockMemory: 405e6,
+		devicesamples.Utilization: 0,
 	} {
 		got, coverage := d.Mean(f, a, b)
 		assert.Equal(t, 1.0, coverage, f.String())
 		assert.InDelta(t, want, got, 1e-9*max(1, want), f.String())
 	}
-	joules, _ := d.Integral(gpusamplesextension.Energy, a, b)
+	joules, _ := d.Integral(devicesamples.Energy, a, b)
 	assert.InDelta(t, 300, joules, 1e-6)
 }
 
@@ -219,13 +219,13 @@ func TestInstancesOfDCGMExporterHaveTheirBoardAsParent(t *testing.T) {
 	assert.Equal(t, "GPU-1", d.Device().Parent)
 	assert.Equal(t, "1g.10gb", d.Device().MIG.Profile)
 	assert.Equal(t, "gpu0:7", d.Device().Name)
-	sm, ok := d.Value(gpusamplesextension.SMUtilization, at.UnixNano())
+	sm, ok := d.Value(devicesamples.SMUtilization, at.UnixNano())
 	require.True(t, ok)
 	assert.Equal(t, 0.5, sm)
-	assert.False(t, d.Has(gpusamplesextension.Power))
+	assert.False(t, d.Has(devicesamples.Power))
 	board, ok := d.Board()
 	require.True(t, ok)
-	assert.True(t, board.Has(gpusamplesextension.Power))
+	assert.True(t, board.Has(devicesamples.Power))
 	_, ok = v.Lookup("MIG-GPU-1/8/0")
 	assert.True(t, ok)
 }
@@ -262,14 +262,14 @@ func TestSemanticConventionMetricsBecomeSamples(t *testing.T) {
 	assert.Equal(t, "AMD", d.Device().Vendor)
 	assert.Equal(t, "nvml", d.Device().Source)
 	a, b := at.UnixNano(), at.Add(2*time.Second).UnixNano()
-	joules, _ := d.Integral(gpusamplesextension.Energy, a, b)
+	joules, _ := d.Integral(devicesamples.Energy, a, b)
 	assert.InDelta(t, 20, joules, 1e-9)
-	util, _ := d.Mean(gpusamplesextension.Utilization, a, b)
+	util, _ := d.Mean(devicesamples.Utilization, a, b)
 	assert.InDelta(t, 0.5, util, 1e-12)
-	bytes, _ := d.Integral(gpusamplesextension.PCIeTransmit, a, b)
+	bytes, _ := d.Integral(devicesamples.PCIeTransmit, a, b)
 	assert.InDelta(t, 2000, bytes, 1e-6)
-	assert.True(t, d.Has(gpusamplesextension.ClockMemory))
-	assert.False(t, d.Has(gpusamplesextension.ClockSM))
+	assert.True(t, d.Has(devicesamples.ClockMemory))
+	assert.False(t, d.Has(devicesamples.ClockSM))
 }
 
 // Points in any order, in one batch and over several: 1000 J in each second, 4000 J in all.
@@ -292,7 +292,7 @@ func TestPointsOutOfOrderInventNoEnergy(t *testing.T) {
 		require.True(t, ok)
 		a := at.UnixNano()
 		for i, want := range map[int]float64{1: 1000, 4: 4000} {
-			joules, _ := d.Integral(gpusamplesextension.Energy, a, a+int64(i)*int64(time.Second))
+			joules, _ := d.Integral(devicesamples.Energy, a, a+int64(i)*int64(time.Second))
 			assert.InDelta(t, want, joules, 1e-9, "%v to %d s", batches, i)
 		}
 		v.Release()
@@ -317,7 +317,7 @@ func TestOneAbsurdValueSpoilsNoSum(t *testing.T) {
 			v := store.Acquire()
 			d, ok := v.Lookup("GPU-7")
 			require.True(t, ok)
-			joules, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), at.Add(4*time.Second).UnixNano())
+			joules, _ := d.Integral(devicesamples.Energy, at.UnixNano(), at.Add(4*time.Second).UnixNano())
 			assert.InDelta(t, 3.1, joules, 1e-9, "%s, %g", name, absurd)
 			v.Release()
 		}
@@ -340,7 +340,7 @@ func TestARestartIsSeenByTheStartTimeAlone(t *testing.T) {
 	defer v.Release()
 	d, ok := v.Lookup("GPU-6")
 	require.True(t, ok)
-	joules, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), at.Add(2*time.Second).UnixNano())
+	joules, _ := d.Integral(devicesamples.Energy, at.UnixNano(), at.Add(2*time.Second).UnixNano())
 	assert.InDelta(t, 450, joules, 1e-9)
 }
 
@@ -367,9 +367,9 @@ func TestTwoMetricsOfOneFieldAreNotMixed(t *testing.T) {
 	require.True(t, ok)
 	for i := range 3 {
 		now := at.Add(time.Duration(i) * time.Second).UnixNano()
-		watts, _ := d.Value(gpusamplesextension.Power, now)
+		watts, _ := d.Value(devicesamples.Power, now)
 		assert.Equal(t, 300.0, watts, i)
-		busy, _ := d.Value(gpusamplesextension.Utilization, now)
+		busy, _ := d.Value(devicesamples.Utilization, now)
 		assert.Equal(t, 0.5, busy, i)
 	}
 }
@@ -388,7 +388,7 @@ func TestARateIsIntegratedOverTheGapBeforeIt(t *testing.T) {
 	defer v.Release()
 	d, ok := v.Lookup("GPU-8")
 	require.True(t, ok)
-	bytes, _ := d.Integral(gpusamplesextension.NVLinkTransmit, at.UnixNano(), at.Add(3500*time.Millisecond).UnixNano())
+	bytes, _ := d.Integral(devicesamples.NVLinkTransmit, at.UnixNano(), at.Add(3500*time.Millisecond).UnixNano())
 	assert.InDelta(t, 100+1.5*200+400, bytes, 1e-6)
 }
 
@@ -398,57 +398,57 @@ func TestEveryMetricIsInTheUnitsOfItsField(t *testing.T) {
 	for name, tt := range map[string]struct {
 		value float64
 		grows bool
-		field gpusamplesextension.Field
+		field devicesamples.Field
 		want  float64 // the mean
 		attrs map[string]any
 	}{
-		"DCGM_FI_DEV_GPU_UTIL":                       {40, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_DEV_GPU_UTIL_RATIO":                 {40, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_PROF_GR_ENGINE_ACTIVE":              {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO":          {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"DCGM_FI_DEV_POWER_USAGE_INSTANT":            {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS":          {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_POWER_USAGE":                    {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_BOARD_POWER_WATTS":              {300, plain, gpusamplesextension.Power, 300, nil},
-		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION":       {300_000, grows, gpusamplesextension.Energy, 300, nil},
-		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total": {300_000, grows, gpusamplesextension.Energy, 300, nil}, // Prometheus
-		"DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL":        {300, grows, gpusamplesextension.Energy, 300, nil},
-		"DCGM_FI_DEV_GPU_TEMP":                       {60, plain, gpusamplesextension.Temperature, 60, nil},
-		"DCGM_FI_DEV_SM_CLOCK":                       {1980, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
-		"DCGM_FI_DEV_MEM_CLOCK":                      {2619, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
-		"DCGM_FI_DEV_SM_CLOCK_HERTZ":                 {1.98e9, plain, gpusamplesextension.ClockSM, 1.98e9, nil},
-		"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ":             {2.619e9, plain, gpusamplesextension.ClockMemory, 2.619e9, nil},
-		"DCGM_FI_DEV_FB_USED":                        {3, plain, gpusamplesextension.MemoryUsed, 3 << 20, nil},
-		"DCGM_FI_PROF_SM_ACTIVE":                     {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_SM_UTIL_RATIO":                 {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_SM_OCCUPANCY":                  {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
-		"DCGM_FI_PROF_SM_OCCUPANCY_RATIO":            {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
-		"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE":            {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
-		"DCGM_FI_PROF_TENSOR_UTIL_RATIO":             {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
-		"DCGM_FI_PROF_DRAM_ACTIVE":                   {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_DRAM_UTIL_RATIO":               {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
-		"DCGM_FI_PROF_PCIE_TX_BYTES":                 {1e9, plain, gpusamplesextension.PCIeTransmit, 1e9, nil},
-		"DCGM_FI_PROF_PCIE_RX_BYTES":                 {1e9, plain, gpusamplesextension.PCIeReceive, 1e9, nil},
-		"DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL":           {1e9, grows, gpusamplesextension.PCIeTransmit, 1e9, nil},
-		"DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL":           {1e9, grows, gpusamplesextension.PCIeReceive, 1e9, nil},
-		"DCGM_FI_PROF_NVLINK_TX_BYTES":               {1e9, plain, gpusamplesextension.NVLinkTransmit, 1e9, nil},
-		"DCGM_FI_PROF_NVLINK_RX_BYTES":               {1e9, plain, gpusamplesextension.NVLinkReceive, 1e9, nil},
+		"DCGM_FI_DEV_GPU_UTIL":                       {40, plain, devicesamples.Utilization, 0.4, nil},
+		"DCGM_FI_DEV_GPU_UTIL_RATIO":                 {40, plain, devicesamples.Utilization, 0.4, nil},
+		"DCGM_FI_PROF_GR_ENGINE_ACTIVE":              {0.4, plain, devicesamples.Utilization, 0.4, nil},
+		"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO":          {0.4, plain, devicesamples.Utilization, 0.4, nil},
+		"DCGM_FI_DEV_POWER_USAGE_INSTANT":            {300, plain, devicesamples.Power, 300, nil},
+		"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS":          {300, plain, devicesamples.Power, 300, nil},
+		"DCGM_FI_DEV_POWER_USAGE":                    {300, plain, devicesamples.Power, 300, nil},
+		"DCGM_FI_DEV_BOARD_POWER_WATTS":              {300, plain, devicesamples.Power, 300, nil},
+		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION":       {300_000, grows, devicesamples.Energy, 300, nil},
+		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total": {300_000, grows, devicesamples.Energy, 300, nil}, // Prometheus
+		"DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL":        {300, grows, devicesamples.Energy, 300, nil},
+		"DCGM_FI_DEV_GPU_TEMP":                       {60, plain, devicesamples.Temperature, 60, nil},
+		"DCGM_FI_DEV_SM_CLOCK":                       {1980, plain, devicesamples.ClockSM, 1.98e9, nil},
+		"DCGM_FI_DEV_MEM_CLOCK":                      {2619, plain, devicesamples.ClockMemory, 2.619e9, nil},
+		"DCGM_FI_DEV_SM_CLOCK_HERTZ":                 {1.98e9, plain, devicesamples.ClockSM, 1.98e9, nil},
+		"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ":             {2.619e9, plain, devicesamples.ClockMemory, 2.619e9, nil},
+		"DCGM_FI_DEV_FB_USED":                        {3, plain, devicesamples.MemoryUsed, 3 << 20, nil},
+		"DCGM_FI_PROF_SM_ACTIVE":                     {0.4, plain, devicesamples.SMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_SM_UTIL_RATIO":                 {0.4, plain, devicesamples.SMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_SM_OCCUPANCY":                  {0.4, plain, devicesamples.SMOccupancy, 0.4, nil},
+		"DCGM_FI_PROF_SM_OCCUPANCY_RATIO":            {0.4, plain, devicesamples.SMOccupancy, 0.4, nil},
+		"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE":            {0.4, plain, devicesamples.TensorUtilization, 0.4, nil},
+		"DCGM_FI_PROF_TENSOR_UTIL_RATIO":             {0.4, plain, devicesamples.TensorUtilization, 0.4, nil},
+		"DCGM_FI_PROF_DRAM_ACTIVE":                   {0.4, plain, devicesamples.DRAMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_DRAM_UTIL_RATIO":               {0.4, plain, devicesamples.DRAMUtilization, 0.4, nil},
+		"DCGM_FI_PROF_PCIE_TX_BYTES":                 {1e9, plain, devicesamples.PCIeTransmit, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_RX_BYTES":                 {1e9, plain, devicesamples.PCIeReceive, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL":           {1e9, grows, devicesamples.PCIeTransmit, 1e9, nil},
+		"DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL":           {1e9, grows, devicesamples.PCIeReceive, 1e9, nil},
+		"DCGM_FI_PROF_NVLINK_TX_BYTES":               {1e9, plain, devicesamples.NVLinkTransmit, 1e9, nil},
+		"DCGM_FI_PROF_NVLINK_RX_BYTES":               {1e9, plain, devicesamples.NVLinkReceive, 1e9, nil},
 
-		"hw.energy":              {300, grows, gpusamplesextension.Energy, 300, nil},
-		"hw.power":               {300, plain, gpusamplesextension.Power, 300, nil},
-		"hw.temperature":         {60, plain, gpusamplesextension.Temperature, 60, nil},
-		"hw.gpu.utilization":     {0.4, plain, gpusamplesextension.Utilization, 0.4, nil},
-		"hw.gpu.memory.usage":    {4096, plain, gpusamplesextension.MemoryUsed, 4096, nil},
-		"gpu.sm.utilization":     {0.4, plain, gpusamplesextension.SMUtilization, 0.4, nil},
-		"gpu.sm.occupancy":       {0.4, plain, gpusamplesextension.SMOccupancy, 0.4, nil},
-		"gpu.tensor.utilization": {0.4, plain, gpusamplesextension.TensorUtilization, 0.4, nil},
-		"gpu.dram.utilization":   {0.4, plain, gpusamplesextension.DRAMUtilization, 0.4, nil},
+		"hw.energy":              {300, grows, devicesamples.Energy, 300, nil},
+		"hw.power":               {300, plain, devicesamples.Power, 300, nil},
+		"hw.temperature":         {60, plain, devicesamples.Temperature, 60, nil},
+		"hw.gpu.utilization":     {0.4, plain, devicesamples.Utilization, 0.4, nil},
+		"hw.gpu.memory.usage":    {4096, plain, devicesamples.MemoryUsed, 4096, nil},
+		"gpu.sm.utilization":     {0.4, plain, devicesamples.SMUtilization, 0.4, nil},
+		"gpu.sm.occupancy":       {0.4, plain, devicesamples.SMOccupancy, 0.4, nil},
+		"gpu.tensor.utilization": {0.4, plain, devicesamples.TensorUtilization, 0.4, nil},
+		"gpu.dram.utilization":   {0.4, plain, devicesamples.DRAMUtilization, 0.4, nil},
 		"gpu.clock.frequency": {
-			2.619e9, plain, gpusamplesextension.ClockMemory, 2.619e9, map[string]any{"gpu.clock.type": "memory"},
+			2.619e9, plain, devicesamples.ClockMemory, 2.619e9, map[string]any{"gpu.clock.type": "memory"},
 		},
-		"gpu.pcie.io": {1e9, grows, gpusamplesextension.PCIeReceive, 1e9, map[string]any{"network.io.direction": "receive"}},
+		"gpu.pcie.io": {1e9, grows, devicesamples.PCIeReceive, 1e9, map[string]any{"network.io.direction": "receive"}},
 		"gpu.nvlink.io": {
-			1e9, grows, gpusamplesextension.NVLinkTransmit, 1e9, map[string]any{"network.io.direction": "transmit"},
+			1e9, grows, devicesamples.NVLinkTransmit, 1e9, map[string]any{"network.io.direction": "transmit"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -503,7 +503,7 @@ func TestPointsAreCountedByOutcome(t *testing.T) {
 	set.TelemetrySettings = tel.NewTelemetrySettings()
 	x, err := NewFactory().CreateMetrics(context.Background(), set, createDefaultConfig())
 	require.NoError(t, err)
-	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	require.NoError(t, x.Start(context.Background(), host{componenttest.NewNopHost(), store}))
 	at, gpu := time.Now().Add(-time.Minute), map[string]any{"hw.id": "GPU-1"}
 	md := batch(t,
@@ -540,7 +540,7 @@ func with(base map[string]any, key, value string) map[string]any {
 
 func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
-	_, err := store.Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: "GPU-4"})
+	_, err := store.Register(component.MustNewID("gpu"), devicesamples.Device{ID: "GPU-4"})
 	require.NoError(t, err)
 	at := time.Now()
 	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
@@ -548,17 +548,17 @@ func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
 	v := store.Acquire()
 	defer v.Release()
 	d, _ := v.Lookup("GPU-4")
-	assert.False(t, d.Has(gpusamplesextension.Power))
+	assert.False(t, d.Has(devicesamples.Power))
 }
 
 // refusing is an extension that rejects every device.
 type refusing struct {
-	gpusamplesextension.UseWriter
-	gpusamplesextension.Contradictions
+	devicesamples.UseWriter
+	devicesamples.Contradictions
 	asked int
 }
 
-func (r *refusing) Register(component.ID, gpusamplesextension.Device) (gpusamplesextension.DeviceWriter, error) {
+func (r *refusing) Register(component.ID, devicesamples.Device) (devicesamples.DeviceWriter, error) {
 	r.asked++
 	return nil, errors.New("no")
 }
@@ -568,7 +568,7 @@ func TestADeviceThatIsRefusedIsRetriedEachMinute(t *testing.T) {
 	x := &writer{logger: zap.NewNop(), out: &r, devices: map[string]*device{}}
 	now := time.Now()
 	for i := range 100 {
-		x.device(gpusamplesextension.Device{ID: "GPU-4"}, now.Add(time.Duration(i)*time.Second))
+		x.device(devicesamples.Device{ID: "GPU-4"}, now.Add(time.Duration(i)*time.Second))
 	}
 	assert.Equal(t, 2, r.asked)
 }
@@ -577,11 +577,11 @@ func TestADeviceWithoutPointsIsDropped(t *testing.T) {
 	tel := exportertest.NewNopSettings(metadata.Type)
 	x, err := newWriter(createDefaultConfig().(*Config), tel)
 	require.NoError(t, err)
-	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	require.NoError(t, x.start(t.Context(), host{componenttest.NewNopHost(), store}))
-	x.device(gpusamplesextension.Device{ID: "GPU-4"}, time.Now().Add(-time.Hour))
+	x.device(devicesamples.Device{ID: "GPU-4"}, time.Now().Add(-time.Hour))
 	require.NoError(t, x.consume(t.Context(), pmetric.NewMetrics()))
-	_, err = store.Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: "GPU-4"})
+	_, err = store.Register(component.MustNewID("gpu"), devicesamples.Device{ID: "GPU-4"})
 	assert.NoError(t, err, "another may write it")
 	require.NoError(t, x.shutdown(t.Context()))
 }
@@ -599,7 +599,7 @@ func TestADeviceHasItsNewestDescription(t *testing.T) {
 	d, ok := v.Lookup("GPU-4")
 	require.True(t, ok)
 	assert.Equal(t, "gpu3", d.Device().Name)
-	assert.Len(t, d.Times(gpusamplesextension.Power, 0, math.MaxInt64, nil), 2)
+	assert.Len(t, d.Times(devicesamples.Power, 0, math.MaxInt64, nil), 2)
 }
 
 // Bit 0 means idle. NVML's header reserves the right to add reasons, whose bits are kept.
@@ -633,7 +633,7 @@ func TestEveryReasonButIdleThrottles(t *testing.T) {
 		}
 		v := store.Acquire()
 		d, _ := v.Lookup("GPU-3")
-		assert.Equal(t, x.want, d.Mask(gpusamplesextension.Throttle, 0, math.MaxInt64), x.written)
+		assert.Equal(t, x.want, d.Mask(devicesamples.Throttle, 0, math.MaxInt64), x.written)
 		v.Release()
 	}
 }
@@ -651,7 +651,7 @@ func TestAPointWithoutAValueIsNoSample(t *testing.T) {
 	v := store.Acquire()
 	defer v.Release()
 	d, _ := v.Lookup("GPU-4")
-	assert.Equal(t, []int64{at.UnixNano()}, d.Times(gpusamplesextension.Power, 0, math.MaxInt64, nil))
+	assert.Equal(t, []int64{at.UnixNano()}, d.Times(devicesamples.Power, 0, math.MaxInt64, nil))
 }
 
 func TestStartFailsWithoutTheExtension(t *testing.T) {
@@ -665,11 +665,11 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 
 // countingWriter counts how often devices are registered.
 type countingWriter struct {
-	gpusamplesextension.Writer
+	devicesamples.Writer
 	registered int
 }
 
-func (c *countingWriter) Register(owner component.ID, d gpusamplesextension.Device) (gpusamplesextension.DeviceWriter, error) {
+func (c *countingWriter) Register(owner component.ID, d devicesamples.Device) (devicesamples.DeviceWriter, error) {
 	c.registered++
 	return c.Writer.Register(owner, d)
 }
@@ -678,7 +678,7 @@ func (c *countingWriter) Register(owner component.ID, d gpusamplesextension.Devi
 func TestDeviceAttributesOfOneMetricAreKept(t *testing.T) {
 	x, err := newWriter(createDefaultConfig().(*Config), exportertest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
-	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	out := &countingWriter{Writer: store}
 	x.out = out
 	full := map[string]any{"hw.id": "GPU-a", "hw.model": "H100", "hw.name": "gpu3", "gpu.device.ordinal": 3}

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // Config is the configuration of the gpu_samples extension: limits of the rings, and servers to read.
@@ -27,9 +28,8 @@ type Config struct {
 	Servers []ServerConfig `mapstructure:"servers"`
 }
 
-// NewDefaultConfig returns the configuration of an empty YAML block.
-func NewDefaultConfig() Config {
-	return Config{MaxAge: 5 * time.Minute, MaxBytes: 64 << 20, MaxDevices: 1024}
+func (c *Config) bounds() devicesamples.Config {
+	return devicesamples.Config{MaxAge: c.MaxAge, MaxBytes: c.MaxBytes, MaxDevices: c.MaxDevices}
 }
 
 const (

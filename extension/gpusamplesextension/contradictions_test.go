@@ -18,7 +18,7 @@ import (
 
 func TestContradictionsAreCountedBySourceAndReason(t *testing.T) {
 	tel := componenttest.NewTelemetry()
-	x, err := newSamples(NewDefaultConfig(), tel.NewTelemetrySettings())
+	x, err := newSamples(*createDefaultConfig().(*Config), tel.NewTelemetrySettings())
 	require.NoError(t, err)
 	for _, reason := range []plausibility.Reason{
 		plausibility.CounterFrozen, plausibility.CounterFrozen, plausibility.ClockOffset,

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -19,13 +18,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/plausibility"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
 // samples is the extension: a Store whose counters are observed.
 type samples struct {
-	*Store
+	*devicesamples.Store
 	telemetry *metadata.TelemetryBuilder
 	logger    *zap.Logger
 	servers   []ServerConfig
@@ -34,21 +33,13 @@ type samples struct {
 	scrapers  sync.WaitGroup
 }
 
-var (
-	_ Writer     = (*samples)(nil)
-	_ Reader     = (*samples)(nil)
-	_ UseReader  = (*samples)(nil)
-	_ LoadWriter = (*samples)(nil)
-	_ LoadReader = (*samples)(nil)
-)
-
 func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
 	tb, err := metadata.NewTelemetryBuilder(set)
 	if err != nil {
 		return nil, err
 	}
-	x := &samples{Store: NewStore(cfg, nil), telemetry: tb, logger: set.Logger, servers: cfg.Servers}
-	x.ledger.Logger = set.Logger
+	x := &samples{Store: devicesamples.NewStore(cfg.bounds(), nil), telemetry: tb, logger: set.Logger, servers: cfg.Servers}
+	x.SetLogger(set.Logger)
 	return x, x.observe()
 }
 
@@ -71,7 +62,7 @@ func (x *samples) Start(context.Context, component.Host) error {
 // Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The Collector silently
 // ignores components that are in no pipeline, so this is where a forgotten `gpu` receiver is noticed.
 func (x *samples) Ready() error {
-	if !x.written.Load() {
+	if !x.Requested() {
 		x.logger.Warn(
 			"Nothing writes device samples, so no span will be joined (list a `gpu` receiver, or the `gpu_samples` " +
 				"exporter, in a pipeline, and name this extension in its `samples`)")
@@ -95,119 +86,50 @@ func (x *samples) Shutdown(ctx context.Context) error {
 
 // observe binds the store's counters to the extension's own metrics, so that the write path only adds.
 func (x *samples) observe() error {
-	st, tel := &x.stats, x.telemetry
-	counts := func(of map[string]*atomic.Int64) metric.Int64Callback {
+	tel := x.telemetry
+	counts := func(of map[string]func(devicesamples.Counts) int64) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
+			c := x.Counts()
 			for reason, n := range of {
-				o.Observe(n.Load(), sharedcomponent.Label("reason", reason))
+				o.Observe(n(c), sharedcomponent.Label("reason", reason))
 			}
 			return nil
 		}
 	}
-	value := func(of func() int64) metric.Int64Callback {
+	value := func(of func(devicesamples.Counts) int64) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(of())
+			o.Observe(of(x.Counts()))
 			return nil
 		}
 	}
-	locked := func(of func() int64) metric.Int64Callback {
-		return value(func() int64 {
-			x.mu.RLock()
-			defer x.mu.RUnlock()
-			return of()
-		})
-	}
+	type c = devicesamples.Counts
 	return errors.Join(
-		tel.RegisterExtensionGpuSamplesWrittenCallback(value(st.written.Load)),
-		tel.RegisterExtensionGpuSamplesDroppedCallback(counts(map[string]*atomic.Int64{
-			"duplicate": &st.duplicate, "out_of_order": &st.outOfOrder, "future": &st.future, "not_registered": &st.closed,
-			"load": &x.loads.dropped,
+		tel.RegisterExtensionGpuSamplesWrittenCallback(value(func(n c) int64 { return n.Written })),
+		tel.RegisterExtensionGpuSamplesDroppedCallback(counts(map[string]func(c) int64{
+			"duplicate":      func(n c) int64 { return n.Duplicate },
+			"out_of_order":   func(n c) int64 { return n.OutOfOrder },
+			"future":         func(n c) int64 { return n.Future },
+			"not_registered": func(n c) int64 { return n.NotRegistered },
+			"load":           func(n c) int64 { return n.LoadDropped },
 		})),
-		tel.RegisterExtensionGpuSamplesEvictedCallback(counts(map[string]*atomic.Int64{
-			"age": &st.evictedAge, "bytes": &st.evictedBytes,
+		tel.RegisterExtensionGpuSamplesEvictedCallback(counts(map[string]func(c) int64{
+			"age":   func(n c) int64 { return n.EvictedAge },
+			"bytes": func(n c) int64 { return n.EvictedBytes },
 		})),
-		tel.RegisterExtensionGpuSamplesMissesCallback(counts(map[string]*atomic.Int64{
-			"unknown_device": &st.missUnknown, "too_old": &st.missOld, "too_new": &st.missNew,
+		tel.RegisterExtensionGpuSamplesMissesCallback(counts(map[string]func(c) int64{
+			"unknown_device": func(n c) int64 { return n.MissUnknown },
+			"too_old":        func(n c) int64 { return n.MissOld },
+			"too_new":        func(n c) int64 { return n.MissNew },
 		})),
 		tel.RegisterExtensionGpuSamplesContradictionsCallback(func(_ context.Context, o metric.Int64Observer) error {
-			for _, e := range x.ledger.Entries() {
+			for _, e := range x.ContradictionEntries() {
 				o.Observe(e.Count, metric.WithAttributes(
 					attribute.String("source", e.Source), attribute.String("reason", e.Reason)))
 			}
 			return nil
 		}),
-		tel.RegisterExtensionGpuSamplesUsesDroppedCallback(value(x.uses.dropped.Load)),
-		tel.RegisterExtensionGpuSamplesMemoryCallback(locked(func() int64 { return x.bytes })),
-		tel.RegisterExtensionGpuSamplesDevicesCallback(locked(func() int64 { return int64(len(x.devices)) })),
+		tel.RegisterExtensionGpuSamplesUsesDroppedCallback(value(func(n c) int64 { return n.UsesDropped })),
+		tel.RegisterExtensionGpuSamplesMemoryCallback(value(func(n c) int64 { return n.Bytes })),
+		tel.RegisterExtensionGpuSamplesDevicesCallback(value(func(n c) int64 { return n.Devices })),
 	)
-}
-
-// Writer is the interface of the extension for components that produce samples.
-type Writer interface {
-	// Register announces a device and returns a writer for its samples. If the same owner registers a device again, its
-	// series continue with the new description, and the earlier DeviceWriter stops working. It returns an error for an
-	// empty ID, for a device that another owner writes, and for a device over `max_devices`, together with a
-	// DeviceWriter that drops and counts everything (`not_registered`).
-	Register(owner component.ID, d Device) (DeviceWriter, error)
-	UseWriter
-	Contradictions
-}
-
-// Contradictions is the interface of the extension for components that compare device values with others. What they
-// report is counted in one metric, logged once, and listed on the page.
-type Contradictions interface {
-	// Contradict reports one contradiction.
-	Contradict(c plausibility.Contradiction)
-	// ContradictionEntries returns the contradictions so far, one entry for each source and reason.
-	ContradictionEntries() []plausibility.Entry
-}
-
-// DeviceWriter writes the samples of one device. Its methods can be called from several goroutines.
-type DeviceWriter interface {
-	// Write appends samples, oldest first. A field whose newest point is not older than the sample is dropped and counted
-	// (`duplicate` or `out_of_order`), so overlapping reads do no harm.
-	Write(samples []Sample)
-	// WriteEvents appends events in any order.
-	WriteEvents(events []Event)
-	// Close releases the device. Its samples stay until they are too old. Later writes do nothing.
-	Close()
-}
-
-// Reader is the interface of the extension for gpu_join.
-type Reader interface {
-	// Lease makes the caller the only join on these samples until release is called, because two joins would attribute
-	// the same energy twice. It returns an error that names the current owner if there is one.
-	Lease(owner component.ID) (release func(), err error)
-	// Acquire takes the read lock for a batch of lookups. The View is valid until its Release, which the caller must
-	// call.
-	Acquire() View
-	// Subscribe returns a channel that receives after samples were written; notifications are merged, never queued.
-	Subscribe() (wake <-chan struct{}, cancel func())
-}
-
-// FindWriter returns the extension id as a Writer. It returns an error if the host has no such extension or if it is
-// of another type.
-func FindWriter(host component.Host, id component.ID) (Writer, error) {
-	w, err := find[Writer](host, id)
-	if x, ok := w.(*samples); ok {
-		x.written.Store(true)
-	}
-	return w, err
-}
-
-// FindReader returns the extension id as a Reader, with the errors of [FindWriter].
-func FindReader(host component.Host, id component.ID) (Reader, error) { return find[Reader](host, id) }
-
-func find[T any](host component.Host, id component.ID) (T, error) {
-	var none T
-	ext, ok := host.GetExtensions()[id]
-	if !ok {
-		return none,
-			fmt.Errorf("cannot find extension %q (define it under `extensions` and list it under `service::extensions`)", id)
-	}
-	t, ok := ext.(T)
-	if !ok {
-		return none, fmt.Errorf("extension %q has no device samples (use an extension of type gpu_samples)", id)
-	}
-	return t, nil
 }

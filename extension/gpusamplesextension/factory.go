@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/extension"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // NewFactory returns the factory of type gpu_samples.
@@ -18,8 +19,8 @@ func NewFactory() extension.Factory {
 }
 
 func createDefaultConfig() component.Config {
-	cfg := NewDefaultConfig()
-	return &cfg
+	d := devicesamples.NewDefaultConfig()
+	return &Config{MaxAge: d.MaxAge, MaxBytes: d.MaxBytes, MaxDevices: d.MaxDevices}
 }
 
 func create(_ context.Context, set extension.Settings, cfg component.Config) (extension.Extension, error) {

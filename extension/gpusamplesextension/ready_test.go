@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 type hostOf map[component.ID]component.Component
@@ -26,10 +28,10 @@ func TestRingsWithoutAWriterAreReportedOnce(t *testing.T) {
 	set.Logger = zap.New(core)
 	id := component.MustNewID("gpu_samples")
 	for _, written := range []bool{false, true} {
-		x, err := newSamples(NewDefaultConfig(), set)
+		x, err := newSamples(*createDefaultConfig().(*Config), set)
 		require.NoError(t, err)
 		if written {
-			_, err = FindWriter(hostOf{id: x}, id)
+			_, err = devicesamples.FindWriter(hostOf{id: x}, id)
 			require.NoError(t, err)
 		}
 		require.NoError(t, x.Ready())

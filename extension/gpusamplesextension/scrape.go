@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // ServerConfig is an inference server whose load is read.
@@ -33,9 +35,9 @@ const maxMetricsSize = 16 << 20
 type scraper struct {
 	cfg      ServerConfig
 	client   *http.Client
-	out      *Store
+	out      *devicesamples.Store
 	logger   *zap.Logger
-	counters LoadCounters
+	counters devicesamples.LoadCounters
 	failing  bool
 }
 
@@ -49,7 +51,7 @@ func (s *scraper) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			s.out.missLoad(LoadSeries{s.cfg.Service, s.cfg.Endpoint}, time.Now().UnixNano())
+			s.out.MissLoad(devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint}, time.Now().UnixNano())
 		}
 		switch {
 		case err == nil:
@@ -103,7 +105,7 @@ func (s *scraper) parse(r io.Reader, at int64) (found bool, err error) {
 		if end <= 0 || line[0] == '#' {
 			continue
 		}
-		form, ok := LoadMetric(line[:end])
+		form, ok := devicesamples.LoadMetric(line[:end])
 		if !ok {
 			continue
 		}
@@ -120,7 +122,7 @@ func (s *scraper) parse(r io.Reader, at int64) (found bool, err error) {
 			return found, fmt.Errorf("%q: value %q of %s is not a number", s.cfg.Endpoint, fields[0], line[:end])
 		}
 		found = true
-		s.counters.Write(s.out, LoadSeries{s.cfg.Service, s.cfg.Endpoint + labels}, form, at, v)
+		s.counters.Write(s.out, devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint + labels}, form, at, v)
 	}
 	return found, lines.Err()
 }

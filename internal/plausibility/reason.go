@@ -37,7 +37,7 @@ func (r Reason) String() string { return table[r].Name }
 
 var table = [NumReasons]Info{
 	CounterFrozen: {
-		"counter_frozen", "the energy counter stands still while the power sensor reports power",
+		"counter_frozen", "the energy counter does not rise while the power sensor reports power",
 		"energy is the integral of power until the counter changes again",
 		"restart the driver or its exporter",
 	},

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
@@ -57,7 +57,7 @@ func (d *deriver) start(_ context.Context, host component.Host) error {
 	if d.cfg.Samples == nil {
 		return nil
 	}
-	reader, err := gpusamplesextension.FindReader(host, *d.cfg.Samples)
+	reader, err := devicesamples.FindReader(host, *d.cfg.Samples)
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 func TestBatchesAreProcessedAtOnce(t *testing.T) {
-	d := withSamples(t, assembling(nil), gpusamplesextension.Device{ID: "GPU-0", Model: "NVIDIA H200"})
+	d := withSamples(t, assembling(nil), devicesamples.Device{ID: "GPU-0", Model: "NVIDIA H200"})
 	var workers sync.WaitGroup
 	for w := range 8 {
 		workers.Go(func() {

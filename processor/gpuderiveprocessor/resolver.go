@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -26,7 +26,7 @@ const (
 // resolver finds the roof of a device by the identity on a span, and caches it.
 type resolver struct {
 	cfg    *Config
-	reader gpusamplesextension.Reader // nil without `samples`
+	reader devicesamples.Reader // nil without `samples`
 	log    *zap.Logger
 
 	mu    sync.RWMutex
@@ -105,16 +105,16 @@ func (r *resolver) make(d device) *roof {
 }
 
 // sampled returns the values of the samples' source for a device; the zero value without a source.
-func (r *resolver) sampled(id string) gpusamplesextension.Device {
+func (r *resolver) sampled(id string) devicesamples.Device {
 	if r.reader == nil || id == "" {
-		return gpusamplesextension.Device{}
+		return devicesamples.Device{}
 	}
 	view := r.reader.Acquire()
 	defer view.Release()
 	if d, ok := view.Lookup(id); ok {
 		return *d.Device()
 	}
-	return gpusamplesextension.Device{}
+	return devicesamples.Device{}
 }
 
 func (r *resolver) override(made *roof, model string) {
@@ -138,7 +138,7 @@ func (r *resolver) override(made *roof, model string) {
 // shared and unchanged; NVLink cannot be used. What the driver reports comes before the table of profiles; it has the
 // SMs of a compute instance, too, whose memory is that of its GPU instance. With neither those peaks are unknown, because
 // the physical GPU's peaks would be too high.
-func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesextension.MIG) {
+func (m *roof) instance(row *peaks.Device, profile string, share *devicesamples.MIG) {
 	m.interconnect, m.domain = peak{}, 0
 	var sms, memory float64
 	switch all := cmp.Or(share.BoardSMs, row.SMs); {
@@ -160,7 +160,7 @@ func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesexte
 }
 
 // limits sets the peaks that the device reports, which apply to the instance already.
-func (m *roof) limits(l *gpusamplesextension.Limits) {
+func (m *roof) limits(l *devicesamples.Limits) {
 	m.memory.set(l.MemoryBandwidth, peakDevice)
 	m.host.set(l.PCIeBandwidth, peakDevice)
 	m.interconnect.set(l.NVLinkBandwidth, peakDevice)

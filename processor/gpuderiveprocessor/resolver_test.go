@@ -23,6 +23,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 )
 
@@ -35,7 +36,7 @@ func (h host) GetExtensions() map[component.ID]component.Component { return h.ex
 var samplesID = component.MustNewID("gpu_samples")
 
 // withSamples starts a deriver with a real gpu_samples extension that contains the devices.
-func withSamples(t *testing.T, edit func(*Config), devices ...gpusamplesextension.Device) *deriver {
+func withSamples(t *testing.T, edit func(*Config), devices ...devicesamples.Device) *deriver {
 	t.Helper()
 	f := gpusamplesextension.NewFactory()
 	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())
@@ -43,7 +44,7 @@ func withSamples(t *testing.T, edit func(*Config), devices ...gpusamplesextensio
 	h := host{map[component.ID]component.Component{samplesID: ext}}
 	require.NoError(t, ext.Start(context.Background(), h))
 	t.Cleanup(func() { require.NoError(t, ext.Shutdown(context.Background())) })
-	w, err := gpusamplesextension.FindWriter(h, samplesID)
+	w, err := devicesamples.FindWriter(h, samplesID)
 	require.NoError(t, err)
 	for _, d := range devices {
 		_, err := w.Register(component.MustNewID("gpu"), d)
@@ -67,8 +68,8 @@ func derivedOf(t *testing.T, d *deriver, in attrs) attrs {
 }
 
 func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
-	d := withSamples(t, nil, gpusamplesextension.Device{
-		ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{
+	d := withSamples(t, nil, devicesamples.Device{
+		ID: "GPU-aa", Model: "NVIDIA H200", Limits: devicesamples.Limits{
 			PCIeBandwidth: 16e9,
 			FLOPRate:      map[string]float64{"fp32": 50e12},
 		},
@@ -95,8 +96,8 @@ func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 }
 
 func TestSpansInheritTheDeviceOfTheResource(t *testing.T) {
-	d := withSamples(t, nil, gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA H200"},
-		gpusamplesextension.Device{ID: "GPU-bb", Model: "NVIDIA L4"})
+	d := withSamples(t, nil, devicesamples.Device{ID: "GPU-aa", Model: "NVIDIA H200"},
+		devicesamples.Device{ID: "GPU-bb", Model: "NVIDIA L4"})
 	for _, tt := range []struct {
 		own  attrs
 		peak float64 // of memory
@@ -111,13 +112,13 @@ func TestSpansInheritTheDeviceOfTheResource(t *testing.T) {
 
 func TestCopiesOfASuperchipDoNotUsePCIe(t *testing.T) {
 	d := withSamples(t, nil,
-		gpusamplesextension.Device{
+		devicesamples.Device{
 			ID: "GPU-aa", Model: "NVIDIA GH200 480GB",
-			Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9},
+			Limits: devicesamples.Limits{PCIeBandwidth: 63e9},
 		},
-		gpusamplesextension.Device{
+		devicesamples.Device{
 			ID: "GPU-bb", Model: "NVIDIA GB200",
-			Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9},
+			Limits: devicesamples.Limits{PCIeBandwidth: 63e9},
 		})
 	in := attrs{
 		"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device", "gpu.duration": 0.001,
@@ -130,8 +131,8 @@ func TestCopiesOfASuperchipDoNotUsePCIe(t *testing.T) {
 
 func TestConfigurationOverridesTheDevice(t *testing.T) {
 	d := withSamples(t, func(c *Config) { c.Peaks = []PeakConfig{{Model: "*", MemoryBandwidth: 1e12}} },
-		gpusamplesextension.Device{
-			ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{MemoryBandwidth: 2e12},
+		devicesamples.Device{
+			ID: "GPU-aa", Model: "NVIDIA H200", Limits: devicesamples.Limits{MemoryBandwidth: 2e12},
 		})
 	got := derivedOf(t, d, attrs{
 		"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "GPU-aa",
@@ -142,11 +143,11 @@ func TestConfigurationOverridesTheDevice(t *testing.T) {
 }
 
 func TestMIGSharesComeFromTheSamples(t *testing.T) {
-	d := withSamples(t, nil, gpusamplesextension.Device{
+	d := withSamples(t, nil, devicesamples.Device{
 		ID: "MIG-bb", Parent: "GPU-aa", Model: "NVIDIA H100 80GB HBM3",
-		MIG: gpusamplesextension.MIG{Profile: "3g.40gb", SMs: 60, BoardSMs: 132, Slices: 4, AllSlices: 8},
-	}, gpusamplesextension.Device{
-		ID: "MIG-cc", Parent: "GPU-aa", Model: "NVIDIA H100 80GB HBM3", MIG: gpusamplesextension.MIG{Profile: "2g.20gb"},
+		MIG: devicesamples.MIG{Profile: "3g.40gb", SMs: 60, BoardSMs: 132, Slices: 4, AllSlices: 8},
+	}, devicesamples.Device{
+		ID: "MIG-cc", Parent: "GPU-aa", Model: "NVIDIA H100 80GB HBM3", MIG: devicesamples.MIG{Profile: "2g.20gb"},
 	})
 	in := attrs{
 		"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "MIG-bb", "gpu.io.size": 837_500_000,
@@ -169,9 +170,9 @@ func TestSharesOfEveryModelComeFromTheDriver(t *testing.T) {
 		row, ok := peaks.Lookup(model)
 		require.True(t, ok, model)
 		for _, boardSMs := range []int{0, row.SMs} {
-			d := withSamples(t, nil, gpusamplesextension.Device{
+			d := withSamples(t, nil, devicesamples.Device{
 				ID: "MIG-bb", Parent: "GPU-aa", Model: model,
-				MIG: gpusamplesextension.MIG{Profile: "1c.3g.40gb", SMs: 12, BoardSMs: boardSMs, Slices: 4, AllSlices: 8},
+				MIG: devicesamples.MIG{Profile: "1c.3g.40gb", SMs: 12, BoardSMs: boardSMs, Slices: 4, AllSlices: 8},
 			})
 			roof := d.resolver.roof(device{id: "MIG-bb"}, 1)
 			require.NotNil(t, roof, model)
@@ -186,8 +187,8 @@ func TestLimitsAreReadAgainAfterAWhile(t *testing.T) {
 	d := withSamples(t, nil)
 	dev := device{id: "GPU-aa"}
 	assert.Nil(t, d.resolver.roof(dev, 1))
-	reader := d.resolver.reader.(gpusamplesextension.Writer)
-	_, err := reader.Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA L4"})
+	reader := d.resolver.reader.(devicesamples.Writer)
+	_, err := reader.Register(component.MustNewID("gpu"), devicesamples.Device{ID: "GPU-aa", Model: "NVIDIA L4"})
 	require.NoError(t, err)
 	assert.Nil(t, d.resolver.roof(dev, 2))
 	got := d.resolver.roof(dev, 1+int64(roofAge))

@@ -6,7 +6,7 @@ package gpujoinprocessor
 import (
 	"math"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
@@ -41,9 +41,9 @@ type attributes struct {
 	spanEvents  bool
 	level       spanfacts.Level
 	loads       *loads
-	events      []gpusamplesextension.Event // of the span's boards
-	values      []float64                   // of a span of several devices, by measured: sums and highest values
-	weights     []float64                   // and of how many devices
+	events      []devicesamples.Event // of the span's boards
+	values      []float64             // of a span of several devices, by measured: sums and highest values
+	weights     []float64             // and of how many devices
 }
 
 // write joins one span with its device and physical GPU in the current view. False: no sample is near.
@@ -78,7 +78,7 @@ func (a *attributes) write(
 			}
 		}
 		var h holdback
-		h.add(either(dev, boardDev, gpusamplesextension.Throttle), start, end)
+		h.add(either(dev, boardDev, devicesamples.Throttle), start, end)
 		throttled := a.throttle(to, &h, end-start)
 		if lean {
 			a.leanMeans(to, at, start, end, how, throttled)
@@ -128,7 +128,7 @@ func (a *attributes) fullMeans(g *gpuSpan, to *results, at *target, start, end i
 		}
 	}
 	if !g.hasMemory {
-		if used, known := dev.Mean(gpusamplesextension.MemoryUsed, start, end); known > 0 {
+		if used, known := dev.Mean(devicesamples.MemoryUsed, start, end); known > 0 {
 			to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
 		}
 	}
@@ -136,9 +136,9 @@ func (a *attributes) fullMeans(g *gpuSpan, to *results, at *target, start, end i
 
 // measure returns the value of a quantity over a span, from a device of the physical GPU or from the GPU if the device
 // lacks it; power also from the energy counter, for GPUs that do not sample it.
-func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quantity, start, end int64,
+func (b *board) measure(dev devicesamples.DeviceView, f gpuquantity.Quantity, start, end int64,
 ) (x float64, ok bool) {
-	if b.checks.idle && (f == gpusamplesextension.Utilization || f == gpusamplesextension.SMUtilization) {
+	if b.checks.idle && (f == devicesamples.Utilization || f == devicesamples.SMUtilization) {
 		return 0, false
 	}
 	span := &f.Info().Span
@@ -149,8 +149,8 @@ func (b *board) measure(dev gpusamplesextension.DeviceView, f gpuquantity.Quanti
 		return dev.Max(f, start, end)
 	}
 	x, known := dev.Mean(f, start, end)
-	if known == 0 && f == gpusamplesextension.Power {
-		x, known = b.meter.dev.Mean(gpusamplesextension.Energy, start, end)
+	if known == 0 && f == devicesamples.Power {
+		x, known = b.meter.dev.Mean(devicesamples.Energy, start, end)
 	}
 	return x, known > 0
 }
@@ -183,7 +183,7 @@ func (a *attributes) leanMeans(to *results, at *target, start, end int64, how st
 }
 
 // either returns the device if it measures the field, otherwise its physical GPU.
-func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Field) gpusamplesextension.DeviceView {
+func either(dev, board devicesamples.DeviceView, f devicesamples.Field) devicesamples.DeviceView {
 	if dev.Has(f) {
 		return dev
 	}
@@ -194,15 +194,15 @@ func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Fie
 type holdback struct {
 	known bool
 	part  float64 // of the span, on the device where it is most
-	mask  gpusamplesextension.ThrottleReason
+	mask  devicesamples.ThrottleReason
 }
 
-func (h *holdback) add(dev gpusamplesextension.DeviceView, start, end int64) {
-	share, known := dev.Mean(gpusamplesextension.Throttle, start, end)
+func (h *holdback) add(dev devicesamples.DeviceView, start, end int64) {
+	share, known := dev.Mean(devicesamples.Throttle, start, end)
 	h.known = h.known || known > 0
 	h.part = max(h.part, share*known)
 	if share > 0 {
-		h.mask |= gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
+		h.mask |= devicesamples.ThrottleReason(dev.Mask(devicesamples.Throttle, start, end))
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/cputime"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -34,26 +34,26 @@ type bench struct {
 
 func newBench(b testing.TB) *bench {
 	x := &bench{now: time.Now()}
-	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	x.first = x.now.Add(-2 * time.Minute)
 	for i := range x.ids {
 		x.ids[i] = fmt.Sprintf("GPU-0000000%d-86f3-7a43-b711-4771313afc50", i)
-		w, err := store.Register(component.MustNewID("gpu"), gpusamplesextension.Device{
+		w, err := store.Register(component.MustNewID("gpu"), devicesamples.Device{
 			ID: x.ids[i], Interval: 100 * time.Millisecond, Source: "dcgm",
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		for at := x.first; !at.After(x.now); at = at.Add(100 * time.Millisecond) {
-			s := gpusamplesextension.Sample{Time: at.UnixNano()}
-			for f := range gpusamplesextension.NumFields {
-				s.Set(gpusamplesextension.Field(f), at.Sub(x.first).Seconds())
+			s := devicesamples.Sample{Time: at.UnixNano()}
+			for f := range devicesamples.NumFields {
+				s.Set(devicesamples.Field(f), at.Sub(x.first).Seconds())
 			}
-			s.Set(gpusamplesextension.Throttle, 0)
+			s.Set(devicesamples.Throttle, 0)
 			watts := 300 + 30*math.Sin(at.Sub(x.first).Seconds())
-			s.Set(gpusamplesextension.Power, watts)
-			s.Set(gpusamplesextension.Energy, 300*at.Sub(x.first).Seconds()+30*(1-math.Cos(at.Sub(x.first).Seconds())))
-			w.Write([]gpusamplesextension.Sample{s})
+			s.Set(devicesamples.Power, watts)
+			s.Set(devicesamples.Energy, 300*at.Sub(x.first).Seconds()+30*(1-math.Cos(at.Sub(x.first).Seconds())))
+			w.Write([]devicesamples.Sample{s})
 		}
 	}
 	cfg := createDefaultConfig().(*Config)

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/instrument"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -21,7 +21,7 @@ import (
 // board is one physical GPU: its energy attribution and its events. All its MIG instances share it, because they share
 // the counters.
 type board struct {
-	id        string // as gpusamplesextension.NormalizeID makes it
+	id        string // as devicesamples.NormalizeID makes it
 	dev       *attribution.Device
 	meter     meter
 	instances []string // MIG instances on which spans were seen
@@ -30,13 +30,13 @@ type board struct {
 	warned    bool // that samples are too infrequent
 }
 
-func newBoard(view gpusamplesextension.DeviceView, cfg *Config, l *loads, budget *attribution.Budget) *board {
+func newBoard(view devicesamples.DeviceView, cfg *Config, l *loads, budget *attribution.Budget) *board {
 	id := view.Device().ID
 	return &board{
-		id:  gpusamplesextension.NormalizeID(id),
+		id:  devicesamples.NormalizeID(id),
 		dev: attribution.New(attribution.Limits{}, budget),
 		meter: meter{
-			shift: int64(cfg.Shift), loads: l, board: gpusamplesextension.NormalizeID(id),
+			shift: int64(cfg.Shift), loads: l, board: devicesamples.NormalizeID(id),
 			settle: cfg.Settle, energy: newEnergy(view.Device(), cfg.Settle),
 		},
 		energy: newEnergyCounters(id),
@@ -45,14 +45,14 @@ func newBoard(view gpusamplesextension.DeviceView, cfg *Config, l *loads, budget
 
 // addInstance makes the settled time wait for the samples of a MIG instance too.
 func (b *board) addInstance(id string) {
-	if id = gpusamplesextension.NormalizeID(id); !slices.Contains(b.instances, id) {
+	if id = devicesamples.NormalizeID(id); !slices.Contains(b.instances, id) {
 		b.instances = append(b.instances, id)
 	}
 }
 
 // watermark returns the time up to which samples of the physical GPU and of its live instances have arrived, on the
 // clock of spans.
-func (b *board) watermark(v gpusamplesextension.View) int64 {
+func (b *board) watermark(v devicesamples.View) int64 {
 	w := b.meter.dev.Newest()
 	oldest := w
 	if ready, ok := b.meter.energy.Ready(); ok {
@@ -73,7 +73,7 @@ func (b *board) watermark(v gpusamplesextension.View) int64 {
 
 // meter reads a physical GPU's energy on the clock of spans.
 type meter struct {
-	dev    gpusamplesextension.DeviceView
+	dev    devicesamples.DeviceView
 	energy *instrument.Energy
 	settle time.Duration
 	shift  int64
@@ -84,7 +84,7 @@ type meter struct {
 	read          int64 // when the counter was read last
 	change, power int64 // times of the newest change of the counter, and value of power, that energy has
 	changes       []instrument.Change
-	values        []gpusamplesextension.TimedValue
+	values        []devicesamples.TimedValue
 }
 
 // Levels implements attribution.Load.
@@ -97,7 +97,7 @@ func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) 
 const defaultRefresh, defaultWindow = 100 * time.Millisecond, 100 * time.Millisecond
 
 // newEnergy returns the energy curve of a device.
-func newEnergy(d *gpusamplesextension.Device, settle time.Duration) *instrument.Energy {
+func newEnergy(d *devicesamples.Device, settle time.Duration) *instrument.Energy {
 	c := instrument.Config{Settle: settle, Interval: d.Interval, Assumed: d.Refresh, Window: d.PowerWindow}
 	switch d.Source {
 	case semconv.GPUMeasurementSourceDcgm, semconv.GPUMeasurementSourceNvml, semconv.GPUMeasurementSourceGpm,
@@ -109,12 +109,12 @@ func newEnergy(d *gpusamplesextension.Device, settle time.Duration) *instrument.
 
 // bind makes the meter read a device until the view is released. settled is on the clock of spans. Energy and power of a
 // MIG instance whose physical GPU is unknown are those of the whole GPU, which every instance repeats: they are not read.
-func (m *meter) bind(dev gpusamplesextension.DeviceView, settled int64) {
+func (m *meter) bind(dev devicesamples.DeviceView, settled int64) {
 	if m.dev = dev; dev.Device().Parent != "" {
 		return
 	}
-	read := dev.LastRead(gpusamplesextension.Energy)
-	_, power := dev.Range(gpusamplesextension.Power)
+	read := dev.LastRead(devicesamples.Energy)
+	_, power := dev.Range(devicesamples.Power)
 	if read == m.read && power == m.power {
 		return
 	}
@@ -122,8 +122,8 @@ func (m *meter) bind(dev gpusamplesextension.DeviceView, settled int64) {
 		m.energy, m.read, m.change, m.power = newEnergy(dev.Device(), m.settle), 0, 0, 0
 	}
 	m.energy.Settle(settled + m.shift)
-	m.values = dev.Values(gpusamplesextension.Power, m.power, m.values[:0])
-	m.changes = dev.Changes(gpusamplesextension.Energy, m.change, m.changes[:0])
+	m.values = dev.Values(devicesamples.Power, m.power, m.values[:0])
+	m.changes = dev.Changes(devicesamples.Energy, m.change, m.changes[:0])
 	// In the order of time, so that the curve does not depend on how many readings arrived together.
 	i := 0
 	for _, c := range m.changes {
@@ -141,13 +141,13 @@ func (m *meter) bind(dev gpusamplesextension.DeviceView, settled int64) {
 	m.energy.Advance(read)
 }
 
-func (m *meter) addPower(v gpusamplesextension.TimedValue, read int64) {
+func (m *meter) addPower(v devicesamples.TimedValue, read int64) {
 	m.energy.AddPower(v.Time, v.Value)
 	m.energy.Advance(read)
 }
 
 // bind makes the board read its device until the view is released.
-func (b *board) bind(dev gpusamplesextension.DeviceView) {
+func (b *board) bind(dev devicesamples.DeviceView) {
 	settled, ok := b.dev.Settled()
 	if !ok {
 		settled = math.MinInt64 / 2

@@ -18,10 +18,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-var nominal = gpusamplesextension.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"}
+var nominal = devicesamples.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"}
 
 // bubble runs f in a synctest bubble with a steady device of 300 W.
 func bubble(t *testing.T, f func(t *testing.T, r *rig, zero time.Time), edit ...func(*Config)) {
@@ -145,7 +145,7 @@ func TestSpansWithUnknownOperationTypeAreNotGPUSpans(t *testing.T) {
 
 func TestSpansOfUnknownDevicesPassAtOnceAndUntouched(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
-		r.device(gpusamplesextension.Device{ID: "GPU-00000000-0000-0000-0000-000000000001"}) // so it may be either
+		r.device(devicesamples.Device{ID: "GPU-00000000-0000-0000-0000-000000000001"}) // so it may be either
 		time.Sleep(time.Second)
 		td := newTraces("a")
 		td.gpu(1, 0, zero, time.Now()).Attributes().PutStr("hw.id", "GPU-ffffffff-0000-0000-0000-000000000000")
@@ -334,8 +334,8 @@ func TestMemoryUsageOfTheProducerStays(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()
 		defer r.close()
-		r.run(r.device(nominal), func(_ time.Time, s *gpusamplesextension.Sample) {
-			s.Set(gpusamplesextension.MemoryUsed, 1<<30)
+		r.run(r.device(nominal), func(_ time.Time, s *devicesamples.Sample) {
+			s.Set(devicesamples.MemoryUsed, 1<<30)
 		})
 		time.Sleep(time.Second)
 		td := newTraces("a")
@@ -351,14 +351,14 @@ func TestMemoryUsageOfTheProducerStays(t *testing.T) {
 func TestSpanEventsByOption(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(2 * time.Second)
-		r.w.WriteEvents([]gpusamplesextension.Event{
-			{Time: zero.Add(sec(1.2)).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
-			{Time: zero.Add(sec(1.3)).UnixNano(), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
+		r.w.WriteEvents([]devicesamples.Event{
+			{Time: zero.Add(sec(1.2)).UnixNano(), Kind: devicesamples.EventXID, Code: 63},
+			{Time: zero.Add(sec(1.3)).UnixNano(), Kind: devicesamples.EventECCUncorrected, Count: 1},
 			{
-				Time: zero.Add(sec(1.4)).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
-				Code: int64(gpusamplesextension.ThrottleHWThermal),
+				Time: zero.Add(sec(1.4)).UnixNano(), Kind: devicesamples.EventThrottleStart,
+				Code: int64(devicesamples.ThrottleHWThermal),
 			},
-			{Time: zero.Add(sec(1.5)).UnixNano(), Kind: gpusamplesextension.EventECCCorrected, Count: 1},
+			{Time: zero.Add(sec(1.5)).UnixNano(), Kind: devicesamples.EventECCCorrected, Count: 1},
 		})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
@@ -389,7 +389,7 @@ func TestRareSamplesAreWarnedOfOnce(t *testing.T) {
 		r.logger = zap.New(core)
 		r.join()
 		defer r.close()
-		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 15 * time.Second})
+		w := r.device(devicesamples.Device{ID: gpu0, Interval: 15 * time.Second})
 		zero := time.Now()
 		w.Write(one(zero, zero))
 		time.Sleep(15 * time.Second)
@@ -438,8 +438,8 @@ func TestOldFilesDoNotWait(t *testing.T) {
 func TestSpanEventsAreOnTheClockOfSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(5 * time.Second)
-		r.w.WriteEvents([]gpusamplesextension.Event{{
-			Time: zero.Add(sec(3.2)).UnixNano(), Kind: gpusamplesextension.EventXID,
+		r.w.WriteEvents([]devicesamples.Event{{
+			Time: zero.Add(sec(3.2)).UnixNano(), Kind: devicesamples.EventXID,
 			Code: 79,
 		}})
 		td := newTraces("a")
@@ -459,8 +459,8 @@ func TestTheMethodIsCellBelowTheCountersUpdatePeriod(t *testing.T) {
 		r := newRig(t).join()
 		defer r.close()
 		// refreshed each second, read each 100 ms
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
-			s.Set(gpusamplesextension.Energy, 300*math.Floor(now.Sub(zero).Seconds()+1e-6))
+		r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
+			s.Set(devicesamples.Energy, 300*math.Floor(now.Sub(zero).Seconds()+1e-6))
 		})
 		time.Sleep(20 * time.Second)
 		td := newTraces("a")

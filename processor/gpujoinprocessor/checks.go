@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
@@ -100,7 +100,7 @@ func (b *board) checkIdle(contradict func(plausibility.Contradiction)) {
 		return
 	}
 	busy := float64(b.dev.Busy()-x.busy) / float64(length)
-	used, coverage := b.meter.dev.Mean(gpusamplesextension.Utilization, x.from+b.meter.shift, settled+b.meter.shift)
+	used, coverage := b.meter.dev.Mean(devicesamples.Utilization, x.from+b.meter.shift, settled+b.meter.shift)
 	x.idle = coverage > wholeCoverage && used < mostIdle && busy > leastBusy
 	if x.idle {
 		contradict(plausibility.Contradiction{

@@ -24,7 +24,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -65,21 +65,21 @@ func TestEnergyOfMIGLateAndRepeatedSpansIsConservedInTracesAndMetrics(t *testing
 				device.ID = id
 				joules, at := 0.0, 0.0
 				values := map[int64]float64{}
-				read[gpusamplesextension.NormalizeID(id)] = values
-				r.run(r.device(device), func(now time.Time, s *gpusamplesextension.Sample) {
+				read[devicesamples.NormalizeID(id)] = values
+				r.run(r.device(device), func(now time.Time, s *devicesamples.Sample) {
 					mu.Lock()
 					defer mu.Unlock()
 					x := now.Sub(zero).Seconds()
 					joules += (x - at) * (100 + 200*float64(n) + 300*math.Abs(math.Sin(3*x)))
 					at = x
-					s.Set(gpusamplesextension.Energy, joules)
+					s.Set(devicesamples.Energy, joules)
 					values[now.UnixNano()] = joules
 				})
 			}
 			for _, id := range ids[1:] {
-				r.run(r.device(gpusamplesextension.Device{
+				r.run(r.device(devicesamples.Device{
 					ID: id, Parent: gpu1, Interval: 100 * time.Millisecond, Source: "simulated",
-				}), func(_ time.Time, s *gpusamplesextension.Sample) { s.Set(gpusamplesextension.Utilization, 0.5) })
+				}), func(_ time.Time, s *devicesamples.Sample) { s.Set(devicesamples.Utilization, 0.5) })
 			}
 
 			time.Sleep(3100 * time.Millisecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // TestEnergyIsConserved sends random work of several processes, exported as SDKs do (every second, some late, parents
@@ -27,11 +27,11 @@ func TestEnergyIsConserved(t *testing.T) {
 			r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = 2*time.Second, 4*time.Second })
 			w := r.device(nominal)
 			joules, at := 0., 0.
-			r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+			r.run(w, func(now time.Time, s *devicesamples.Sample) {
 				x := now.Sub(zero).Seconds()
 				joules += (x - at) * (100 + 300*math.Abs(math.Sin(3*x))) // any curve
 				at = x
-				s.Set(gpusamplesextension.Energy, joules)
+				s.Set(devicesamples.Energy, joules)
 			})
 			time.Sleep(3100 * time.Millisecond)
 			id := uint64(0)
@@ -95,7 +95,7 @@ func TestEnergyIsConserved(t *testing.T) {
 			assert.InEpsilon(t, r.energy("attributed")+r.energy("late"), total, 1e-9)
 			assert.InEpsilon(t, total, self, 1e-9, "own parts of all spans against outermost spans")
 			assert.Zero(t, r.energy("uncovered"))
-			settled, ok := r.proc.(*joinProcessor).engine.boards[gpusamplesextension.NormalizeID(gpu0)].dev.Settled()
+			settled, ok := r.proc.(*joinProcessor).engine.boards[devicesamples.NormalizeID(gpu0)].dev.Settled()
 			require.True(t, ok)
 			counted := 0.
 			for x, last := 0., 0.; ; x += 0.1 { // integrates the curve sample by sample

@@ -10,8 +10,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
@@ -19,11 +19,11 @@ import (
 // engine is the state of the join: the physical GPUs under one lock. Each method takes the lock of the samples once.
 type engine struct {
 	cfg      *Config
-	reader   gpusamplesextension.Reader
-	uses     gpusamplesextension.UseReader // nil: unknown which process uses which device
+	reader   devicesamples.Reader
+	uses     devicesamples.UseReader // nil: unknown which process uses which device
 	ordinals map[int64]string
 	loads    loads
-	ledger   gpusamplesextension.Contradictions // nil: none are reported
+	ledger   devicesamples.Contradictions // nil: none are reported
 
 	mu     sync.Mutex
 	boards map[string]*board
@@ -34,17 +34,17 @@ type engine struct {
 
 // boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose physical GPU has no
 // samples is another.
-func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
+func (e *engine) boardOf(dev devicesamples.DeviceView) *board {
 	view, ok := dev.Board()
 	if !ok {
 		view = dev
 	}
-	id := gpusamplesextension.NormalizeID(view.Device().ID)
+	id := devicesamples.NormalizeID(view.Device().ID)
 	b := e.boards[id]
 	if b == nil {
 		b = newBoard(view, e.cfg, &e.loads, &e.budget)
 		e.boards[id] = b
-		if d := view.Device(); !ok && (view.Has(gpusamplesextension.Energy) || view.Has(gpusamplesextension.Power)) {
+		if d := view.Device(); !ok && (view.Has(devicesamples.Energy) || view.Has(devicesamples.Power)) {
 			e.contradict(plausibility.Contradiction{
 				Source: d.Source, Device: d.ID, Reason: plausibility.ParentUnknown, Found: "energy of an instance of " + d.Parent,
 				Other: "no samples of the physical GPU",
@@ -283,7 +283,7 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 
 // settledElsewhere does so for the spans of a batch on the devices where only their descendants are, which may
 // have arrived after the batch: a span has the energy of all of them.
-func (e *engine) settledElsewhere(view gpusamplesextension.View, b *batch, now time.Time, drain bool) bool {
+func (e *engine) settledElsewhere(view devicesamples.View, b *batch, now time.Time, drain bool) bool {
 	others := e.awaiting()
 	if len(others) == 0 {
 		return true
@@ -306,7 +306,7 @@ func (e *engine) settledElsewhere(view gpusamplesextension.View, b *batch, now t
 // settle advances a physical GPU's settled time T to min(newest sample, now − settle), but at least to now − max_wait:
 // spans without samples by then stay without. T never decreases, unless the host's clock was set back. It returns false
 // if the device is no longer among the samples.
-func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, drain bool) bool {
+func (e *engine) settle(view devicesamples.View, b *board, now time.Time, drain bool) bool {
 	dev, ok := view.Lookup(b.id)
 	if !ok {
 		b.dev.Close()
@@ -329,9 +329,9 @@ func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, 
 }
 
 // tick settles every device that has samples, so that idle ones are accounted for too, and calls report for each.
-func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView,
+func (e *engine) tick(now time.Time, views []devicesamples.DeviceView,
 	report func(*board),
-) []gpusamplesextension.DeviceView {
+) []devicesamples.DeviceView {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -21,13 +21,13 @@ type still struct {
 	*engine
 	t     *testing.T
 	now   time.Time
-	store *gpusamplesextension.Store
+	store *devicesamples.Store
 	id    identifier
 }
 
 func newStill(t *testing.T, edit ...func(*Config)) *still {
 	s := &still{t: t, now: time.Unix(1_700_000_000, 0), id: identifier{seed: maphash.MakeSeed()}}
-	s.store = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), func() time.Time { return s.now })
+	s.store = devicesamples.NewStore(devicesamples.NewDefaultConfig(), func() time.Time { return s.now })
 	cfg := createDefaultConfig().(*Config)
 	for _, e := range edit {
 		e(cfg)
@@ -36,7 +36,7 @@ func newStill(t *testing.T, edit ...func(*Config)) *still {
 	return s
 }
 
-func (s *still) write(w gpusamplesextension.DeviceWriter, from, to time.Time) {
+func (s *still) write(w devicesamples.DeviceWriter, from, to time.Time) {
 	for ; !from.After(to); from = from.Add(100 * time.Millisecond) {
 		w.Write(one(from, time.Unix(1_700_000_000, 0)))
 	}
@@ -62,7 +62,7 @@ func (s *still) shareOf(b *batch) attribution.Share {
 }
 
 // sampled returns a join with a device that has samples of 20 s, from zero on.
-func sampled(t *testing.T) (s *still, w gpusamplesextension.DeviceWriter, zero time.Time) {
+func sampled(t *testing.T) (s *still, w devicesamples.DeviceWriter, zero time.Time) {
 	s = newStill(t)
 	zero = s.now
 	w, err := s.store.Register(writerID, nominal)
@@ -157,7 +157,7 @@ func TestInactiveInstanceDelaysNothing(t *testing.T) {
 	zero := s.now
 	w, err := s.store.Register(writerID, nominal)
 	require.NoError(t, err)
-	mig, err := s.store.Register(writerID, gpusamplesextension.Device{
+	mig, err := s.store.Register(writerID, devicesamples.Device{
 		ID: "MIG-1", Parent: gpu0,
 		Interval: 100 * time.Millisecond,
 	})

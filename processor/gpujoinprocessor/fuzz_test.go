@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -74,8 +74,8 @@ func throughJoin(t *testing.T, requests []ptrace.Traces) {
 	for at := zero; at.Before(time.Now()); at = at.Add(100 * time.Millisecond) {
 		w.Write(one(at, zero))
 	}
-	w.WriteEvents([]gpusamplesextension.Event{{
-		Time: zero.Add(time.Second).UnixNano(), Kind: gpusamplesextension.EventXID,
+	w.WriteEvents([]devicesamples.Event{{
+		Time: zero.Add(time.Second).UnixNano(), Kind: devicesamples.EventXID,
 		Code: 1,
 	}})
 	want := essence(t, requests...)

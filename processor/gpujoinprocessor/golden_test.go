@@ -17,8 +17,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 var update = flag.Bool("update", false, "write testdata/two_senders.yaml")
@@ -35,23 +35,23 @@ func TestTwoSendersGolden(t *testing.T) {
 		d := nominal
 		d.Source = "dcgm"
 		w := r.device(d)
-		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+		r.run(w, func(now time.Time, s *devicesamples.Sample) {
 			x := now.Sub(zero).Seconds()
 			busy := x > 1.95 && x < 2.95
-			s.Set(gpusamplesextension.Energy, math.Round(1000*(200*x+400*min(max(x-2, 0), 1)))/1000)
+			s.Set(devicesamples.Energy, math.Round(1000*(200*x+400*min(max(x-2, 0), 1)))/1000)
 			watts, util, mask := 200., 0.5, 0.
 			if busy {
-				watts, util, mask = 600, 1, float64(gpusamplesextension.ThrottleSWPowerCap)
+				watts, util, mask = 600, 1, float64(devicesamples.ThrottleSWPowerCap)
 			}
-			s.Set(gpusamplesextension.Power, watts)
-			s.Set(gpusamplesextension.Temperature, 50+math.Round(2*x))
-			s.Set(gpusamplesextension.Utilization, util)
-			s.Set(gpusamplesextension.SMUtilization, util/2)
-			s.Set(gpusamplesextension.TensorUtilization, util/4)
-			s.Set(gpusamplesextension.DRAMUtilization, 0.125)
-			s.Set(gpusamplesextension.ClockSM, 1.5e9)
-			s.Set(gpusamplesextension.MemoryUsed, 32<<30)
-			s.Set(gpusamplesextension.Throttle, mask)
+			s.Set(devicesamples.Power, watts)
+			s.Set(devicesamples.Temperature, 50+math.Round(2*x))
+			s.Set(devicesamples.Utilization, util)
+			s.Set(devicesamples.SMUtilization, util/2)
+			s.Set(devicesamples.TensorUtilization, util/4)
+			s.Set(devicesamples.DRAMUtilization, 0.125)
+			s.Set(devicesamples.ClockSM, 1.5e9)
+			s.Set(devicesamples.MemoryUsed, 32<<30)
+			s.Set(devicesamples.Throttle, mask)
 		})
 		time.Sleep(1500 * time.Millisecond)
 		trainer1 := newTraces("trainer")
@@ -62,12 +62,12 @@ func TestTwoSendersGolden(t *testing.T) {
 		r.consume(server.Traces)
 		r.consume(trainer1.Traces)
 		time.Sleep(1500 * time.Millisecond)
-		w.WriteEvents([]gpusamplesextension.Event{
+		w.WriteEvents([]devicesamples.Event{
 			{
-				Time: at(2.25).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
-				Code: int64(gpusamplesextension.ThrottleSWPowerCap),
+				Time: at(2.25).UnixNano(), Kind: devicesamples.EventThrottleStart,
+				Code: int64(devicesamples.ThrottleSWPowerCap),
 			},
-			{Time: at(2.5).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
+			{Time: at(2.5).UnixNano(), Kind: devicesamples.EventXID, Code: 63},
 		})
 		trainer2 := newTraces("trainer")
 		trainer2.gpu(3, 1, at(1.5), at(2.75)).SetName("backward")

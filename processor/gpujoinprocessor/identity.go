@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -19,7 +19,7 @@ type resourceInfo struct {
 	load     string  // the name of that load
 	loads    *loads  // nil if server is 0
 	weight   float64 // of requests: how many each represents, as stated by the resource
-	workload gpusamplesextension.Workload
+	workload devicesamples.Workload
 }
 
 // identifier computes process identities. The seed lives as long as the processor, because numbers are compared within

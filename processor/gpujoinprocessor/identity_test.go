@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 func TestIdentityFindsTheDevice(t *testing.T) {
@@ -99,7 +99,7 @@ func TestAResourceNamesTheWorkload(t *testing.T) {
 		"host.id": "id-1", "host.name": "node1", "k8s.namespace.name": "ml", "k8s.pod.name": "vllm-0", "k8s.pod.uid": "uid-1",
 		"k8s.container.name": "server", "container.id": "c-1", "process.pid": 42,
 	}))
-	assert.Equal(t, gpusamplesextension.Workload{
+	assert.Equal(t, devicesamples.Workload{
 		HostID: "id-1", HostName: "node1", Namespace: "ml", Pod: "vllm-0", PodUID: "uid-1",
 		Container: "server", ContainerID: "c-1", PID: 42,
 	}, identifier{seed: maphash.MakeSeed()}.resource(attrs).workload)
@@ -112,17 +112,17 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 			zero := time.Now()
 			r := newRig(t).join(func(c *Config) { c.EnergyOnMIG = withEnergy })
 			defer r.close()
-			r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+			r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
 				steady(zero, 300)(now, s)
-				s.Known &^= 1 << gpusamplesextension.Utilization
-				s.Set(gpusamplesextension.SMUtilization, 0.7)
+				s.Known &^= 1 << devicesamples.Utilization
+				s.Set(devicesamples.SMUtilization, 0.7)
 			})
 			for id, util := range map[string]float64{mig1: 0.2, mig2: 0.9} {
-				r.run(r.device(gpusamplesextension.Device{
+				r.run(r.device(devicesamples.Device{
 					ID: id, Parent: gpu0, Interval: 100 * time.Millisecond,
 					Source: "simulated",
 				}),
-					func(_ time.Time, s *gpusamplesextension.Sample) { s.Set(gpusamplesextension.Utilization, util) })
+					func(_ time.Time, s *devicesamples.Sample) { s.Set(devicesamples.Utilization, util) })
 			}
 			time.Sleep(2 * time.Second)
 			td := newTraces("a")

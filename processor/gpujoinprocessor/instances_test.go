@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter"
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -128,15 +128,15 @@ func instancesOf(board string, n int, joules float64) pmetric.Metrics {
 func TestAnInstanceWithoutItsBoardHasNoEnergy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).join(func(c *Config) { c.EnergyOnMIG = true })
-		w := r.device(gpusamplesextension.Device{ID: "MIG-1", Parent: "GPU-1", Interval: time.Second, Source: "dcgm"})
+		w := r.device(devicesamples.Device{ID: "MIG-1", Parent: "GPU-1", Interval: time.Second, Source: "dcgm"})
 		begin := time.Now()
 		var from time.Time
 		for i := range 30 {
-			s := gpusamplesextension.Sample{Time: time.Now().UnixNano()}
-			s.Set(gpusamplesextension.Energy, 300*time.Since(begin).Seconds())
-			s.Set(gpusamplesextension.Power, 300)
-			s.Set(gpusamplesextension.SMUtilization, 0.5)
-			w.Write([]gpusamplesextension.Sample{s})
+			s := devicesamples.Sample{Time: time.Now().UnixNano()}
+			s.Set(devicesamples.Energy, 300*time.Since(begin).Seconds())
+			s.Set(devicesamples.Power, 300)
+			s.Set(devicesamples.SMUtilization, 0.5)
+			w.Write([]devicesamples.Sample{s})
 			if i == 3 {
 				from = time.Now()
 			}

@@ -10,7 +10,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -18,7 +18,7 @@ import (
 // loads finds how many requests a server ran. All requests of a server belong to one process in the energy attribution,
 // whichever of the server's processes exports their spans, because the server counts them together.
 type loads struct {
-	reader gpusamplesextension.LoadReader // nil: nothing is known
+	reader devicesamples.LoadReader // nil: nothing is known
 
 	mu    sync.Mutex
 	names map[uint64]string // by the number of the process
@@ -84,13 +84,13 @@ func (l *loads) levels(
 	if !ok {
 		return dst
 	}
-	var levels [32]gpusamplesextension.LoadLevel
+	var levels [32]devicesamples.LoadLevel
 	for _, x := range l.reader.LoadLevels(name, from+shift, to+shift, levels[:0]) {
 		level := attribution.Level{Time: x.Time - shift, Running: x.Running}
 		switch x.Running {
-		case gpusamplesextension.LoadLapsed:
+		case devicesamples.LoadLapsed:
 			level.Running = attribution.Lapsed
-		case gpusamplesextension.LoadAhead:
+		case devicesamples.LoadAhead:
 			level.Running = attribution.Ahead
 		default:
 			level.Running = max(0, x.Running-float64(l.elsewhere(name, board, level.Time)))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // One request of 12 s runs concurrently with seven others of its server on a device of 100 W. Its share is an eighth of
@@ -45,16 +45,16 @@ func TestRequestAmongUnseenOnesHasItsShare(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				zero := time.Now()
 				r := newRig(t)
-				r.run(r.device(gpusamplesextension.Device{ID: gpu0}), steady(zero, 100))
+				r.run(r.device(devicesamples.Device{ID: gpu0}), steady(zero, 100))
 				r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
-				out := r.store.(gpusamplesextension.LoadWriter)
+				out := r.store.(devicesamples.LoadWriter)
 				if tt.load > 0 {
 					for at := range 20 {
 						n := tt.load
 						if at >= 12 {
 							n = 0
 						}
-						s := gpusamplesextension.LoadSeries{Service: tt.service, Source: "engine 0"}
+						s := devicesamples.LoadSeries{Service: tt.service, Source: "engine 0"}
 						out.WriteLoad(s, zero.Add(time.Duration(at)*time.Second+500*time.Millisecond).UnixNano(), n)
 					}
 				}
@@ -100,10 +100,10 @@ func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
 		zero := time.Now()
 		at := func(s float64) time.Time { return zero.Add(sec(s)) }
 		r := newRig(t)
-		r.run(r.device(gpusamplesextension.Device{ID: gpu0}), steady(zero, 100))
+		r.run(r.device(devicesamples.Device{ID: gpu0}), steady(zero, 100))
 		r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
 		for i := range 10 {
-			r.store.(gpusamplesextension.LoadWriter).WriteLoad(gpusamplesextension.LoadSeries{Service: "test"},
+			r.store.(devicesamples.LoadWriter).WriteLoad(devicesamples.LoadSeries{Service: "test"},
 				at(float64(i)+0.5).UnixNano(), 8)
 		}
 		time.Sleep(12*time.Second + time.Millisecond)
@@ -140,16 +140,16 @@ func TestServersOfOneServiceHaveTheirOwnDevices(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				zero := time.Now()
 				r := newRig(t)
-				r.run(r.device(gpusamplesextension.Device{ID: gpu0}), steady(zero, 100))
-				r.run(r.device(gpusamplesextension.Device{ID: gpu1}), steady(zero, 100))
+				r.run(r.device(devicesamples.Device{ID: gpu0}), steady(zero, 100))
+				r.run(r.device(devicesamples.Device{ID: gpu1}), steady(zero, 100))
 				r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
-				out := r.store.(gpusamplesextension.LoadWriter)
+				out := r.store.(devicesamples.LoadWriter)
 				for at := range 20 {
 					for i, n := range tt.running {
 						if at >= 12 {
 							n = 0
 						}
-						out.WriteLoad(gpusamplesextension.LoadSeries{Service: "test", Source: fmt.Sprintf("http://server%d/metrics", i)},
+						out.WriteLoad(devicesamples.LoadSeries{Service: "test", Source: fmt.Sprintf("http://server%d/metrics", i)},
 							zero.Add(time.Duration(at)*time.Second+500*time.Millisecond).UnixNano(), float64(n))
 					}
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 func TestStepAfterItsChildrenHoldsTheirEnergy(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPhaseEnergyIncludesSectionsOnItsStream(t *testing.T) {
 const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
 
 // secondDevice returns a device like the first, with another identity.
-func secondDevice() gpusamplesextension.Device {
+func secondDevice() devicesamples.Device {
 	d := nominal
 	d.ID = gpu1
 	return d

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 const (
@@ -29,21 +29,21 @@ type metered struct {
 	id      string
 	board   int // index of the physical GPU in the list, its own for a physical GPU
 	times   []int
-	samples map[int]*gpusamplesextension.Sample
-	fields  []gpusamplesextension.Field
+	samples map[int]*devicesamples.Sample
+	fields  []devicesamples.Field
 }
 
-func (d *metered) has(f gpusamplesextension.Field) bool { return slices.Contains(d.fields, f) }
+func (d *metered) has(f devicesamples.Field) bool { return slices.Contains(d.fields, f) }
 
 // pair returns the samples around the ms that starts at m; false if they are too far apart, or a counter was reset.
-func (d *metered) pair(f gpusamplesextension.Field, m int) (t0, t1 int, v0, v1 float64, ok bool) {
+func (d *metered) pair(f devicesamples.Field, m int) (t0, t1 int, v0, v1 float64, ok bool) {
 	i, _ := slices.BinarySearch(d.times, m+1)
 	if i == 0 || i == len(d.times) || d.times[i]-d.times[i-1] > 3*oracleEvery {
 		return 0, 0, 0, 0, false
 	}
 	t0, t1 = d.times[i-1], d.times[i]
 	v0, v1 = d.samples[t0].Values[f], d.samples[t1].Values[f]
-	return t0, t1, v0, v1, f != gpusamplesextension.Energy || v1 >= v0
+	return t0, t1, v0, v1, f != devicesamples.Energy || v1 >= v0
 }
 
 // worked is a span of the oracle: times in ms.
@@ -75,22 +75,22 @@ type oracle struct {
 func newOracle(seed uint64) *oracle {
 	x := &oracle{rng: rand.New(rand.NewPCG(seed, 99)), shift: int(seed%3)*250 - 250}
 	r := x.rng
-	whole := []gpusamplesextension.Field{
-		gpusamplesextension.Energy, gpusamplesextension.Power, gpusamplesextension.Temperature,
-		gpusamplesextension.Utilization, gpusamplesextension.SMUtilization, gpusamplesextension.ClockSM,
-		gpusamplesextension.MemoryUsed, gpusamplesextension.Throttle,
+	whole := []devicesamples.Field{
+		devicesamples.Energy, devicesamples.Power, devicesamples.Temperature,
+		devicesamples.Utilization, devicesamples.SMUtilization, devicesamples.ClockSM,
+		devicesamples.MemoryUsed, devicesamples.Throttle,
 	}
 	first := whole
 	if seed%2 == 1 { // its power is the increase of its counter
 		first = slices.Delete(slices.Clone(whole), 1, 2)
 	}
-	for i, fields := range [][]gpusamplesextension.Field{
+	for i, fields := range [][]devicesamples.Field{
 		first, whole[1:], // one without a counter of energy
-		{gpusamplesextension.Utilization, gpusamplesextension.MemoryUsed}, {gpusamplesextension.SMUtilization},
+		{devicesamples.Utilization, devicesamples.MemoryUsed}, {devicesamples.SMUtilization},
 	} {
 		d := &metered{
 			id: fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", i), board: i, fields: fields,
-			samples: map[int]*gpusamplesextension.Sample{},
+			samples: map[int]*devicesamples.Sample{},
 		}
 		if i > 1 {
 			d.id, d.board = "MIG"+d.id[3:], 0
@@ -104,20 +104,20 @@ func newOracle(seed uint64) *oracle {
 			if t > gap && t < gap+1200 {
 				continue
 			}
-			s := &gpusamplesextension.Sample{}
+			s := &devicesamples.Sample{}
 			for _, f := range fields {
 				switch v := r.Float64(); f {
-				case gpusamplesextension.Energy:
+				case devicesamples.Energy:
 					s.Set(f, joules)
-				case gpusamplesextension.Power:
+				case devicesamples.Power:
 					s.Set(f, 100)
 					if t > gap { // on a slope, part of a cell would have the cell's mean
 						s.Set(f, 300)
 					}
-				case gpusamplesextension.Throttle:
+				case devicesamples.Throttle:
 					s.Set(f, float64(r.IntN(4)*r.IntN(2)))
 				default:
-					if f.Kind() != gpusamplesextension.KindInterval {
+					if f.Kind() != devicesamples.KindInterval {
 						v *= 250
 					}
 					s.Set(f, v)
@@ -199,11 +199,11 @@ func (x *oracle) boards(s *worked) (list []int) {
 // flow returns the energy of a physical GPU in the ms that starts at m, in J.
 func (x *oracle) flow(b, m int) (joules float64, known bool) {
 	d, m := x.devices[b], m+x.shift
-	if d.has(gpusamplesextension.Energy) {
-		t0, t1, v0, v1, ok := d.pair(gpusamplesextension.Energy, m)
+	if d.has(devicesamples.Energy) {
+		t0, t1, v0, v1, ok := d.pair(devicesamples.Energy, m)
 		return (v1 - v0) / float64(t1-t0), ok
 	}
-	_, _, v0, v1, ok := d.pair(gpusamplesextension.Power, m)
+	_, _, v0, v1, ok := d.pair(devicesamples.Power, m)
 	return (v0 + v1) / 2000, ok
 }
 
@@ -265,20 +265,20 @@ func (x *oracle) below(s *worked, b int) (sum float64) {
 
 // value returns the mean and maximum of a device's field in the ms that starts at m. Ratios and masks apply since the
 // previous sample.
-func (d *metered) value(f gpusamplesextension.Field, m int) (mean, most float64, ok bool) {
+func (d *metered) value(f devicesamples.Field, m int) (mean, most float64, ok bool) {
 	t0, t1, v0, v1, ok := d.pair(f, m)
 	at := func(t float64) float64 { return v0 + (v1-v0)*(t-float64(t0))/float64(t1-t0) }
 	switch f {
-	case gpusamplesextension.Utilization, gpusamplesextension.SMUtilization, gpusamplesextension.Throttle:
+	case devicesamples.Utilization, devicesamples.SMUtilization, devicesamples.Throttle:
 		return v1, v1, ok
-	case gpusamplesextension.Energy:
+	case devicesamples.Energy:
 		return (v1 - v0) / float64(t1-t0) * 1000, 0, ok
 	}
 	return at(float64(m) + 0.5), max(at(float64(m)), at(float64(m+1))), ok
 }
 
 // read returns the mean and maximum of a device's field in an interval; ok is false if all of it is unknown.
-func (x *oracle) read(d *metered, f gpusamplesextension.Field, from, to int) (mean, most float64, covered int, ok bool) {
+func (x *oracle) read(d *metered, f devicesamples.Field, from, to int) (mean, most float64, covered int, ok bool) {
 	most = math.Inf(-1)
 	for m := from; m < to; m++ {
 		if v, top, ok := d.value(f, m+x.shift); ok && d.has(f) {
@@ -290,11 +290,11 @@ func (x *oracle) read(d *metered, f gpusamplesextension.Field, from, to int) (me
 
 // oracleMeans are the fields that have a mean, and whether a device has it only if it measures it itself.
 var oracleMeans = map[string]struct {
-	field gpusamplesextension.Field
+	field devicesamples.Field
 	own   bool
 }{
-	"gpu.utilization": {gpusamplesextension.Utilization, true}, "gpu.sm.utilization": {gpusamplesextension.SMUtilization, true},
-	"gpu.clock.sm.frequency": {gpusamplesextension.ClockSM, false}, "gpu.power": {gpusamplesextension.Power, false},
+	"gpu.utilization": {devicesamples.Utilization, true}, "gpu.sm.utilization": {devicesamples.SMUtilization, true},
+	"gpu.clock.sm.frequency": {devicesamples.ClockSM, false}, "gpu.power": {devicesamples.Power, false},
 }
 
 // says returns the attributes that README specifies for a span.
@@ -309,7 +309,7 @@ func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 	known, hasMemory, held, worst, mask := true, true, false, 0, uint64(0)
 	for _, i := range s.devices {
 		d := x.devices[i]
-		either := func(f gpusamplesextension.Field) *metered {
+		either := func(f devicesamples.Field) *metered {
 			if d.has(f) {
 				return d
 			}
@@ -324,22 +324,22 @@ func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 			if !m.own {
 				at = either(f)
 			}
-			if f == gpusamplesextension.Power && !at.has(f) {
-				f = gpusamplesextension.Energy
+			if f == devicesamples.Power && !at.has(f) {
+				f = devicesamples.Energy
 			}
 			if v, _, _, ok := x.read(at, f, from, to); ok {
 				sum[key] += v
 				n[key]++
 			}
 		}
-		used, _, _, ok := x.read(d, gpusamplesextension.MemoryUsed, from, to)
+		used, _, _, ok := x.read(d, devicesamples.MemoryUsed, from, to)
 		memory, hasMemory = memory+used, hasMemory && ok
-		if _, top, _, ok := x.read(either(gpusamplesextension.Temperature), gpusamplesextension.Temperature, from, to); ok {
+		if _, top, _, ok := x.read(either(devicesamples.Temperature), devicesamples.Temperature, from, to); ok {
 			hottest = max(hottest, top)
 		}
-		of, some := either(gpusamplesextension.Throttle), 0
+		of, some := either(devicesamples.Throttle), 0
 		for m := from; m < to; m++ {
-			if v, _, ok := of.value(gpusamplesextension.Throttle, m+x.shift); ok {
+			if v, _, ok := of.value(devicesamples.Throttle, m+x.shift); ok {
 				held = true
 				mask |= uint64(v)
 				if v > 0 {
@@ -379,7 +379,7 @@ func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 	if held {
 		out["gpu.throttle.time"] = float64(worst) / 1000
 		var reasons []string
-		gpusamplesextension.ThrottleReason(mask).Each(func(r gpusamplesextension.ThrottleReason) {
+		devicesamples.ThrottleReason(mask).Each(func(r devicesamples.ThrottleReason) {
 			reasons = append(reasons, r.String())
 		})
 		slices.Sort(reasons)
@@ -410,11 +410,11 @@ func (x *oracle) run(t *testing.T, seed uint64) {
 	ms := func(m int) time.Time { return zero.Add(time.Duration(m) * time.Millisecond) }
 	time.Sleep(6100 * time.Millisecond)
 	for i, d := range x.devices {
-		desc := gpusamplesextension.Device{ID: d.id, Interval: oracleEvery * time.Millisecond, Source: "simulated"}
+		desc := devicesamples.Device{ID: d.id, Interval: oracleEvery * time.Millisecond, Source: "simulated"}
 		if d.board != i {
 			desc.Parent = x.devices[d.board].id
 		}
-		var all []gpusamplesextension.Sample
+		var all []devicesamples.Sample
 		for _, at := range d.times {
 			s := *d.samples[at]
 			s.Time = ms(at).UnixNano()

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -295,7 +295,7 @@ func (x *builder) add(to ptrace.SpanSlice, n int) {
 		joined := x.next < len(x.joined.spans) && int(x.joined.spans[x.next].wire) == x.wire
 		x.wire++
 		var values []value
-		var events []gpusamplesextension.Event
+		var events []devicesamples.Event
 		if joined {
 			found = x.joined.spans[x.next]
 			x.next++

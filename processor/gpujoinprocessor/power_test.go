@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // On a device without an energy counter, gpu.energy is gpu.power times the span's duration, also for spans inside one
@@ -26,10 +26,10 @@ func TestEnergyOfPowerSamplesIsPowerTimesTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				zero := time.Now()
-				r.run(r.device(nominal), func(at time.Time, s *gpusamplesextension.Sample) {
-					s.Set(gpusamplesextension.Power, 400)
+				r.run(r.device(nominal), func(at time.Time, s *devicesamples.Sample) {
+					s.Set(devicesamples.Power, 400)
 					if at.Sub(zero) > edge {
-						s.Set(gpusamplesextension.Power, 600)
+						s.Set(devicesamples.Power, 600)
 					}
 				})
 				r.join()
@@ -98,14 +98,14 @@ func TestEnergyErrorIsStatedWhereSamplesDoNotShowAChange(t *testing.T) {
 				zero := time.Now()
 				const before = time.Second
 				joules := func(after float64) float64 { return tt.low*after + max(0, after-tt.edge)*(700-tt.low) }
-				r.run(r.device(nominal), func(at time.Time, s *gpusamplesextension.Sample) {
+				r.run(r.device(nominal), func(at time.Time, s *devicesamples.Sample) {
 					after := at.Sub(zero.Add(before)).Seconds() // the start of the cell
-					s.Set(gpusamplesextension.Power, tt.low)
+					s.Set(devicesamples.Power, tt.low)
 					if after > tt.edge {
-						s.Set(gpusamplesextension.Power, 700)
+						s.Set(devicesamples.Power, 700)
 					}
 					if tt.counter {
-						s.Set(gpusamplesextension.Energy, 5000+joules(after))
+						s.Set(devicesamples.Energy, 5000+joules(after))
 					}
 				})
 				r.join()
@@ -133,10 +133,10 @@ func TestEnergyErrorIsStatedForAPulseBetweenTwoSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		zero := time.Now()
-		r.run(r.device(nominal), func(at time.Time, s *gpusamplesextension.Sample) {
+		r.run(r.device(nominal), func(at time.Time, s *devicesamples.Sample) {
 			after := at.Sub(zero.Add(time.Second)).Seconds()
-			s.Set(gpusamplesextension.Power, 300)
-			s.Set(gpusamplesextension.Energy, 5000+300*after+400*min(max(0, after-0.05), 0.05))
+			s.Set(devicesamples.Power, 300)
+			s.Set(devicesamples.Energy, 5000+300*after+400*min(max(0, after-0.05), 0.05))
 		})
 		r.join()
 		defer r.close()

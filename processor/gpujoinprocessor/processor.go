@@ -22,8 +22,8 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
@@ -117,7 +117,7 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 		p.logger.Warn("`samples` is not set: GPU spans pass without device samples (name a gpu_samples extension)")
 		return nil
 	}
-	reader, err := gpusamplesextension.FindReader(host, *p.cfg.Samples)
+	reader, err := devicesamples.FindReader(host, *p.cfg.Samples)
 	if err != nil {
 		return err
 	}
@@ -125,9 +125,9 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 		return err
 	}
 	p.engine.reader = reader
-	p.engine.uses, _ = reader.(gpusamplesextension.UseReader)
-	p.engine.ledger, _ = reader.(gpusamplesextension.Contradictions)
-	p.engine.loads.reader, _ = reader.(gpusamplesextension.LoadReader)
+	p.engine.uses, _ = reader.(devicesamples.UseReader)
+	p.engine.ledger, _ = reader.(devicesamples.Contradictions)
+	p.engine.loads.reader, _ = reader.(devicesamples.LoadReader)
 	p.wake, p.unsub = reader.Subscribe()
 	if p.cfg.Queue.Storage != nil {
 		host = storageHost{host, *p.cfg.Queue.Storage}
@@ -170,7 +170,7 @@ func (p *joinProcessor) Shutdown(ctx context.Context) error {
 func (p *joinProcessor) tick() {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
-	var views []gpusamplesextension.DeviceView
+	var views []devicesamples.DeviceView
 	for {
 		select {
 		case <-p.stop:

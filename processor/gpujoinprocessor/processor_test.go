@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
@@ -20,29 +20,29 @@ func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()
 		defer r.close()
-		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
-		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+		w := r.device(devicesamples.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
+		r.run(w, func(now time.Time, s *devicesamples.Sample) {
 			at := now.Sub(zero).Seconds()
-			s.Set(gpusamplesextension.Energy, 300*at)
-			s.Set(gpusamplesextension.Power, 100+10*at) // 100 W rising by 10 W each second
-			s.Set(gpusamplesextension.ClockSM, 1.5e9)
-			s.Set(gpusamplesextension.Temperature, 40+at)
+			s.Set(devicesamples.Energy, 300*at)
+			s.Set(devicesamples.Power, 100+10*at) // 100 W rising by 10 W each second
+			s.Set(devicesamples.ClockSM, 1.5e9)
+			s.Set(devicesamples.Temperature, 40+at)
 			util := 0.25
 			if at > 3 {
 				util = 0.75
 			}
-			s.Set(gpusamplesextension.Utilization, util)
+			s.Set(devicesamples.Utilization, util)
 			throttle := 0.
 			if at > 3 && at < 3.25 {
-				throttle = float64(gpusamplesextension.ThrottleSWPowerCap)
+				throttle = float64(devicesamples.ThrottleSWPowerCap)
 			}
-			s.Set(gpusamplesextension.Throttle, throttle)
+			s.Set(devicesamples.Throttle, throttle)
 		})
 		time.Sleep(5 * time.Second)
-		w.WriteEvents([]gpusamplesextension.Event{
-			{Time: zero.Add(2500 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 79},
-			{Time: zero.Add(2600 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventECCCorrected, Count: 3},
-			{Time: zero.Add(4500 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 13},
+		w.WriteEvents([]devicesamples.Event{
+			{Time: zero.Add(2500 * time.Millisecond).UnixNano(), Kind: devicesamples.EventXID, Code: 79},
+			{Time: zero.Add(2600 * time.Millisecond).UnixNano(), Kind: devicesamples.EventECCCorrected, Count: 3},
+			{Time: zero.Add(4500 * time.Millisecond).UnixNano(), Kind: devicesamples.EventXID, Code: 13},
 		})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(2*time.Second), zero.Add(4*time.Second))
@@ -85,13 +85,13 @@ func TestThrottleAtTheBoundariesOfARecording(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()
 		defer r.close()
-		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
-		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+		w := r.device(devicesamples.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
+		r.run(w, func(now time.Time, s *devicesamples.Sample) {
 			throttle := 0.
 			if at := now.Sub(zero); at > 3*time.Second && at <= 5*time.Second { // a sample applies to the 100 ms before it
-				throttle = float64(gpusamplesextension.ThrottleSWPowerCap)
+				throttle = float64(devicesamples.ThrottleSWPowerCap)
 			}
-			s.Set(gpusamplesextension.Throttle, throttle)
+			s.Set(devicesamples.Throttle, throttle)
 		})
 		time.Sleep(7 * time.Second)
 		td := newTraces("a")

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -21,7 +21,7 @@ import (
 type results struct {
 	spans  []joinedSpan // in the order of the wire
 	values []value
-	events []gpusamplesextension.Event
+	events []devicesamples.Event
 
 	withheld int64 // spans without energy because its error would exceed it
 }
@@ -65,12 +65,12 @@ func (r *results) putStr(key, x string) {
 	r.values = append(r.values, value{key: key, text: x, kind: textual})
 }
 
-func (r *results) putReasons(mask gpusamplesextension.ThrottleReason) {
+func (r *results) putReasons(mask devicesamples.ThrottleReason) {
 	r.values = append(r.values, value{bits: uint64(mask), kind: reasonList})
 }
 
 // putEvents adds the events of the span's physical GPUs.
-func (r *results) putEvents(events []gpusamplesextension.Event) {
+func (r *results) putEvents(events []devicesamples.Event) {
 	if len(events) > 0 {
 		r.events = append(r.events, events...)
 		r.values = append(r.values, value{kind: eventList})
@@ -95,7 +95,7 @@ func (r *results) reset() {
 var resultScratch = sync.Pool{New: func() any { return new(results) }}
 
 // write writes the values of a span.
-func (a *attributes) writeTo(span ptrace.Span, values []value, events []gpusamplesextension.Event) {
+func (a *attributes) writeTo(span ptrace.Span, values []value, events []devicesamples.Event) {
 	to := span.Attributes()
 	for i := range values {
 		switch v := &values[i]; v.kind {
@@ -106,16 +106,16 @@ func (a *attributes) writeTo(span ptrace.Span, values []value, events []gpusampl
 		case textual:
 			to.PutStr(v.key, v.text)
 		case reasonList:
-			writeReasons(to, gpusamplesextension.ThrottleReason(v.bits))
+			writeReasons(to, devicesamples.ThrottleReason(v.bits))
 		case eventList:
 			a.writeEvents(span, events)
 		}
 	}
 }
 
-func writeReasons(to pcommon.Map, mask gpusamplesextension.ThrottleReason) {
+func writeReasons(to pcommon.Map, mask devicesamples.ThrottleReason) {
 	reasons := make([]string, 0, 8)
-	mask.Each(func(r gpusamplesextension.ThrottleReason) { reasons = append(reasons, r.String()) })
+	mask.Each(func(r devicesamples.ThrottleReason) { reasons = append(reasons, r.String()) })
 	slices.Sort(reasons)
 	list := to.PutEmptySlice(string(semconv.GPUThrottleReasonsKey))
 	list.EnsureCapacity(len(reasons))
@@ -125,20 +125,20 @@ func writeReasons(to pcommon.Map, mask gpusamplesextension.ThrottleReason) {
 }
 
 // writeEvents writes the events that occurred during a span.
-func (a *attributes) writeEvents(span ptrace.Span, events []gpusamplesextension.Event) {
+func (a *attributes) writeEvents(span ptrace.Span, events []devicesamples.Event) {
 	to := span.Attributes()
 	var xids pcommon.Slice
 	hasXID := false
 	errs := int64(0)
 	for _, e := range events {
 		switch e.Kind {
-		case gpusamplesextension.EventXID:
+		case devicesamples.EventXID:
 			if !hasXID {
 				hasXID = true
 				xids = to.PutEmptySlice(string(semconv.GPUXIDKey))
 			}
 			xids.AppendEmpty().SetInt(e.Code)
-		case gpusamplesextension.EventECCCorrected, gpusamplesextension.EventECCUncorrected:
+		case devicesamples.EventECCCorrected, devicesamples.EventECCUncorrected:
 			errs += e.Count
 		}
 		if a.spanEvents {
@@ -151,21 +151,21 @@ func (a *attributes) writeEvents(span ptrace.Span, events []gpusamplesextension.
 }
 
 // spanEvent adds an event with the names that the gpu receiver uses in its log records.
-func (a *attributes) spanEvent(span ptrace.Span, e gpusamplesextension.Event) {
+func (a *attributes) spanEvent(span ptrace.Span, e devicesamples.Event) {
 	ev := span.Events().AppendEmpty()
 	ev.SetTimestamp(pcommon.Timestamp(e.Time - a.shift))
 	switch e.Kind {
-	case gpusamplesextension.EventXID:
+	case devicesamples.EventXID:
 		ev.SetName(string(semconv.GPUXIDKey))
 		ev.Attributes().PutInt(string(semconv.GPUEventCodeKey), e.Code)
-	case gpusamplesextension.EventECCCorrected:
+	case devicesamples.EventECCCorrected:
 		ev.SetName("gpu.ecc")
 		ev.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCCorrected)
-	case gpusamplesextension.EventECCUncorrected:
+	case devicesamples.EventECCUncorrected:
 		ev.SetName("gpu.ecc")
 		ev.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCUncorrected)
-	case gpusamplesextension.EventThrottleStart, gpusamplesextension.EventThrottleEnd:
+	case devicesamples.EventThrottleStart, devicesamples.EventThrottleEnd:
 		ev.SetName("gpu.throttle")
-		ev.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), gpusamplesextension.ThrottleReason(e.Code).String())
+		ev.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), devicesamples.ThrottleReason(e.Code).String())
 	}
 }

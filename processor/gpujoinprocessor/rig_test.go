@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -46,14 +47,14 @@ type rig struct {
 	t     testing.TB
 	host  host
 	tel   *componenttest.Telemetry
-	store gpusamplesextension.Writer
+	store devicesamples.Writer
 	sink  *consumertest.TracesSink
 	proc  processor.Traces
 	stop  chan struct{}
 	wg    sync.WaitGroup
 
-	logger *zap.Logger                      // nil: none
-	w      gpusamplesextension.DeviceWriter // of a bubble's device
+	logger *zap.Logger                // nil: none
+	w      devicesamples.DeviceWriter // of a bubble's device
 
 	warnings *observer.ObservedLogs // of a rig created by node
 }
@@ -67,7 +68,7 @@ func newRig(t testing.TB) *rig {
 		t:     t,
 		host:  host{map[component.ID]component.Component{samplesID: ext}},
 		tel:   componenttest.NewTelemetry(),
-		store: ext.(gpusamplesextension.Writer),
+		store: ext.(devicesamples.Writer),
 		sink:  new(consumertest.TracesSink),
 		stop:  make(chan struct{}),
 	}
@@ -114,7 +115,7 @@ func (r *rig) consume(td ptrace.Traces) {
 
 func (r *rig) maxWait() time.Duration { return r.proc.(*joinProcessor).cfg.MaxWait }
 
-func (r *rig) device(d gpusamplesextension.Device) gpusamplesextension.DeviceWriter {
+func (r *rig) device(d devicesamples.Device) devicesamples.DeviceWriter {
 	r.t.Helper()
 	w, err := r.store.Register(writerID, d)
 	require.NoError(r.t, err)
@@ -122,12 +123,12 @@ func (r *rig) device(d gpusamplesextension.Device) gpusamplesextension.DeviceWri
 }
 
 // run writes the result of value every 100 ms, from now until the rig is closed.
-func (r *rig) run(w gpusamplesextension.DeviceWriter, value func(t time.Time, s *gpusamplesextension.Sample)) {
+func (r *rig) run(w devicesamples.DeviceWriter, value func(t time.Time, s *devicesamples.Sample)) {
 	write := func(now time.Time) {
-		s := gpusamplesextension.Sample{Time: now.UnixNano()}
+		s := devicesamples.Sample{Time: now.UnixNano()}
 		value(now, &s)
 		if s.Known != 0 {
-			w.Write([]gpusamplesextension.Sample{s})
+			w.Write([]devicesamples.Sample{s})
 		}
 	}
 	write(time.Now())
@@ -148,13 +149,13 @@ func (r *rig) run(w gpusamplesextension.DeviceWriter, value func(t time.Time, s 
 const gpu0 = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50"
 
 // steady returns samples of a device with constant power from the time zero on, and otherwise constant values.
-func steady(zero time.Time, watts float64) func(time.Time, *gpusamplesextension.Sample) {
-	return func(t time.Time, s *gpusamplesextension.Sample) {
-		s.Set(gpusamplesextension.Energy, watts*t.Sub(zero).Seconds())
-		s.Set(gpusamplesextension.Power, watts)
-		s.Set(gpusamplesextension.Utilization, 0.75)
-		s.Set(gpusamplesextension.Temperature, 60)
-		s.Set(gpusamplesextension.Throttle, 0)
+func steady(zero time.Time, watts float64) func(time.Time, *devicesamples.Sample) {
+	return func(t time.Time, s *devicesamples.Sample) {
+		s.Set(devicesamples.Energy, watts*t.Sub(zero).Seconds())
+		s.Set(devicesamples.Power, watts)
+		s.Set(devicesamples.Utilization, 0.75)
+		s.Set(devicesamples.Temperature, 60)
+		s.Set(devicesamples.Throttle, 0)
 	}
 }
 
@@ -279,8 +280,8 @@ func (r *rig) gauge(name string) int64 {
 }
 
 // one returns a sample of a device with 300 W from zero on.
-func one(now, zero time.Time) []gpusamplesextension.Sample {
-	s := gpusamplesextension.Sample{Time: now.UnixNano()}
+func one(now, zero time.Time) []devicesamples.Sample {
+	s := devicesamples.Sample{Time: now.UnixNano()}
 	steady(zero, 300)(now, &s)
-	return []gpusamplesextension.Sample{s}
+	return []devicesamples.Sample{s}
 }

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -23,7 +23,7 @@ func TestSamplesThatStopReleaseAtTheDeadline(t *testing.T) {
 		r := newRig(t).join()
 		defer r.close()
 		base := steady(zero, 300)
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+		r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
 			if d := now.Sub(zero); d <= sec(2) || d > sec(20) { // silent in (2, 20]
 				base(now, s)
 			}
@@ -70,7 +70,7 @@ func TestASmallPartOfTheEnergyThatNoSampleCoversIsReported(t *testing.T) {
 		r := newRig(t).join()
 		defer r.close()
 		base := steady(zero, 300)
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+		r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
 			if d := now.Sub(zero); d <= sec(4000) || d > sec(4018) {
 				base(now, s)
 			}
@@ -97,7 +97,7 @@ func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
 		r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = time.Second, 2*time.Second })
 		defer r.close()
-		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 2 * time.Second})
+		w := r.device(devicesamples.Device{ID: gpu0, Interval: 2 * time.Second})
 		w.Write(one(at(0), zero))
 		time.Sleep(sec(2))
 		w.Write(one(at(2), zero))
@@ -128,12 +128,12 @@ func TestCounterResetLosesOnlyTheGapAcrossIt(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()
 		defer r.close()
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+		r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
 			at := now.Sub(zero).Seconds()
 			if at >= 2 { // the driver was reloaded
 				at -= 2
 			}
-			s.Set(gpusamplesextension.Energy, 300*at)
+			s.Set(devicesamples.Energy, 300*at)
 		})
 		time.Sleep(3 * time.Second)
 		td := newTraces("a")
@@ -152,9 +152,9 @@ func TestShiftMovesTheSamples(t *testing.T) {
 		r := newRig(t).join(func(c *Config) { c.Shift = 500 * time.Millisecond })
 		defer r.close()
 		// The device works in [2, 3]; its meter lags by half a second.
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+		r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
 			at := now.Sub(zero).Seconds()
-			s.Set(gpusamplesextension.Energy, 100*at+300*min(max(at-2.5, 0), 1))
+			s.Set(devicesamples.Energy, 100*at+300*min(max(at-2.5, 0), 1))
 		})
 		time.Sleep(3 * time.Second)
 		td := newTraces("a")
@@ -212,8 +212,8 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()
 		defer r.close()
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
-			s.Set(gpusamplesextension.Power, 200)
+		r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
+			s.Set(devicesamples.Power, 200)
 		})
 		time.Sleep(2 * time.Second)
 		td := newTraces("a")
@@ -230,13 +230,13 @@ func TestAbsurdSamplesSpoilNothing(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()
 		defer r.close()
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+		r.run(r.device(nominal), func(now time.Time, s *devicesamples.Sample) {
 			if x := now.Sub(zero).Seconds(); x < 0.95 || x > 1.55 {
 				steady(zero, 300)(now, s)
 				return
 			}
-			for f := range gpusamplesextension.NumFields {
-				s.Set(gpusamplesextension.Field(f), 1.7e308)
+			for f := range devicesamples.NumFields {
+				s.Set(devicesamples.Field(f), 1.7e308)
 			}
 		})
 		time.Sleep(4 * time.Second)

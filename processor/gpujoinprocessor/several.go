@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -16,12 +16,12 @@ import (
 // spot is a further device of spans on several devices, such as spans of a model that is divided among them.
 type spot struct {
 	board *board
-	dev   gpusamplesextension.DeviceView // while the samples are locked
-	again bool                           // the physical GPU belongs to a device before it, too, another instance
+	dev   devicesamples.DeviceView // while the samples are locked
+	again bool                     // the physical GPU belongs to a device before it, too, another instance
 }
 
 // devicesOf returns the devices of spans that do not name one: a list in hw.id, otherwise the devices of the span's
-// process, pod or host (gpusamplesextension.UseReader). nil: the target names a device, or it is unknown.
+// process, pod or host (devicesamples.UseReader). nil: the target names a device, or it is unknown.
 func (e *engine) devicesOf(x *target) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):
@@ -38,7 +38,7 @@ func (e *engine) devicesOf(x *target) []string {
 
 // searchSeveral binds all devices of a target. Only a request may be on several: it is unknown which of them ran a
 // section. All must have samples, because a sum over some of them would be mistaken for the whole.
-func (e *engine) searchSeveral(view gpusamplesextension.View, x *target) outcome {
+func (e *engine) searchSeveral(view devicesamples.View, x *target) outcome {
 	if len(x.ids) > 1 && !x.request {
 		return severalDevices
 	}
@@ -100,7 +100,7 @@ func (a *attributes) writeSeveral(
 	a.events = a.events[:0]
 	coverage, samples, known := 1.0, math.MaxInt, shared
 	hasMemory := true
-	measure := func(dev gpusamplesextension.DeviceView, b *board) {
+	measure := func(dev devicesamples.DeviceView, b *board) {
 		board := b.meter.dev
 		c, n := dev.Coverage(start, end)
 		coverage, samples = min(coverage, c), min(samples, n)
@@ -115,10 +115,10 @@ func (a *attributes) writeSeveral(
 				a.weights[i]++
 			}
 		}
-		used, k := dev.Mean(gpusamplesextension.MemoryUsed, start, end)
+		used, k := dev.Mean(devicesamples.MemoryUsed, start, end)
 		memory += used
 		hasMemory = hasMemory && k > 0
-		held.add(either(dev, board, gpusamplesextension.Throttle), start, end)
+		held.add(either(dev, board, devicesamples.Throttle), start, end)
 		known = known && (a.energyOnMIG || dev.Device().Parent == "")
 	}
 	var shares []float64

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -32,13 +32,13 @@ func node(t *testing.T, n int, f func(r *rig, zero time.Time, ids []string)) {
 		for i := range n {
 			id := fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)
 			ids = append(ids, id)
-			w := r.device(gpusamplesextension.Device{ID: id, HostName: "node1", Source: "replay"})
-			r.run(w, func(at time.Time, s *gpusamplesextension.Sample) {
-				s.Set(gpusamplesextension.Energy, 100*float64(i+1)*at.Sub(zero).Seconds())
-				s.Set(gpusamplesextension.Power, 100*float64(i+1))
-				s.Set(gpusamplesextension.Utilization, 0.1*float64(i+1))
-				s.Set(gpusamplesextension.MemoryUsed, 1e9)
-				s.Set(gpusamplesextension.Temperature, 50+float64(i))
+			w := r.device(devicesamples.Device{ID: id, HostName: "node1", Source: "replay"})
+			r.run(w, func(at time.Time, s *devicesamples.Sample) {
+				s.Set(devicesamples.Energy, 100*float64(i+1)*at.Sub(zero).Seconds())
+				s.Set(devicesamples.Power, 100*float64(i+1))
+				s.Set(devicesamples.Utilization, 0.1*float64(i+1))
+				s.Set(devicesamples.MemoryUsed, 1e9)
+				s.Set(devicesamples.Temperature, 50+float64(i))
 			})
 		}
 		r.join()
@@ -54,9 +54,9 @@ func (t *traces) request(id uint64, start, end time.Time) ptrace.Span {
 	return s
 }
 
-func (r *rig) uses(uses ...gpusamplesextension.DeviceUse) {
-	r.store.(gpusamplesextension.UseWriter).SetUses(gpusamplesextension.UseOrigin{
-		Owner: writerID, Kind: gpusamplesextension.UsesOfPods, HostName: "node1",
+func (r *rig) uses(uses ...devicesamples.DeviceUse) {
+	r.store.(devicesamples.UseWriter).SetUses(devicesamples.UseOrigin{
+		Owner: writerID, Kind: devicesamples.UsesOfPods, HostName: "node1",
 	}, uses, time.Minute)
 }
 
@@ -64,9 +64,9 @@ func (r *rig) uses(uses ...gpusamplesextension.DeviceUse) {
 func TestARequestIsOnAllDevicesOfItsPod(t *testing.T) {
 	node(t, 3, func(r *rig, zero time.Time, ids []string) {
 		r.uses(
-			gpusamplesextension.DeviceUse{Device: ids[0], Namespace: "ml", Pod: "vllm-0"},
-			gpusamplesextension.DeviceUse{Device: ids[1], Namespace: "ml", Pod: "vllm-0"},
-			gpusamplesextension.DeviceUse{Device: ids[2], Namespace: "ml", Pod: "other"},
+			devicesamples.DeviceUse{Device: ids[0], Namespace: "ml", Pod: "vllm-0"},
+			devicesamples.DeviceUse{Device: ids[1], Namespace: "ml", Pod: "vllm-0"},
+			devicesamples.DeviceUse{Device: ids[2], Namespace: "ml", Pod: "other"},
 		)
 		time.Sleep(4 * time.Second)
 		td := newTraces("a")
@@ -137,15 +137,15 @@ func TestARequestOnInstancesOfOneBoardHasTheBoardsEnergyOnce(t *testing.T) {
 		defer r.close()
 		board := r.device(nominal)
 		r.run(board, steady(zero, 300))
-		board.WriteEvents([]gpusamplesextension.Event{
-			{Time: zero.Add(time.Second).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
+		board.WriteEvents([]devicesamples.Event{
+			{Time: zero.Add(time.Second).UnixNano(), Kind: devicesamples.EventXID, Code: 63},
 		})
 		ids := []string{"MIG-11111111-0000-0000-0000-000000000000", "MIG-22222222-0000-0000-0000-000000000000"}
 		for i, id := range ids {
-			w := r.device(gpusamplesextension.Device{ID: id, Parent: gpu0, Interval: 100 * time.Millisecond, Source: "replay"})
-			r.run(w, func(_ time.Time, s *gpusamplesextension.Sample) {
-				s.Set(gpusamplesextension.Utilization, 0.2+0.4*float64(i))
-				s.Set(gpusamplesextension.MemoryUsed, 1e9*float64(1+i))
+			w := r.device(devicesamples.Device{ID: id, Parent: gpu0, Interval: 100 * time.Millisecond, Source: "replay"})
+			r.run(w, func(_ time.Time, s *devicesamples.Sample) {
+				s.Set(devicesamples.Utilization, 0.2+0.4*float64(i))
+				s.Set(devicesamples.MemoryUsed, 1e9*float64(1+i))
 			})
 		}
 		time.Sleep(4 * time.Second)
@@ -208,16 +208,16 @@ func TestEventsOnAnyOfSeveralDevicesAreReported(t *testing.T) {
 			var ids []string
 			for i := range 2 {
 				ids = append(ids, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
-				w := r.device(gpusamplesextension.Device{ID: ids[i], Interval: 100 * time.Millisecond})
-				r.run(w, func(at time.Time, s *gpusamplesextension.Sample) {
+				w := r.device(devicesamples.Device{ID: ids[i], Interval: 100 * time.Millisecond})
+				r.run(w, func(at time.Time, s *devicesamples.Sample) {
 					steady(zero, 100)(at, s)
 					if x := at.Sub(zero).Seconds(); i == 1 && x > 1.45 && x < 1.95 {
-						s.Set(gpusamplesextension.Throttle, float64(gpusamplesextension.ThrottleHWThermal))
+						s.Set(devicesamples.Throttle, float64(devicesamples.ThrottleHWThermal))
 					}
 				})
-				w.WriteEvents([]gpusamplesextension.Event{
-					{Time: zero.Add(1100 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventXID, Code: int64(60 + i)},
-					{Time: zero.Add(1200 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventECCCorrected, Count: 2},
+				w.WriteEvents([]devicesamples.Event{
+					{Time: zero.Add(1100 * time.Millisecond).UnixNano(), Kind: devicesamples.EventXID, Code: int64(60 + i)},
+					{Time: zero.Add(1200 * time.Millisecond).UnixNano(), Kind: devicesamples.EventECCCorrected, Count: 2},
 				})
 			}
 			r.join(func(c *Config) { c.Attributes = level })
@@ -261,8 +261,8 @@ func TestALateRequestOnSeveralDevicesStatesTheLongestTime(t *testing.T) {
 		var ids []string
 		for i := range 2 {
 			ids = append(ids, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
-			r.run(r.device(gpusamplesextension.Device{ID: ids[i], Interval: 100 * time.Millisecond}),
-				func(at time.Time, s *gpusamplesextension.Sample) {
+			r.run(r.device(devicesamples.Device{ID: ids[i], Interval: 100 * time.Millisecond}),
+				func(at time.Time, s *devicesamples.Sample) {
 					if i == 0 || at.Sub(zero) <= 1500*time.Millisecond { // the second one stops
 						steady(zero, 100)(at, s)
 					}
@@ -318,8 +318,8 @@ func TestSeveralDevicesHaveTheFewestSamplesOfAny(t *testing.T) {
 		var ids []string
 		for i, every := range []int{1, 5, 2} { // tenths of a second
 			ids = append(ids, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
-			w := r.device(gpusamplesextension.Device{ID: ids[i], Interval: time.Duration(every) * 100 * time.Millisecond})
-			r.run(w, func(at time.Time, s *gpusamplesextension.Sample) {
+			w := r.device(devicesamples.Device{ID: ids[i], Interval: time.Duration(every) * 100 * time.Millisecond})
+			r.run(w, func(at time.Time, s *devicesamples.Sample) {
 				if at.Sub(zero)/(100*time.Millisecond)%time.Duration(every) == 0 {
 					steady(zero, 100)(at, s)
 				}

@@ -7,7 +7,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -42,9 +42,9 @@ type target struct {
 	targetName
 	outcome outcome
 	board   *board
-	latest  int64                          // end of its spans that are waited for; 0 if there is none
-	dev     gpusamplesextension.DeviceView // while the samples are locked
-	cell    int64                          // ns; shorter spans have the values of their surroundings
+	latest  int64                    // end of its spans that are waited for; 0 if there is none
+	dev     devicesamples.DeviceView // while the samples are locked
+	cell    int64                    // ns; shorter spans have the values of their surroundings
 
 	from, to int64    // of its spans, unix ns
 	looked   bool     // ids are set
@@ -102,7 +102,7 @@ func (p *targets) reset() {
 
 // search matches by hw.id, then by host and PCI address, then by the configured map of ordinals. Spans that name none
 // of these are resolved by devicesOf.
-func (e *engine) search(view gpusamplesextension.View, p *targetName) (gpusamplesextension.DeviceView, outcome) {
+func (e *engine) search(view devicesamples.View, p *targetName) (devicesamples.DeviceView, outcome) {
 	if p.hwID != "" {
 		if dev, ok := view.Lookup(p.hwID); ok {
 			return dev, found
@@ -118,20 +118,20 @@ func (e *engine) search(view gpusamplesextension.View, p *targetName) (gpusample
 		}
 	}
 	if p.hwID != "" || p.bdf != "" { // a device of another host must not match by its number
-		return gpusamplesextension.DeviceView{}, unknownDevice
+		return devicesamples.DeviceView{}, unknownDevice
 	}
 	id, mapped := e.ordinals[p.ordinal]
 	if !mapped {
-		return gpusamplesextension.DeviceView{}, noIdentity
+		return devicesamples.DeviceView{}, noIdentity
 	}
 	if dev, ok := view.Lookup(id); ok {
 		return dev, found
 	}
-	return gpusamplesextension.DeviceView{}, unknownDevice
+	return devicesamples.DeviceView{}, unknownDevice
 }
 
 // find looks up the targets of a batch in the current view. A target that was not found stays so for the batch.
-func (e *engine) find(view gpusamplesextension.View, p *targets) {
+func (e *engine) find(view devicesamples.View, p *targets) {
 	for i := range p.list {
 		x := &p.list[i]
 		if x.outcome != found {
@@ -150,7 +150,7 @@ func (e *engine) find(view gpusamplesextension.View, p *targets) {
 		}
 		if x.outcome == found {
 			// A counter that is refreshed more rarely than maxCell affects the energy only, which states its error.
-			period := min(x.board.meter.dev.UpdatePeriod(gpusamplesextension.Energy), maxCell)
+			period := min(x.board.meter.dev.UpdatePeriod(devicesamples.Energy), maxCell)
 			x.cell = int64(max(x.dev.Interval(), period))
 		}
 	}

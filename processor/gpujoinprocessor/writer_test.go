@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // If a span already has one of the attributes, its value is replaced: tests each attribute on spans that receive all of
@@ -26,12 +26,12 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 		d := nominal
 		d.Source = "dcgm"
 		w := r.device(d)
-		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
-			for f := range gpusamplesextension.NumFields {
-				s.Set(gpusamplesextension.Field(f), 0.5)
+		r.run(w, func(now time.Time, s *devicesamples.Sample) {
+			for f := range devicesamples.NumFields {
+				s.Set(devicesamples.Field(f), 0.5)
 			}
-			s.Set(gpusamplesextension.Energy, 300*now.Sub(zero).Seconds())
-			s.Set(gpusamplesextension.Throttle, float64(gpusamplesextension.ThrottleSWPowerCap))
+			s.Set(devicesamples.Energy, 300*now.Sub(zero).Seconds())
+			s.Set(devicesamples.Throttle, float64(devicesamples.ThrottleSWPowerCap))
 		})
 		time.Sleep(12 * time.Second) // so all of its time is late
 		td := newTraces("a")
@@ -41,9 +41,9 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 				continue
 			}
 			start, id := float64(i)*0.2, uint64(2*i+1)
-			w.WriteEvents([]gpusamplesextension.Event{
-				{Time: at(start + 0.1).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
-				{Time: at(start + 0.1).UnixNano(), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
+			w.WriteEvents([]devicesamples.Event{
+				{Time: at(start + 0.1).UnixNano(), Kind: devicesamples.EventXID, Code: 63},
+				{Time: at(start + 0.1).UnixNano(), Kind: devicesamples.EventECCUncorrected, Count: 1},
 			})
 			td.gpu(id+1, id, at(start+0.05), at(start+0.15))
 			s := td.gpu(id, 0, at(start), at(start+0.2))

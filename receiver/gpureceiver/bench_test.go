@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -22,8 +22,8 @@ func BenchmarkTakeSecond(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)
 	require.NoError(b, err)
-	r.samples = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
-	var devices []gpusamplesextension.Device
+	r.samples = devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+	var devices []devicesamples.Device
 	for i := range 8 {
 		d := h100
 		d.ID += string(rune('a' + i))
@@ -59,7 +59,7 @@ func BenchmarkCollect(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)
 	require.NoError(b, err)
-	var devices []gpusamplesextension.Device
+	var devices []devicesamples.Device
 	for i := range 8 {
 		d := h100
 		d.ID += string(rune('a' + i))

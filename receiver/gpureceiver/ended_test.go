@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -68,7 +68,7 @@ func reading(device, ms int) []gpudata.Value {
 	return []gpudata.Value{
 		val(device, gpuquantity.Power, ms, 300), val(device, gpuquantity.Energy, ms, float64(ms)),
 		val(device, gpuquantity.MemoryUsed, ms, 8<<30), val(device, gpuquantity.MemoryLimit, ms, 80<<30),
-		val(device, gpuquantity.Throttle, ms, float64(gpusamplesextension.ThrottleSWPowerCap)),
+		val(device, gpuquantity.Throttle, ms, float64(devicesamples.ThrottleSWPowerCap)),
 	}
 }
 
@@ -79,20 +79,20 @@ func TestSeriesOfTheLastSourceEnd(t *testing.T) {
 	ok, k := []gpudata.Health{gpudata.HealthOK}, keptSeries{}
 	nvml := h100
 	nvml.Source = "nvml"
-	r.adopt([]gpusamplesextension.Device{nvml})
+	r.adopt([]devicesamples.Device{nvml})
 	assert.Zero(t, k.collect(t, r, &gpudata.Batch{Values: reading(0, 0), Health: ok}))
 	assert.Zero(t, k.collect(t, r, &gpudata.Batch{Values: reading(0, 100), Health: ok}))
 	before, limits := len(k), len(k.of("gpu.flop.rate.limit"))
 	require.Positive(t, limits)
 	require.Len(t, k.of("source=nvml"), before-limits)
 
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	assert.Equal(t, before-limits, k.collect(t, r, &gpudata.Batch{Values: reading(0, 200), Health: ok}))
 	assert.Empty(t, k.of("source=nvml"))
 	assert.Len(t, k.of("source=dcgm"), before-limits)
 	assert.Zero(t, k.collect(t, r, &gpudata.Batch{Values: reading(0, 300), Health: ok}), "they end once")
 
-	r.adopt([]gpusamplesextension.Device{nvml}) // and back, before the new source has values
+	r.adopt([]devicesamples.Device{nvml}) // and back, before the new source has values
 	k.collect(t, r, &gpudata.Batch{})
 	assert.Empty(t, k.of("source="))
 	k.collect(t, r, &gpudata.Batch{Values: reading(0, 400), Health: ok})
@@ -109,7 +109,7 @@ func TestSeriesOfTheLastPodEnd(t *testing.T) {
 		}
 		r.pods.Store(podresources.NewDevices(owners))
 	}
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	for i, name := range []string{"", "a", "a", "b", "", "a"} {
 		pod(name)
 		k.collect(t, r, &gpudata.Batch{Values: reading(0, 100*i)})
@@ -128,12 +128,12 @@ func TestSeriesOfDevicesThatAreGoneEnd(t *testing.T) {
 	second, instance := h100, h100
 	second.ID, second.Name = "GPU-2", "gpu1"
 	instance.ID, instance.Parent, instance.MIG.Profile = "MIG-1", "GPU-1", "1g.10gb"
-	all, ok := []gpusamplesextension.Device{h100, second, instance}, []gpudata.Health{1, 1, 1}
+	all, ok := []devicesamples.Device{h100, second, instance}, []gpudata.Health{1, 1, 1}
 	for i := range ok {
 		ok[i] = gpudata.HealthOK
 	}
 	k := keptSeries{}
-	read := func(ms int, devices []gpusamplesextension.Device) {
+	read := func(ms int, devices []devicesamples.Device) {
 		r.adopt(devices)
 		b := &gpudata.Batch{Health: ok[:len(devices)]}
 		for i := range devices {
@@ -154,6 +154,6 @@ func TestSeriesOfDevicesThatAreGoneEnd(t *testing.T) {
 	r.adopt(all[:2]) // the instance is replaced between two emissions
 	again := instance
 	again.Name = "gpu0-1g.10gb-7"
-	read(400, []gpusamplesextension.Device{h100, second, again})
+	read(400, []devicesamples.Device{h100, second, again})
 	assert.Len(t, k.of("hw.id=MIG-1 ", "hw.power "), 1)
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -39,9 +39,9 @@ func newEngine(cfg *Config, sources []gpudata.Source, h handler) *engine {
 // handler is notified of events, from the engine's goroutine.
 type handler interface {
 	// opened: the source responds; devices are its devices (maybe none), skipped is why earlier sources were skipped.
-	opened(source string, devices []gpusamplesextension.Device, skipped error)
+	opened(source string, devices []devicesamples.Device, skipped error)
 	// read: a read returned after d. The batch belongs to the engine again when read returns.
-	read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration)
+	read(source string, devices []devicesamples.Device, b *gpudata.Batch, d time.Duration)
 	// late: the call has not returned within the call timeout. A later opened or read revokes it.
 	late(source, op string)
 	// lost: an open source failed and was closed.

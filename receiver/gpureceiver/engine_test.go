@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -33,7 +33,7 @@ type fakeSource struct {
 	calls   []string
 	inCall  bool
 	batch   gpudata.Batch
-	devices []gpusamplesextension.Device
+	devices []devicesamples.Device
 }
 
 func (f *fakeSource) call(op string) (*fakeSource, error) {
@@ -69,11 +69,11 @@ func (f *fakeSource) call(op string) (*fakeSource, error) {
 	}
 }
 
-func (f *fakeSource) Name() string                          { return f.name }
-func (f *fakeSource) Devices() []gpusamplesextension.Device { return f.devices }
-func (f *fakeSource) Pace() time.Duration                   { return time.Millisecond }
-func (f *fakeSource) Open() error                           { _, err := f.call("open"); return err }
-func (f *fakeSource) Close() error                          { _, err := f.call("close"); return err }
+func (f *fakeSource) Name() string                    { return f.name }
+func (f *fakeSource) Devices() []devicesamples.Device { return f.devices }
+func (f *fakeSource) Pace() time.Duration             { return time.Millisecond }
+func (f *fakeSource) Open() error                     { _, err := f.call("open"); return err }
+func (f *fakeSource) Close() error                    { _, err := f.call("close"); return err }
 func (f *fakeSource) Read(b *gpudata.Batch) error {
 	_, err := f.call("read")
 	f.mu.Lock()
@@ -113,14 +113,14 @@ func (l *logHandler) add(format string, args ...any) {
 	}
 }
 
-func (l *logHandler) opened(s string, _ []gpusamplesextension.Device, skipped error) {
+func (l *logHandler) opened(s string, _ []devicesamples.Device, skipped error) {
 	if skipped != nil {
 		s += " instead of " + skipped.Error()
 	}
 	l.add("opened %s", s)
 }
 
-func (l *logHandler) read(s string, _ []gpusamplesextension.Device, _ *gpudata.Batch, _ time.Duration) {
+func (l *logHandler) read(s string, _ []devicesamples.Device, _ *gpudata.Batch, _ time.Duration) {
 	l.add("read %s", s)
 }
 func (l *logHandler) late(s, op string)                      { l.add("late %s %s", s, op) }
@@ -189,7 +189,7 @@ func TestABetterSourceIsTakenWhenItOpens(t *testing.T) {
 	eventually(t, func() bool { return opens() > 1 })
 	assert.False(t, l.has("read a"), "without devices it is no better")
 	hang := make(chan struct{})
-	a.set(func() { a.devices, a.hang, a.hangs = []gpusamplesextension.Device{{ID: "GPU-0"}}, hang, "open" })
+	a.set(func() { a.devices, a.hang, a.hangs = []devicesamples.Device{{ID: "GPU-0"}}, hang, "open" })
 	reads := func() (n int) {
 		b.set(func() { n = len(b.calls) })
 		return n

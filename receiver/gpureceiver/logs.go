@@ -14,14 +14,14 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // log queues the log record of an event; mu is held. A full queue drops and counts.
-func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
+func (r *gpuReceiver) log(d *deviceState, e devicesamples.Event) {
 	if r.nextLogs == nil {
 		return
 	}
@@ -45,8 +45,8 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 	describeEvent(rec, d, e)
 }
 
-func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Event) {
-	reason := gpusamplesextension.ThrottleReason(e.Code).String()
+func describeEvent(rec plog.LogRecord, d *deviceState, e devicesamples.Event) {
+	reason := devicesamples.ThrottleReason(e.Code).String()
 	set := func(event string, severity plog.SeverityNumber, key attribute.Key, value, body string) {
 		rec.SetEventName(event)
 		rec.SetSeverityNumber(severity)
@@ -55,19 +55,19 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Eve
 		sharedcomponent.PutText(rec.Attributes(), key, value)
 	}
 	switch e.Kind {
-	case gpusamplesextension.EventXID:
+	case devicesamples.EventXID:
 		set(semconv.GPUXIDEventName, plog.SeverityNumberError, "", "", fmt.Sprintf("XID %d", e.Code))
 		rec.Attributes().PutInt(string(semconv.GPUEventCodeKey), e.Code)
-	case gpusamplesextension.EventECCCorrected:
+	case devicesamples.EventECCCorrected:
 		set(semconv.GPUECCEventName, plog.SeverityNumberWarn, semconv.ErrorTypeKey, semconv.ErrorTypeECCCorrected,
 			fmt.Sprintf("%d corrected memory errors", e.Count))
-	case gpusamplesextension.EventECCUncorrected:
+	case devicesamples.EventECCUncorrected:
 		set(semconv.GPUECCEventName, plog.SeverityNumberError, semconv.ErrorTypeKey, semconv.ErrorTypeECCUncorrected,
 			fmt.Sprintf("%d uncorrected memory errors", e.Count))
-	case gpusamplesextension.EventThrottleStart:
+	case devicesamples.EventThrottleStart:
 		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, semconv.GPUThrottleReasonKey, reason,
 			"clocks throttled: "+reason)
-	case gpusamplesextension.EventThrottleEnd:
+	case devicesamples.EventThrottleEnd:
 		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, semconv.GPUThrottleReasonKey, reason,
 			"clocks no longer throttled: "+reason)
 	}
@@ -107,7 +107,7 @@ func (h host) fill(res pcommon.Resource) {
 }
 
 // identify writes the identity that every data point and log record of a device carries.
-func identify(m pcommon.Map, d *gpusamplesextension.Device) {
+func identify(m pcommon.Map, d *devicesamples.Device) {
 	m.EnsureCapacity(12)
 	m.PutStr(string(semconv.HWIDKey), d.ID)
 	m.PutStr(string(semconv.HWTypeKey), semconv.HWTypeGPU)
@@ -116,7 +116,7 @@ func identify(m pcommon.Map, d *gpusamplesextension.Device) {
 	sharedcomponent.PutText(m, semconv.HWVendorKey, d.Vendor)
 	sharedcomponent.PutText(m, semconv.HWDriverVersionKey, d.DriverVersion)
 	sharedcomponent.PutText(m, semconv.HWParentKey, d.Parent)
-	sharedcomponent.PutText(m, semconv.GPUPCIBDFKey, gpusamplesextension.NormalizePCI(d.PCIBDF))
+	sharedcomponent.PutText(m, semconv.GPUPCIBDFKey, devicesamples.NormalizePCI(d.PCIBDF))
 	if d.Ordinal >= 0 {
 		m.PutInt(string(semconv.GPUDeviceOrdinalKey), int64(d.Ordinal))
 	}

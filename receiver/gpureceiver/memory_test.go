@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -26,7 +26,7 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 	}
 	r, err := newReceiver(createDefaultConfig().(*Config), receivertest.NewNopSettings(metadata.Type), nil)
 	require.NoError(t, err)
-	r.samples = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	r.samples = devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	other := h100
 	other.ID = "GPU-2"
 	b := &gpudata.Batch{}
@@ -42,7 +42,7 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 		if s%600 == 0 {
 			mig := h100
 			mig.ID, mig.Parent = "MIG-"+time.Duration(s).String(), h100.ID
-			r.adopt([]gpusamplesextension.Device{h100, other, mig})
+			r.adopt([]devicesamples.Device{h100, other, mig})
 		}
 		b.Reset()
 		now := start + int64(s)*int64(time.Second)
@@ -51,9 +51,9 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 				b.Add(d, gpuquantity.Quantity(q), now, float64(s%100))
 			}
 		}
-		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{
+		b.Events = append(b.Events, gpudata.Event{Event: devicesamples.Event{
 			Time: now,
-			Kind: gpusamplesextension.EventXID, Code: 1,
+			Kind: devicesamples.EventXID, Code: 1,
 		}})
 		r.take(b)
 		if s%10 == 0 {

@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
@@ -161,7 +161,7 @@ func emitThrottle(w *pointWriter, d *deviceState) {
 	if !s.fresh {
 		return
 	}
-	d.throttles.Each(func(r gpusamplesextension.ThrottleReason) {
+	d.throttles.Each(func(r devicesamples.ThrottleReason) {
 		p := w.point(s.time, string(semconv.GPUThrottleReasonKey), r.String())
 		p.SetStartTimestamp(pcommon.Timestamp(s.start))
 		p.SetDoubleValue(d.throttled[bits.TrailingZeros64(uint64(r))])

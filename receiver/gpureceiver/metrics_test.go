@@ -21,8 +21,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -51,7 +51,7 @@ func testReceiver(t *testing.T, change func(*Config)) (*gpuReceiver, *consumerte
 	return r, logs
 }
 
-var h100 = gpusamplesextension.Device{
+var h100 = devicesamples.Device{
 	ID: "GPU-1", Name: "gpu0", Model: "NVIDIA H100 80GB HBM3", Vendor: "NVIDIA", DriverVersion: "580.65.06",
 	PCIBDF: "00000000:17:00.0", Ordinal: 0, Source: "dcgm",
 }
@@ -104,7 +104,7 @@ func text(md pmetric.Metrics) string {
 
 func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 	r, _ := testReceiver(t, nil)
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	b := &gpudata.Batch{Health: []gpudata.Health{gpudata.HealthOK}}
 	b.Values = []gpudata.Value{
 		val(0, gpuquantity.Energy, 0, 1000), val(0, gpuquantity.Energy, 100, 1030), val(0, gpuquantity.Energy, 200, 1070),
@@ -155,7 +155,7 @@ func TestIdentityIsOnEveryPointAndTheHostOnTheResource(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	mig := h100
 	mig.ID, mig.Parent, mig.Ordinal, mig.Name = "MIG-1", "GPU-1", -1, "gpu0:1/0"
-	r.adopt([]gpusamplesextension.Device{h100, mig})
+	r.adopt([]devicesamples.Device{h100, mig})
 	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.Power, 0, 1), val(1, gpuquantity.SMUtilization, 0, 1)}})
 	md := r.collect(t0)
 	assert.Equal(t, map[string]any{"host.name": "n1", "host.id": "h1"},
@@ -179,7 +179,7 @@ func TestIdentityIsOnEveryPointAndTheHostOnTheResource(t *testing.T) {
 
 func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 	r, logs := testReceiver(t, nil)
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	const powerCap, thermal = 0x4, 0x40
 	var values []gpudata.Value
 	for i, mask := range []float64{0, powerCap, powerCap | thermal, powerCap, 0, 0} {
@@ -201,11 +201,11 @@ func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 
 func TestErrorsAreCountedAndLogged(t *testing.T) {
 	r, logs := testReceiver(t, nil)
-	samples := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	samples := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	r.samples = samples
-	r.adopt([]gpusamplesextension.Device{h100})
-	xid := gpudata.Event{Event: gpusamplesextension.Event{
-		Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79,
+	r.adopt([]devicesamples.Device{h100})
+	xid := gpudata.Event{Event: devicesamples.Event{
+		Time: at(150), Kind: devicesamples.EventXID, Code: 79,
 		Count: 1,
 	}}
 	r.take(&gpudata.Batch{
@@ -239,10 +239,10 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 	defer view.Release()
 	d, ok := view.Lookup("GPU-1")
 	require.True(t, ok)
-	assert.Equal(t, []gpusamplesextension.Event{
-		{Time: at(100), Kind: gpusamplesextension.EventECCCorrected, Count: 3},
-		{Time: at(100), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
-		{Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79, Count: 1},
+	assert.Equal(t, []devicesamples.Event{
+		{Time: at(100), Kind: devicesamples.EventECCCorrected, Count: 3},
+		{Time: at(100), Kind: devicesamples.EventECCUncorrected, Count: 1},
+		{Time: at(150), Kind: devicesamples.EventXID, Code: 79, Count: 1},
 	}, d.Events(at(0), at(300), nil), "for gpu_join")
 }
 
@@ -262,12 +262,12 @@ func severity(r plog.LogRecord) string { return strings.ToUpper(r.SeverityText()
 
 func TestLogsAreBounded(t *testing.T) {
 	r, logs := testReceiver(t, nil)
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	b := &gpudata.Batch{}
 	for i := range 3 * maxLogs {
-		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{
+		b.Events = append(b.Events, gpudata.Event{Event: devicesamples.Event{
 			Time: at(i),
-			Kind: gpusamplesextension.EventXID, Code: 1,
+			Kind: devicesamples.EventXID, Code: 1,
 		}})
 	}
 	r.take(b)
@@ -281,18 +281,18 @@ func TestVanishedGPUHasFailedButVanishedInstanceHasNot(t *testing.T) {
 	mig.ID, mig.Parent = "MIG-1", "GPU-1"
 	other := h100
 	other.ID = "GPU-2"
-	r.adopt([]gpusamplesextension.Device{h100, mig, other})
+	r.adopt([]devicesamples.Device{h100, mig, other})
 	r.take(&gpudata.Batch{Values: []gpudata.Value{
 		val(0, gpuquantity.Power, 0, 1), val(1, gpuquantity.SMUtilization, 0, 1),
 		val(2, gpuquantity.Power, 0, 1),
 	}})
 	_ = r.collect(t0)
-	r.adopt([]gpusamplesextension.Device{other})
+	r.adopt([]devicesamples.Device{other})
 	lines := text(r.collect(t0.Add(time.Second)))
 	assert.Contains(t, lines, "GPU-1 hw.status{hw.state=failed} 1 @1000")
 	assert.NotContains(t, lines, "MIG-1")
 	assert.NotContains(t, lines, "GPU-2", "of it there is nothing new")
-	r.adopt([]gpusamplesextension.Device{h100, other})
+	r.adopt([]devicesamples.Device{h100, other})
 	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.Power, 2000, 1)}})
 	assert.Contains(t, text(r.collect(t0)), "GPU-1 hw.status{hw.state=ok} 1 @2000")
 }
@@ -310,7 +310,7 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 		"gpu.process.memory.usage"))
 	mig := h100
 	mig.ID, mig.Parent, mig.MIG.SMs, mig.Limits.Memory = "MIG-1", "GPU-1", 16, 9984<<20
-	r.adopt([]gpusamplesextension.Device{h100, mig})
+	r.adopt([]devicesamples.Device{h100, mig})
 	r.take(&gpudata.Batch{
 		Values: []gpudata.Value{
 			val(0, gpuquantity.Power, 0, 1), val(0, gpuquantity.PipeFP32, 0, 0.25),
@@ -334,7 +334,7 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 
 func TestGaugesNameThePodOfTheDevice(t *testing.T) {
 	r, _ := testReceiver(t, nil)
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	r.pods.Store(podresources.NewDevices(map[string]podresources.Pod{"GPU-1": {
 		Namespace: "ml", Name: "train-0",
 		Container: "c",
@@ -419,10 +419,10 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 // TestValuesOfOneMomentBecomeOneSample supplies values field by field, as DCGM does, with energy at separate times.
 func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	r, _ := testReceiver(t, nil)
-	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(),
+	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(),
 		func() time.Time { return t0.Add(time.Hour) })
 	r.samples = store
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	b := &gpudata.Batch{}
 	for i := range 50 {
 		b.Values = append(b.Values, val(0, gpuquantity.Power, 10*i, float64(i)))
@@ -439,9 +439,9 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	defer v.Release()
 	d, ok := v.Lookup("GPU-1")
 	require.True(t, ok)
-	for f, first := range map[gpusamplesextension.Field]int{
-		gpusamplesextension.Power: 0, gpusamplesextension.Energy: 3,
-		gpusamplesextension.SMUtilization: 0,
+	for f, first := range map[devicesamples.Field]int{
+		devicesamples.Power: 0, devicesamples.Energy: 3,
+		devicesamples.SMUtilization: 0,
 	} {
 		times := d.Times(f, 0, at(10000), nil)
 		require.Equal(t, 50, len(times), f.String())
@@ -454,7 +454,7 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 // restart. Otherwise, everything would be rejected for an hour.
 func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 	r, logs := testReceiver(t, nil)
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	now := time.Now()
 	took := func(since time.Duration, power, energy, ecc float64) {
 		at := now.Add(since).UnixNano()
@@ -462,7 +462,7 @@ func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 		b.Add(0, gpuquantity.Power, at, power)
 		b.Add(0, gpuquantity.Energy, at, energy)
 		b.Add(0, gpuquantity.ECCUncorrected, at, ecc)
-		b.Add(0, gpuquantity.Throttle, at, float64(gpusamplesextension.ThrottleSWPowerCap))
+		b.Add(0, gpuquantity.Throttle, at, float64(devicesamples.ThrottleSWPowerCap))
 		r.take(b)
 	}
 	took(time.Hour-200*time.Millisecond, 300, 1000, 0)

@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -52,8 +52,8 @@ type gpuReceiver struct {
 	cancel        context.CancelFunc
 	done          sync.WaitGroup
 	componentHost component.Host
-	samples       gpusamplesextension.Writer // nil: none
-	processes     *processes.Host            // nil: not visible from here
+	samples       devicesamples.Writer // nil: none
+	processes     *processes.Host      // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
 	// unresolved states that the device of a claim was unknown. Only the goroutine that reads pods uses it.
@@ -66,10 +66,10 @@ type gpuReceiver struct {
 
 	// Of the engine's goroutine only.
 	current   []*deviceState // by index of the batch
-	known     []gpusamplesextension.Device
-	scratch   []gpusamplesextension.Sample
+	known     []devicesamples.Device
+	scratch   []devicesamples.Sample
 	ordered   int // so many of scratch are in order of time
-	events    []gpusamplesextension.Event
+	events    []devicesamples.Event
 	trouble   string            // the problem with the source; empty if there is none
 	notices   map[string]string // reasons for missing data, by kind and devices
 	clock     clockState
@@ -135,7 +135,7 @@ func (r *gpuReceiver) Start(_ context.Context, host component.Host) error {
 func (r *gpuReceiver) begin(host component.Host) error {
 	if r.cfg.Samples != nil {
 		var err error
-		if r.samples, err = gpusamplesextension.FindWriter(host, *r.cfg.Samples); err != nil {
+		if r.samples, err = devicesamples.FindWriter(host, *r.cfg.Samples); err != nil {
 			return err
 		}
 		r.processes = processes.New("/proc")
@@ -252,7 +252,7 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 
 // adopt sets the devices that batches refer to. Physical GPUs that are gone have failed; instances that are gone were
 // removed.
-func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
+func (r *gpuReceiver) adopt(devices []devicesamples.Device) {
 	if slices.EqualFunc(devices, r.known, sameDevice) && len(r.current) == len(devices) {
 		return
 	}
@@ -300,11 +300,11 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 }
 
 // deviceFields identify a device in a log entry.
-func deviceFields(d *gpusamplesextension.Device) []zap.Field {
+func deviceFields(d *devicesamples.Device) []zap.Field {
 	return []zap.Field{zap.String("hw.id", d.ID), zap.String("hw.name", d.Name)}
 }
 
-func sameDevice(a, b gpusamplesextension.Device) bool {
+func sameDevice(a, b devicesamples.Device) bool {
 	return a.ID == b.ID && a.Parent == b.Parent && a.Name == b.Name && a.Model == b.Model && a.Source == b.Source &&
 		a.DriverVersion == b.DriverVersion && a.PCIBDF == b.PCIBDF && a.Ordinal == b.Ordinal && a.MIG == b.MIG
 }

@@ -16,17 +16,17 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
 
 // samplesHost is a host with one gpu_samples extension.
 type samplesHost struct {
 	component.Host
-	store *gpusamplesextension.Store
+	store *devicesamples.Store
 }
 
-type samplesExtension struct{ *gpusamplesextension.Store }
+type samplesExtension struct{ *devicesamples.Store }
 
 func (samplesExtension) Start(context.Context, component.Host) error { return nil }
 func (samplesExtension) Shutdown(context.Context) error              { return nil }
@@ -34,7 +34,7 @@ func (samplesExtension) Shutdown(context.Context) error              { return ni
 var samplesID = component.MustNewID("gpu_samples")
 
 func newSamplesHost() samplesHost {
-	return samplesHost{componenttest.NewNopHost(), gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(),
+	return samplesHost{componenttest.NewNopHost(), devicesamples.NewStore(devicesamples.NewDefaultConfig(),
 		nil)}
 }
 
@@ -69,7 +69,7 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 		if !ok {
 			return false
 		}
-		oldest, newest := dev.Range(gpusamplesextension.Energy)
+		oldest, newest := dev.Range(devicesamples.Energy)
 		return len(sink.AllMetrics()) >= 3 && newest-oldest > int64(time.Second)
 	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, mr.Shutdown(context.Background()))
@@ -79,9 +79,9 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	defer v.Release()
 	dev, ok := v.Lookup(device)
 	require.True(t, ok)
-	oldest, newest := dev.Range(gpusamplesextension.Energy)
+	oldest, newest := dev.Range(devicesamples.Energy)
 	require.Greater(t, newest, oldest)
-	joules, coverage := dev.Integral(gpusamplesextension.Energy, oldest, newest)
+	joules, coverage := dev.Integral(devicesamples.Energy, oldest, newest)
 	require.NotZero(t, coverage)
 	seconds := float64(newest-oldest) * 1e-9 * coverage
 	// Between the powers of the idle and of the busiest phase (78 W, 690 W), within one counter step at the ends of such a

@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
@@ -70,7 +70,7 @@ func (r *recorder) fail(err error) {
 	}
 }
 
-func (r *recorder) opened(source string, devices []gpusamplesextension.Device, _ error) {
+func (r *recorder) opened(source string, devices []devicesamples.Device, _ error) {
 	r.logger.Info("GPU source opened", zap.String("source", source), zap.Int("devices", len(devices)))
 	if r.w == nil {
 		name, _ := os.Hostname()
@@ -85,7 +85,7 @@ func (r *recorder) opened(source string, devices []gpusamplesextension.Device, _
 	}
 }
 
-func (r *recorder) read(_ string, devices []gpusamplesextension.Device, b *gpudata.Batch, _ time.Duration) {
+func (r *recorder) read(_ string, devices []devicesamples.Device, b *gpudata.Batch, _ time.Duration) {
 	if r.err != nil {
 		return
 	}

@@ -14,12 +14,12 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device, skipped error) {
+func (r *gpuReceiver) opened(source string, devices []devicesamples.Device, skipped error) {
 	fields := []zap.Field{zap.String("source", source), zap.Int("devices", len(devices))}
 	if skipped != nil {
 		fields = append(fields, zap.NamedError("instead_of", skipped))
@@ -31,7 +31,7 @@ func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device
 	r.adopt(devices)
 }
 
-func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration) {
+func (r *gpuReceiver) read(source string, devices []devicesamples.Device, b *gpudata.Batch, d time.Duration) {
 	if b.Changed {
 		r.adopt(devices)
 	}

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -78,8 +78,8 @@ func TestAChangeOfTheReasonIsReportedAgain(t *testing.T) {
 
 func TestABoardThatFailsAndReturnsIsReported(t *testing.T) {
 	r, logs, _ := loggedReceiver(t)
-	second := gpusamplesextension.Device{ID: "GPU-2", Name: "gpu1"}
-	r.adopt([]gpusamplesextension.Device{h100, second})
+	second := devicesamples.Device{ID: "GPU-2", Name: "gpu1"}
+	r.adopt([]devicesamples.Device{h100, second})
 	health := func(h gpudata.Health) {
 		r.take(&gpudata.Batch{Health: []gpudata.Health{gpudata.HealthOK, h}})
 	}
@@ -96,8 +96,8 @@ func TestABoardThatFailsAndReturnsIsReported(t *testing.T) {
 		"warn GPU returns no values; hw.id=GPU-2; reason=every value is blank though the driver lists it (see its XIDs; it may need a reset)",
 		"info GPU returns values again; hw.id=GPU-2",
 	}, logs())
-	r.adopt([]gpusamplesextension.Device{h100})
-	r.adopt([]gpusamplesextension.Device{h100, second})
+	r.adopt([]devicesamples.Device{h100})
+	r.adopt([]devicesamples.Device{h100, second})
 	assert.Equal(t, []string{
 		"warn GPU removed; hw.id=GPU-2; reason=the source does not list it any more",
 		"info GPU is back; hw.id=GPU-2",
@@ -106,7 +106,7 @@ func TestABoardThatFailsAndReturnsIsReported(t *testing.T) {
 
 func TestOnlyMeasuredValuesMakeADeviceOK(t *testing.T) {
 	r, _ := testReceiver(t, nil)
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.XIDs, 0, 0)}})
 	assert.NotContains(t, text(r.collect(t0)), "hw.status", "a count of events says nothing of the device")
 	r.take(&gpudata.Batch{
@@ -167,42 +167,42 @@ func TestMissingDataIsReportedOnceAndCounted(t *testing.T) {
 
 // useRecorder is a gpu_samples extension that records the owners of devices.
 type useRecorder struct {
-	*gpusamplesextension.Store
-	uses map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse
+	*devicesamples.Store
+	uses map[devicesamples.UseKind][]devicesamples.DeviceUse
 }
 
-func (u *useRecorder) SetUses(o gpusamplesextension.UseOrigin, uses []gpusamplesextension.DeviceUse, _ time.Duration) {
+func (u *useRecorder) SetUses(o devicesamples.UseOrigin, uses []devicesamples.DeviceUse, _ time.Duration) {
 	u.uses[o.Kind] = uses
 }
 
 func TestUsersOfADeviceAreReported(t *testing.T) {
 	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
 	rec := &useRecorder{
-		gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil),
-		map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse{},
+		devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil),
+		map[devicesamples.UseKind][]devicesamples.DeviceUse{},
 	}
 	r.samples = rec
-	board := gpusamplesextension.Device{ID: "GPU-2", Name: "gpu1"}
-	instance := gpusamplesextension.Device{ID: "MIG-3", Parent: "GPU-2", Name: "gpu1:7/0"}
-	devices := []gpusamplesextension.Device{h100, board, instance}
+	board := devicesamples.Device{ID: "GPU-2", Name: "gpu1"}
+	instance := devicesamples.Device{ID: "MIG-3", Parent: "GPU-2", Name: "gpu1:7/0"}
+	devices := []devicesamples.Device{h100, board, instance}
 	r.adopt(devices)
 	r.usesOfProcesses(devices, &gpudata.Batch{Listed: true, Processes: []gpudata.Process{
 		{Device: 0, PID: 10}, {Device: 1, PID: 11}, {Device: 2, PID: 11},
 	}})
-	assert.Equal(t, []gpusamplesextension.DeviceUse{{Device: "GPU-1", PID: 10}, {Device: "MIG-3", PID: 11}},
-		rec.uses[gpusamplesextension.UsesOfProcesses], "no process is on a divided board")
+	assert.Equal(t, []devicesamples.DeviceUse{{Device: "GPU-1", PID: 10}, {Device: "MIG-3", PID: 11}},
+		rec.uses[devicesamples.UsesOfProcesses], "no process is on a divided board")
 	r.usesOfProcesses(devices, &gpudata.Batch{})
-	assert.Len(t, rec.uses[gpusamplesextension.UsesOfProcesses], 2, "no list, no change")
+	assert.Len(t, rec.uses[devicesamples.UsesOfProcesses], 2, "no list, no change")
 
 	r.usesOfPods(podresources.NewDevices(map[string]podresources.Pod{
 		"GPU-1":         {Namespace: "ml", Name: "serve-0", Container: "s"},
 		"GPU-elsewhere": {Namespace: "ml", Name: "front-0", Container: "f"},
 	}))
-	assert.ElementsMatch(t, []gpusamplesextension.DeviceUse{
+	assert.ElementsMatch(t, []devicesamples.DeviceUse{
 		{Device: "GPU-1", Namespace: "ml", Pod: "serve-0", Container: "s"},
-	}, rec.uses[gpusamplesextension.UsesOfPods])
+	}, rec.uses[devicesamples.UsesOfPods])
 	r.forgetUses()
-	assert.Nil(t, rec.uses[gpusamplesextension.UsesOfPods])
+	assert.Nil(t, rec.uses[devicesamples.UsesOfPods])
 }
 
 // A claim names an instance by its profile, which is one device only if the board has no other of it. A claim without a
@@ -210,39 +210,39 @@ func TestUsersOfADeviceAreReported(t *testing.T) {
 func TestClaimsOfInstancesNeedAnUnambiguousProfile(t *testing.T) {
 	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
 	rec := &useRecorder{
-		gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil),
-		map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse{},
+		devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil),
+		map[devicesamples.UseKind][]devicesamples.DeviceUse{},
 	}
 	r.samples = rec
 	core, logs := observer.New(zap.WarnLevel)
 	r.set.Logger = zap.New(core)
-	mig := func(id, profile string) gpusamplesextension.Device {
-		return gpusamplesextension.Device{
-			ID: id, Parent: "GPU-1", DeviceFile: "nvidia3/gi" + id[4:], MIG: gpusamplesextension.MIG{Profile: profile},
+	mig := func(id, profile string) devicesamples.Device {
+		return devicesamples.Device{
+			ID: id, Parent: "GPU-1", DeviceFile: "nvidia3/gi" + id[4:], MIG: devicesamples.MIG{Profile: profile},
 		}
 	}
 	claims := podresources.NewDevices(nil)
 	claims.AddClaim("gpu.nvidia.com", "gpu-3-mig-1g10gb-19-4", podresources.Pod{Namespace: "ml", Name: "a"})
 	for _, x := range []struct {
-		devices []gpusamplesextension.Device
-		want    []gpusamplesextension.DeviceUse
+		devices []devicesamples.Device
+		want    []devicesamples.DeviceUse
 	}{
-		{[]gpusamplesextension.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "2g.20gb")}, []gpusamplesextension.DeviceUse{
+		{[]devicesamples.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "2g.20gb")}, []devicesamples.DeviceUse{
 			{Device: "MIG-1", Namespace: "ml", Pod: "a"},
 		}},
-		{[]gpusamplesextension.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "1g.10gb")}, []gpusamplesextension.DeviceUse{}},
-		{[]gpusamplesextension.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "1g.10gb")}, []gpusamplesextension.DeviceUse{}},
+		{[]devicesamples.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "1g.10gb")}, []devicesamples.DeviceUse{}},
+		{[]devicesamples.Device{mig("MIG-1", "1g.10gb"), mig("MIG-2", "1g.10gb")}, []devicesamples.DeviceUse{}},
 	} {
 		r.adopt(x.devices)
 		r.usesOfPods(claims)
-		assert.Equal(t, x.want, rec.uses[gpusamplesextension.UsesOfPods])
+		assert.Equal(t, x.want, rec.uses[devicesamples.UsesOfPods])
 	}
 	assert.Equal(t, 1, logs.FilterField(zap.String("pod", "a")).Len())
 }
 
 func TestTimeWithoutSamplesIsNoThrottleTime(t *testing.T) {
 	r, _ := testReceiver(t, nil)
-	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]devicesamples.Device{h100})
 	for _, ms := range []int{0, 100, 200, 500, 30_500, 30_600} { // a gap of 3 intervals, and one of 300
 		r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpuquantity.Throttle, ms, 4)}})
 	}

@@ -11,8 +11,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -63,9 +63,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		case gpuquantity.Throttle:
 			r.throttled(d, v, before)
 		case gpuquantity.ECCCorrected:
-			r.ecc(d, v.Time, gpusamplesextension.EventECCCorrected, growth)
+			r.ecc(d, v.Time, devicesamples.EventECCCorrected, growth)
 		case gpuquantity.ECCUncorrected:
-			r.ecc(d, v.Time, gpusamplesextension.EventECCUncorrected, growth)
+			r.ecc(d, v.Time, devicesamples.EventECCUncorrected, growth)
 		}
 		if v.Quantity.HasRing() && d.writer != nil {
 			r.sample(v.Time).Set(v.Quantity, v.V)
@@ -93,7 +93,7 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 	}
 	if d.writer != nil {
 		if r.ordered < len(r.scratch) {
-			slices.SortStableFunc(r.scratch, func(a, b gpusamplesextension.Sample) int { return cmp.Compare(a.Time, b.Time) })
+			slices.SortStableFunc(r.scratch, func(a, b devicesamples.Sample) int { return cmp.Compare(a.Time, b.Time) })
 		}
 		d.writer.Write(r.scratch)
 		if len(r.events) > 0 {
@@ -105,9 +105,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 // sample returns the sample of the present device at time t. Sources give all values of one moment together, or field
 // by field in order of time: then the moments of the first field are found again by binary search. Other moments of a
 // field are appended and sorted later.
-func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
+func (r *gpuReceiver) sample(t int64) *devicesamples.Sample {
 	ordered := r.scratch[:r.ordered]
-	after := func(s gpusamplesextension.Sample, t int64) int { return cmp.Compare(s.Time, t) }
+	after := func(s devicesamples.Sample, t int64) int { return cmp.Compare(s.Time, t) }
 	if i, ok := slices.BinarySearchFunc(ordered, t, after); ok {
 		return &ordered[i]
 	}
@@ -118,37 +118,37 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 	if r.ordered == n && (n == 0 || r.scratch[n-1].Time < t) {
 		r.ordered++
 	}
-	r.scratch = append(r.scratch, gpusamplesextension.Sample{Time: t})
+	r.scratch = append(r.scratch, devicesamples.Sample{Time: t})
 	return &r.scratch[n]
 }
 
 // throttled integrates the mask and records starts and ends.
 func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, last seriesState) {
-	mask, before := gpusamplesextension.ThrottleReason(v.V), gpusamplesextension.ThrottleReason(last.value)
+	mask, before := devicesamples.ThrottleReason(v.V), devicesamples.ThrottleReason(last.value)
 	if last.time > v.Time {
 		d.throttled = [64]float64{} // the clock was set back, and the stream starts over
 	} else if gap := last.covers(v.Time, r.cfg.SamplingInterval); gap > 0 {
-		mask.Each(func(reason gpusamplesextension.ThrottleReason) {
+		mask.Each(func(reason devicesamples.ThrottleReason) {
 			d.throttled[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
 		})
 	}
 	d.throttles |= mask
-	event := func(kind gpusamplesextension.EventKind) func(gpusamplesextension.ThrottleReason) {
-		return func(reason gpusamplesextension.ThrottleReason) {
-			r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: kind, Code: int64(reason), Count: 1})
+	event := func(kind devicesamples.EventKind) func(devicesamples.ThrottleReason) {
+		return func(reason devicesamples.ThrottleReason) {
+			r.event(d, devicesamples.Event{Time: v.Time, Kind: kind, Code: int64(reason), Count: 1})
 		}
 	}
-	(mask &^ before).Each(event(gpusamplesextension.EventThrottleStart))
-	(before &^ mask).Each(event(gpusamplesextension.EventThrottleEnd))
+	(mask &^ before).Each(event(devicesamples.EventThrottleStart))
+	(before &^ mask).Each(event(devicesamples.EventThrottleEnd))
 }
 
-func (r *gpuReceiver) ecc(d *deviceState, t int64, kind gpusamplesextension.EventKind, growth float64) {
+func (r *gpuReceiver) ecc(d *deviceState, t int64, kind devicesamples.EventKind, growth float64) {
 	if growth > 0 {
-		r.event(d, gpusamplesextension.Event{Time: t, Kind: kind, Count: int64(growth)})
+		r.event(d, devicesamples.Event{Time: t, Kind: kind, Count: int64(growth)})
 	}
 }
 
-func (r *gpuReceiver) event(d *deviceState, e gpusamplesextension.Event) {
+func (r *gpuReceiver) event(d *deviceState, e devicesamples.Event) {
 	r.events = append(r.events, e)
 	r.log(d, e)
 }
@@ -170,15 +170,15 @@ func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
 // deviceState is the receiver's state of one device between two emissions. It is kept by hw.id, so counters continue
 // when a source is opened again.
 type deviceState struct {
-	desc     gpusamplesextension.Device
-	writer   gpusamplesextension.DeviceWriter // nil without gpu_samples
+	desc     devicesamples.Device
+	writer   devicesamples.DeviceWriter // nil without gpu_samples
 	present  bool
 	health   gpudata.Health
 	newest   int64 // time of the newest value
 	reported int64 // newest at the last emission
 	series   [gpuquantity.Num]seriesState
 	// throttles are the reasons for throttling that applied at any time, throttled the seconds of each, by bit.
-	throttles gpusamplesextension.ThrottleReason
+	throttles devicesamples.ThrottleReason
 	throttled [64]float64
 	// labels were on the last emission, while labeled is set.
 	labels  labels
@@ -224,11 +224,11 @@ func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) 
 		return 0, false
 	}
 	switch v.Quantity.Kind() {
-	case gpusamplesextension.KindInterval:
+	case devicesamples.KindInterval:
 		gap := s.covers(v.Time, sampling)
 		s.integral += v.V * float64(gap)
 		s.covered += gap
-	case gpusamplesextension.KindCounter:
+	case devicesamples.KindCounter:
 		if growth = v.V - s.value; growth < 0 {
 			growth = 0
 			s.start, s.first = v.Time, v.V

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 )
@@ -48,19 +48,19 @@ func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
 }
 
 // origin identifies this receiver as a reader of device uses of a kind.
-func (r *gpuReceiver) origin(kind gpusamplesextension.UseKind) gpusamplesextension.UseOrigin {
-	return gpusamplesextension.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
+func (r *gpuReceiver) origin(kind devicesamples.UseKind) devicesamples.UseOrigin {
+	return devicesamples.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
 }
 
 // usesOfPods writes to gpu_samples which container uses which devices, and warns of claims whose device is unknown.
 func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
-	uses := []gpusamplesextension.DeviceUse{}
+	uses := []devicesamples.DeviceUse{}
 	resolved := map[podresources.Pod]bool{}
 	r.mu.Lock()
 	for id, d := range r.devices {
 		for _, p := range pods.Owners(&d.desc, func() int { return r.alike(d) }) {
 			resolved[p] = true
-			uses = append(uses, gpusamplesextension.DeviceUse{
+			uses = append(uses, devicesamples.DeviceUse{
 				Device: id, Namespace: p.Namespace, Pod: p.Name, Container: p.Container,
 			})
 		}
@@ -75,7 +75,7 @@ func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 		}
 	}
 	if r.samples != nil {
-		r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
+		r.samples.SetUses(r.origin(devicesamples.UsesOfPods), uses, r.cfg.CollectionInterval)
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *gpuReceiver) alike(d *deviceState) (n int) {
 
 // usesOfProcesses writes to gpu_samples which process uses which devices. A physical GPU divided into MIG instances
 // lists the processes of all of them, which identify their instance themselves.
-func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *gpudata.Batch) {
+func (r *gpuReceiver) usesOfProcesses(devices []devicesamples.Device, b *gpudata.Batch) {
 	if r.samples == nil || !b.Listed {
 		return
 	}
@@ -107,24 +107,24 @@ func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *g
 	for i := range devices {
 		cut[devices[i].Parent] = true
 	}
-	uses := make([]gpusamplesextension.DeviceUse, 0, len(b.Processes))
+	uses := make([]devicesamples.DeviceUse, 0, len(b.Processes))
 	for _, p := range b.Processes {
 		if int(p.Device) >= len(devices) || cut[devices[p.Device].ID] {
 			continue
 		}
 		f := r.processes.Of(p.PID)
-		uses = append(uses, gpusamplesextension.DeviceUse{
+		uses = append(uses, devicesamples.DeviceUse{
 			Device: devices[p.Device].ID, PID: p.PID, LocalPID: f.LocalPID, PodUID: f.PodUID, ContainerID: f.ContainerID,
 			Parents: f.Parents,
 		})
 	}
-	r.samples.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))
+	r.samples.SetUses(r.origin(devicesamples.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))
 }
 
 // forgetUses removes what this receiver wrote.
 func (r *gpuReceiver) forgetUses() {
 	if r.samples != nil {
-		r.samples.SetUses(r.origin(gpusamplesextension.UsesOfPods), nil, 0)
-		r.samples.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), nil, 0)
+		r.samples.SetUses(r.origin(devicesamples.UsesOfPods), nil, 0)
+		r.samples.SetUses(r.origin(devicesamples.UsesOfProcesses), nil, 0)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -96,7 +96,7 @@ func (s *session) chooseRivals(known map[entity]*facts) {
 	}
 }
 
-func (s *session) add(d gpusamplesextension.Device, p part) {
+func (s *session) add(d devicesamples.Device, p part) {
 	for _, e := range p.entities {
 		s.byPart[e] = append(s.byPart[e], len(s.devices))
 	}
@@ -176,19 +176,19 @@ func (s *session) describeAll(entities []entity, fields []uint16, known map[enti
 	return nil
 }
 
-func board(gpu uint, f *facts) (gpusamplesextension.Device, bool) {
+func board(gpu uint, f *facts) (devicesamples.Device, bool) {
 	uuid := f.text[fieldUUID]
 	if uuid == "" {
-		return gpusamplesextension.Device{}, false
+		return devicesamples.Device{}, false
 	}
 	ordinal := int(gpu)
 	if n, ok := f.number[fieldNVMLIndex]; ok {
 		ordinal = int(n)
 	}
-	d := gpusamplesextension.Device{
+	d := devicesamples.Device{
 		ID: uuid, Name: fmt.Sprintf("gpu%d", ordinal), Model: f.text[fieldModel], Vendor: "NVIDIA",
 		DriverVersion: f.text[fieldDriver], PCIBDF: f.text[fieldPCI], Ordinal: ordinal,
-		Limits: gpusamplesextension.Limits{
+		Limits: devicesamples.Limits{
 			Memory: int64(f.number[fieldFBTotal]) * mebi,
 			Power:  f.number[fieldPowerLimit],
 		},
@@ -232,17 +232,17 @@ func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 		if file != "" {
 			file += fmt.Sprintf("/gi%d", gi.gpuInstance)
 		}
-		s.add(gpusamplesextension.Device{
+		s.add(devicesamples.Device{
 			ID: id, Parent: b.ID, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
 			Vendor: b.Vendor, DriverVersion: b.DriverVersion, PCIBDF: b.PCIBDF, Ordinal: -1, DeviceFile: file,
 			MIG:    share(b, known[gi.parent], gi, x, memory),
-			Limits: gpusamplesextension.Limits{Memory: memory},
+			Limits: devicesamples.Limits{Memory: memory},
 		}, part{gpu: gi.parent.id, entities: []entity{x.parent, x.entity}})
 	}
 }
 
 // share returns what a compute instance has of its board.
-func share(b *gpusamplesextension.Device, board *facts, gi, x instance, memory int64) (m gpusamplesextension.MIG) {
+func share(b *devicesamples.Device, board *facts, gi, x instance, memory int64) (m devicesamples.MIG) {
 	m.Profile = gpudata.MIGProfile(gi.slices, x.slices, memory)
 	m.Slices, m.AllSlices = gpudata.MemorySlices(memory, b.Limits.Memory)
 	for _, p := range board.parts {

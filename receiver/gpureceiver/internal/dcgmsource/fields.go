@@ -6,7 +6,7 @@ package dcgmsource
 import (
 	"slices"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
@@ -89,7 +89,7 @@ const maxFields = 64
 func (f *field) number(v *rawValue) (float64, bool) {
 	x, ok := v.number()
 	if ok && f.quantity == gpuquantity.Throttle {
-		x = gpusamplesextension.ThrottleMask(uint64(v.i))
+		x = devicesamples.ThrottleMask(uint64(v.i))
 	}
 	return x, ok
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
@@ -124,7 +124,7 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 		if m[1] == "GPU_IDLE" { // an idle device is not throttled
 			continue
 		}
-		r := gpusamplesextension.ThrottleReason(bit)
+		r := devicesamples.ThrottleReason(bit)
 		assert.Contains(t, r.String(), strings.TrimSuffix(strings.ToLower(m[1]), "s"))
 	}
 }

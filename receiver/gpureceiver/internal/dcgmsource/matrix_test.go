@@ -19,13 +19,13 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 )
 
 type host struct {
 	component.Host
-	*gpusamplesextension.Store
+	*devicesamples.Store
 }
 
 func (host) Start(context.Context, component.Host) error { return nil }
@@ -56,7 +56,7 @@ func (h host) power(from time.Time) []int64 {
 	if !ok {
 		return nil
 	}
-	return d.Times(gpusamplesextension.Power, from.UnixNano(), time.Now().UnixNano(), nil)
+	return d.Times(devicesamples.Power, from.UnixNano(), time.Now().UnixNano(), nil)
 }
 
 // TestFaultMatrix runs the whole receiver, with its default intervals, through faults of a host engine, and prints how
@@ -86,7 +86,7 @@ func TestFaultMatrix(t *testing.T) {
 			cfg.Source, cfg.Samples, cfg.CollectionInterval = "dcgm", &samplesID, time.Second
 			r, err := f.CreateMetrics(context.Background(), receivertest.NewNopSettings(f.Type()), cfg, consumertest.NewNop())
 			require.NoError(t, err)
-			h := host{componenttest.NewNopHost(), gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)}
+			h := host{componenttest.NewNopHost(), devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)}
 			began := time.Now()
 			require.NoError(t, r.Start(context.Background(), h))
 			if tc.before == "" {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -199,7 +199,7 @@ func (s *session) unprofiled() (list []gpudata.Notice) {
 		n := gpudata.Notice{Kind: gpudata.NoticeProfiling, Normal: normal, Err: errBlankProfiling}
 		for i, st := range s.state {
 			d := &s.devices[i]
-			cut := slices.ContainsFunc(s.devices, func(o gpusamplesextension.Device) bool { return o.Parent == d.ID })
+			cut := slices.ContainsFunc(s.devices, func(o devicesamples.Device) bool { return o.Parent == d.ID })
 			if st.unprofiled.IsZero() || now.Sub(st.unprofiled) <= s.patience() || cut != normal {
 				continue
 			}

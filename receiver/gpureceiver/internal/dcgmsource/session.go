@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/countertracker"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -25,7 +25,7 @@ type session struct {
 	kept *kept
 	now  func() time.Time
 
-	devices   []gpusamplesextension.Device
+	devices   []devicesamples.Device
 	parts     []part           // by device
 	byPart    map[entity][]int // entity to the devices that it feeds
 	state     []*deviceState   // by device

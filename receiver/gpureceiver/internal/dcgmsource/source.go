@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -75,7 +75,7 @@ func (s *source) Open() error {
 	return nil
 }
 
-func (s *source) Devices() []gpusamplesextension.Device {
+func (s *source) Devices() []devicesamples.Device {
 	if s.session == nil {
 		return nil
 	}

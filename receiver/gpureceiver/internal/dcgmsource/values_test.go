@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -187,7 +187,7 @@ func TestInstancesHaveTheirOwnRatiosAndTheBoardItsCounters(t *testing.T) {
 	assert.Equal(t, "MIG-00000000-0000-0000-0000-000000000031", d.ID)
 	assert.Equal(t, s.Devices()[0].ID, d.Parent)
 	assert.Equal(t, "gpu0:8/0", d.Name)
-	assert.Equal(t, gpusamplesextension.MIG{Profile: "1g.10gb", SMs: 17, Slices: 1, AllSlices: 8}, d.MIG)
+	assert.Equal(t, devicesamples.MIG{Profile: "1g.10gb", SMs: 17, Slices: 1, AllSlices: 8}, d.MIG)
 	assert.Equal(t, int64(9984)<<20, d.Limits.Memory)
 	read(t, s)
 	m.advance(t, time.Second)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -117,8 +117,8 @@ func (s *session) xidsSince(b *gpudata.Batch, w *watch, mark int64) error {
 					continue
 				}
 				s.state[i].xids++
-				b.Events = append(b.Events, gpudata.Event{Device: uint16(i), Event: gpusamplesextension.Event{
-					Time: v.ts * 1000, Kind: gpusamplesextension.EventXID, Code: int64(code), Count: 1,
+				b.Events = append(b.Events, gpudata.Event{Device: uint16(i), Event: devicesamples.Event{
+					Time: v.ts * 1000, Kind: devicesamples.EventXID, Code: int64(code), Count: 1,
 				}})
 			}
 		})

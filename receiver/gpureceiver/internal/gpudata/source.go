@@ -11,7 +11,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
@@ -24,7 +24,7 @@ type Source interface {
 	// After an error nothing needs to be closed, and Open can be called again.
 	Open() error
 	// Devices describes what Batch.Values refers to by index. The slice is not changed later.
-	Devices() []gpusamplesextension.Device
+	Devices() []devicesamples.Device
 	// Pace is the time between two Reads that the source requires, after Open.
 	Pace() time.Duration
 	// Read appends everything that was measured since the last Read. After an error the source must be closed and opened
@@ -49,7 +49,7 @@ type Value struct {
 // Event is an event of a device.
 type Event struct {
 	Device uint16
-	gpusamplesextension.Event
+	devicesamples.Event
 }
 
 // Process is a process that computes on a device.
@@ -211,7 +211,7 @@ func (s notBuilt) Open() error {
 	return fmt.Errorf("built with gpuspan_static, or not for Linux on amd64 or arm64: the %s library cannot be loaded: %w",
 		s.library, ErrUnavailable)
 }
-func (notBuilt) Devices() []gpusamplesextension.Device { return nil }
-func (notBuilt) Pace() time.Duration                   { return time.Second }
-func (notBuilt) Read(*Batch) error                     { return nil }
-func (notBuilt) Close() error                          { return nil }
+func (notBuilt) Devices() []devicesamples.Device { return nil }
+func (notBuilt) Pace() time.Duration             { return time.Second }
+func (notBuilt) Read(*Batch) error               { return nil }
+func (notBuilt) Close() error                    { return nil }

@@ -10,8 +10,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
@@ -19,7 +19,7 @@ import (
 
 // unit is one device of the source: a board or a MIG instance.
 type unit struct {
-	desc     gpusamplesextension.Device
+	desc     devicesamples.Device
 	handle   any // an nvml.Handle, as an argument
 	board    any // likewise
 	instance int // of a MIG device its GPU instance; -1 of a board
@@ -47,7 +47,7 @@ func (s *source) discover() (changed bool, err error) {
 		if ret != nvml.Success {
 			continue // inaccessible or lost: the others are there
 		}
-		u := &unit{handle: nvml.Handle(board), board: nvml.Handle(board), instance: -1, desc: gpusamplesextension.Device{
+		u := &unit{handle: nvml.Handle(board), board: nvml.Handle(board), instance: -1, desc: devicesamples.Device{
 			Vendor: "NVIDIA", DriverVersion: driver,
 		}}
 		if u.desc.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret == nvml.Success && u.desc.ID != "" {
@@ -166,7 +166,7 @@ func (s *source) instances(board *unit) (found []*unit) {
 		if d.DeviceFile != "" {
 			d.DeviceFile += fmt.Sprintf("/gi%d", gi)
 		}
-		d.Limits = gpusamplesextension.Limits{}
+		d.Limits = devicesamples.Limits{}
 		var a nvml.DeviceAttributes
 		if s.lib.Call("nvmlDeviceGetAttributes_v2", u.handle, &a) == nvml.Success {
 			d.SMs, d.BoardSMs = int(a.MultiprocessorCount), s.multiprocessors(board.handle)

@@ -9,7 +9,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
@@ -98,7 +98,7 @@ func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 		v &= math.MaxUint32 // the upper half holds another value
 	}
 	if r.quantity == gpuquantity.Throttle {
-		return gpusamplesextension.ThrottleMask(v), ret
+		return devicesamples.ThrottleMask(v), ret
 	}
 	return float64(v) * r.Factor(), ret
 }

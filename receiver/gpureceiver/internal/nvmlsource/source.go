@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
@@ -20,7 +20,7 @@ import (
 type source struct {
 	set     Settings
 	lib     nvml.Library
-	devices []gpusamplesextension.Device
+	devices []devicesamples.Device
 	units   []*unit
 	slow    time.Time // of the last slow round
 	events  nvml.Handle
@@ -45,7 +45,7 @@ func (*source) Name() string { return "nvml" }
 
 func (s *source) Pace() time.Duration { return s.set.Sampling }
 
-func (s *source) Devices() []gpusamplesextension.Device { return s.devices }
+func (s *source) Devices() []devicesamples.Device { return s.devices }
 
 func (s *source) Open() error {
 	switch ret := s.lib.Init(); ret {
@@ -310,8 +310,8 @@ func (s *source) readEvents(b *gpudata.Batch) {
 		for i := range s.devices {
 			if s.devices[i].ID == uuid {
 				s.xids[uuid]++
-				b.Events = append(b.Events, gpudata.Event{Device: uint16(i), Event: gpusamplesextension.Event{
-					Time: now, Kind: gpusamplesextension.EventXID, Code: int64(e.EventData), Count: 1,
+				b.Events = append(b.Events, gpudata.Event{Device: uint16(i), Event: devicesamples.Event{
+					Time: now, Kind: devicesamples.EventXID, Code: int64(e.EventData), Count: 1,
 				}})
 			}
 		}

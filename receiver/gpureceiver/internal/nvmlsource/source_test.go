@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
@@ -518,7 +518,7 @@ func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	d := s.Devices()[2]
 	assert.Equal(t, "MIG-1", d.ID)
 	assert.Equal(t, "GPU-0", d.Parent)
-	assert.Equal(t, gpusamplesextension.MIG{Profile: "1g.18gb", SMs: 16, BoardSMs: 132, Slices: 1, AllSlices: 8}, d.MIG)
+	assert.Equal(t, devicesamples.MIG{Profile: "1g.18gb", SMs: 16, BoardSMs: 132, Slices: 1, AllSlices: 8}, d.MIG)
 	assert.Equal(t, "nvidia2/gi8", d.DeviceFile)
 	assert.Equal(t, "nvidia2", s.Devices()[0].DeviceFile)
 	assert.Equal(t, 16, d.MIG.SMs)

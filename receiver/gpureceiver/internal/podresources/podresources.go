@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // DefaultSocket is the kubelet's default socket.
@@ -82,12 +82,12 @@ func NewDevices(owners map[string]Pod) *Devices {
 // Owners returns the containers that use a device: several if it is shared. alike returns how many instances of the same
 // profile its physical GPU has; a claim names its instance by profile and position, of which only the profile is known
 // without privileges. The slice is not changed later.
-func (d *Devices) Owners(dev *gpusamplesextension.Device, alike func() int) []Pod {
+func (d *Devices) Owners(dev *devicesamples.Device, alike func() int) []Pod {
 	if d == nil {
 		return nil
 	}
 	file := deviceFile(dev)
-	for _, key := range [...]string{gpusamplesextension.NormalizeID(dev.ID), file} {
+	for _, key := range [...]string{devicesamples.NormalizeID(dev.ID), file} {
 		if pods := d.owners[key]; len(pods) > 0 {
 			return pods
 		}
@@ -110,7 +110,7 @@ func (d *Devices) Claimants() []Pod {
 
 // deviceFile returns the device's file without /dev/, followed by the number of a MIG instance. A source that does not
 // know it numbers devices as the driver does, unless the driver skips minor numbers.
-func deviceFile(dev *gpusamplesextension.Device) string {
+func deviceFile(dev *devicesamples.Device) string {
 	if dev.DeviceFile != "" {
 		return dev.DeviceFile
 	}
@@ -131,7 +131,7 @@ func deviceFile(dev *gpusamplesextension.Device) string {
 func key(id string) string {
 	id, _, _ = strings.Cut(id, "::")
 	if !strings.HasPrefix(id, "nvidia") {
-		return gpusamplesextension.NormalizeID(id)
+		return devicesamples.NormalizeID(id)
 	}
 	id, _, _ = strings.Cut(id, "/vgpu")
 	return id
@@ -147,7 +147,7 @@ func claimed(name string) string {
 		return ""
 	}
 	if len(rest) == len("00000000-0000-0000-0000-000000000000") {
-		return gpusamplesextension.NormalizeID(rest)
+		return devicesamples.NormalizeID(rest)
 	}
 	minor, instance, divided := strings.Cut(rest, "-mig-")
 	if minor == "" || strings.Trim(minor, "0123456789") != "" {

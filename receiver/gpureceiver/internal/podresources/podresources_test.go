@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -100,23 +100,23 @@ func TestOwnersAreFoundByEverySpellingOfADevice(t *testing.T) {
 	d, err := list(t, socket)
 	require.NoError(t, err)
 	for _, tc := range []struct {
-		dev  gpusamplesextension.Device
+		dev  devicesamples.Device
 		want Pod
 	}{
-		{gpusamplesextension.Device{ID: "GPU-aa", Name: "gpu0"}, Pod{"ml", "train-0", "trainer"}},
-		{gpusamplesextension.Device{ID: "GPU-bb"}, Pod{"ml", "train-0", "trainer"}},
-		{gpusamplesextension.Device{ID: "MIG-cc"}, Pod{"ml", "serve-0", "server"}},
-		{gpusamplesextension.Device{ID: "GPU-x", Name: "gpu3"}, Pod{"gke", "a", "main"}},
-		{gpusamplesextension.Device{ID: "MIG-x", Name: "gpu4:7/0"}, Pod{"gke", "b", "main"}},
-		{gpusamplesextension.Device{ID: "GPU-dd"}, Pod{"x", "shared-0", "s"}},
+		{devicesamples.Device{ID: "GPU-aa", Name: "gpu0"}, Pod{"ml", "train-0", "trainer"}},
+		{devicesamples.Device{ID: "GPU-bb"}, Pod{"ml", "train-0", "trainer"}},
+		{devicesamples.Device{ID: "MIG-cc"}, Pod{"ml", "serve-0", "server"}},
+		{devicesamples.Device{ID: "GPU-x", Name: "gpu3"}, Pod{"gke", "a", "main"}},
+		{devicesamples.Device{ID: "MIG-x", Name: "gpu4:7/0"}, Pod{"gke", "b", "main"}},
+		{devicesamples.Device{ID: "GPU-dd"}, Pod{"x", "shared-0", "s"}},
 	} {
 		assert.Equal(t, []Pod{tc.want}, d.Owners(&tc.dev, alone), tc.dev.ID)
 	}
-	assert.Len(t, d.Owners(&gpusamplesextension.Device{ID: "GPU-ee"}, alone), 2, "shared")
+	assert.Len(t, d.Owners(&devicesamples.Device{ID: "GPU-ee"}, alone), 2, "shared")
 	for _, id := range []string{"GPU-ff", "GPU-unknown"} {
-		assert.Empty(t, d.Owners(&gpusamplesextension.Device{ID: id}, alone), id)
+		assert.Empty(t, d.Owners(&devicesamples.Device{ID: id}, alone), id)
 	}
-	assert.Empty(t, (*Devices)(nil).Owners(&gpusamplesextension.Device{ID: "GPU-aa"}, alone))
+	assert.Empty(t, (*Devices)(nil).Owners(&devicesamples.Device{ID: "GPU-aa"}, alone))
 	assert.Empty(t, (*Devices)(nil).Claimants())
 }
 
@@ -147,21 +147,21 @@ func TestClaimsAreResolved(t *testing.T) {
 		pod("ml", "amd-1", "c", "amd.com/gpu", "0000:83:00.0"),
 	))
 	require.NoError(t, err)
-	owners := func(dev gpusamplesextension.Device, alike int) (names []string) {
+	owners := func(dev devicesamples.Device, alike int) (names []string) {
 		for _, p := range d.Owners(&dev, func() int { return alike }) {
 			names = append(names, p.Name)
 		}
 		return names
 	}
-	assert.Equal(t, []string{"train-0", "shares-0"}, owners(gpusamplesextension.Device{ID: "GPU-a", Name: "gpu0", DeviceFile: "nvidia2"}, 0))
-	assert.Empty(t, owners(gpusamplesextension.Device{ID: "GPU-a", Name: "gpu2", DeviceFile: "nvidia0"}, 0), "its index, not its minor number")
-	assert.Equal(t, []string{"train-0", "shares-0"}, owners(gpusamplesextension.Device{ID: "GPU-a", Name: "gpu2"}, 0))
-	mig := gpusamplesextension.Device{ID: "MIG-a", Parent: "GPU-d", DeviceFile: "nvidia3/gi9", MIG: gpusamplesextension.MIG{Profile: "1g.10gb"}}
+	assert.Equal(t, []string{"train-0", "shares-0"}, owners(devicesamples.Device{ID: "GPU-a", Name: "gpu0", DeviceFile: "nvidia2"}, 0))
+	assert.Empty(t, owners(devicesamples.Device{ID: "GPU-a", Name: "gpu2", DeviceFile: "nvidia0"}, 0), "its index, not its minor number")
+	assert.Equal(t, []string{"train-0", "shares-0"}, owners(devicesamples.Device{ID: "GPU-a", Name: "gpu2"}, 0))
+	mig := devicesamples.Device{ID: "MIG-a", Parent: "GPU-d", DeviceFile: "nvidia3/gi9", MIG: devicesamples.MIG{Profile: "1g.10gb"}}
 	assert.Equal(t, []string{"mig-0"}, owners(mig, 1))
 	assert.Empty(t, owners(mig, 2), "which of two instances of the profile it is needs the ResourceSlice")
-	assert.Equal(t, []string{"uuid-0"}, owners(gpusamplesextension.Device{ID: "GPU-18DB0E85-99e9-c746-8531-ffeb86328b39"}, 0))
+	assert.Equal(t, []string{"uuid-0"}, owners(devicesamples.Device{ID: "GPU-18DB0E85-99e9-c746-8531-ffeb86328b39"}, 0))
 	for _, file := range []string{"nvidia0", "nvidia7"} {
-		assert.Empty(t, owners(gpusamplesextension.Device{ID: "GPU-x", DeviceFile: file}, 0))
+		assert.Empty(t, owners(devicesamples.Device{ID: "GPU-x", DeviceFile: file}, 0))
 	}
 	var claimants []string
 	for _, p := range d.Claimants() {
@@ -209,13 +209,13 @@ func TestRecordedPodResources(t *testing.T) {
 	d, err := parse(message)
 	require.NoError(t, err)
 	for _, tc := range []struct {
-		dev  gpusamplesextension.Device
+		dev  devicesamples.Device
 		want []string
 	}{
-		{gpusamplesextension.Device{ID: "GPU-0c49ec12-1742-037e-5e5d-483549b87bfe", DeviceFile: "nvidia0"}, []string{"train-0"}},
-		{gpusamplesextension.Device{ID: "GPU-d0090727-b9e3-839f-fd85-30cea38e3171", DeviceFile: "nvidia1"}, []string{"infer-a", "infer-b"}},
-		{gpusamplesextension.Device{ID: "GPU-2", DeviceFile: "nvidia2"}, []string{"dra-full"}},
-		{gpusamplesextension.Device{ID: "MIG-3", DeviceFile: "nvidia3/gi11", MIG: gpusamplesextension.MIG{Profile: "1g.10gb"}}, []string{"dra-mig"}},
+		{devicesamples.Device{ID: "GPU-0c49ec12-1742-037e-5e5d-483549b87bfe", DeviceFile: "nvidia0"}, []string{"train-0"}},
+		{devicesamples.Device{ID: "GPU-d0090727-b9e3-839f-fd85-30cea38e3171", DeviceFile: "nvidia1"}, []string{"infer-a", "infer-b"}},
+		{devicesamples.Device{ID: "GPU-2", DeviceFile: "nvidia2"}, []string{"dra-full"}},
+		{devicesamples.Device{ID: "MIG-3", DeviceFile: "nvidia3/gi11", MIG: devicesamples.MIG{Profile: "1g.10gb"}}, []string{"dra-mig"}},
 	} {
 		var got []string
 		for _, p := range d.Owners(&tc.dev, alone) {
@@ -243,7 +243,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if d, err := parse(b); err == nil {
-			d.Owners(&gpusamplesextension.Device{ID: "GPU-aa", Name: "gpu4:7/0"}, alone)
+			d.Owners(&devicesamples.Device{ID: "GPU-aa", Name: "gpu4:7/0"}, alone)
 		}
 	})
 }

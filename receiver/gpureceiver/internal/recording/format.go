@@ -30,7 +30,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -53,19 +53,19 @@ type Header struct {
 
 // line is any line but the first.
 type line struct {
-	Devices []gpusamplesextension.Device `json:"devices,omitempty"`
-	D       int                          `json:"d"`
-	T       int64                        `json:"t"`
-	V       map[string]float64           `json:"v,omitempty"`
-	E       string                       `json:"e,omitempty"`
-	Code    int64                        `json:"code,omitempty"`
-	Count   int64                        `json:"count,omitempty"`
+	Devices []devicesamples.Device `json:"devices,omitempty"`
+	D       int                    `json:"d"`
+	T       int64                  `json:"t"`
+	V       map[string]float64     `json:"v,omitempty"`
+	E       string                 `json:"e,omitempty"`
+	Code    int64                  `json:"code,omitempty"`
+	Count   int64                  `json:"count,omitempty"`
 }
 
-var eventNames = map[gpusamplesextension.EventKind]string{
-	gpusamplesextension.EventXID:            "xid",
-	gpusamplesextension.EventECCCorrected:   "ecc_corrected",
-	gpusamplesextension.EventECCUncorrected: "ecc_uncorrected",
+var eventNames = map[devicesamples.EventKind]string{
+	devicesamples.EventXID:            "xid",
+	devicesamples.EventECCCorrected:   "ecc_corrected",
+	devicesamples.EventECCUncorrected: "ecc_uncorrected",
 }
 
 const (
@@ -76,11 +76,11 @@ const (
 
 // Record is one line of a recording: a new list of devices, a sample, or an event.
 type Record struct {
-	Devices []gpusamplesextension.Device // when not nil
+	Devices []devicesamples.Device // when not nil
 	Device  int
 	Time    int64
 	Values  []gpudata.Value // Device and Time as above
-	Event   *gpusamplesextension.Event
+	Event   *devicesamples.Event
 }
 
 // Reader reads a recording.
@@ -184,7 +184,7 @@ func (r *Reader) parse(text []byte) (Record, error) {
 	if l.E != "" {
 		for kind, name := range eventNames {
 			if name == l.E {
-				rec.Event = &gpusamplesextension.Event{Time: l.T, Kind: kind, Code: l.Code, Count: l.Count}
+				rec.Event = &devicesamples.Event{Time: l.T, Kind: kind, Code: l.Code, Count: l.Count}
 			}
 		}
 		return rec, nil
@@ -222,10 +222,10 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 }
 
 // Devices writes the list to which later batches refer.
-func (w *Writer) Devices(devices []gpusamplesextension.Device) error {
+func (w *Writer) Devices(devices []devicesamples.Device) error {
 	return w.enc.Encode(struct {
-		Devices []gpusamplesextension.Device `json:"devices"`
-	}{append([]gpusamplesextension.Device{}, devices...)}) // no device is an empty list, not null
+		Devices []devicesamples.Device `json:"devices"`
+	}{append([]devicesamples.Device{}, devices...)}) // no device is an empty list, not null
 }
 
 // Batch writes what one read gave. Values of one device with one time become one line.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/regularfile"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
@@ -27,7 +27,7 @@ type source struct {
 
 	file    *os.File
 	reader  *Reader
-	devices []gpusamplesextension.Device
+	devices []devicesamples.Device
 	next    *Record // read, not yet due
 	origin  int64   // recorded time that was played at `started`; 0 before the first sample
 	started int64   // unix ns
@@ -83,7 +83,7 @@ func (s *source) closeFile() {
 	}
 }
 
-func (s *source) setDevices(devices []gpusamplesextension.Device) {
+func (s *source) setDevices(devices []devicesamples.Device) {
 	interval := time.Duration(float64(s.reader.Header.Interval) / s.speed)
 	for i := range devices {
 		devices[i].Source = "replay"
@@ -92,7 +92,7 @@ func (s *source) setDevices(devices []gpusamplesextension.Device) {
 	s.devices = devices
 }
 
-func (s *source) Devices() []gpusamplesextension.Device { return s.devices }
+func (s *source) Devices() []devicesamples.Device { return s.devices }
 
 func (*source) Pace() time.Duration { return 100 * time.Millisecond }
 
@@ -137,7 +137,7 @@ func (s *source) Read(b *gpudata.Batch) error {
 		s.samples++
 		for _, v := range s.next.Values {
 			if v.Quantity == gpuquantity.Throttle && v.V > 0 {
-				v.V = gpusamplesextension.ThrottleMask(uint64(v.V))
+				v.V = devicesamples.ThrottleMask(uint64(v.V))
 			}
 			b.Add(s.next.Device, v.Quantity, t, v.V)
 		}

@@ -8,8 +8,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // load is the activity of a device: a cycle of phases that repeats forever, from a fixed origin of the wall clock, so
@@ -66,7 +66,7 @@ func Loads(n int, seed uint64, now func() time.Time) []Device {
 	return devices
 }
 
-func (l *load) Describe() gpusamplesextension.Device {
+func (l *load) Describe() devicesamples.Device {
 	spec := simgpu.DefaultSpec()
 	return describe(simgpu.Identity(l.seed-1, l.index, spec), spec)
 }

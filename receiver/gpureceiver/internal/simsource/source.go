@@ -10,9 +10,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -21,7 +21,7 @@ import (
 // Device is a device whose physics can be read. Methods are called from one goroutine at a time.
 type Device interface {
 	// Describe is the identity and the limits of the device.
-	Describe() gpusamplesextension.Device
+	Describe() devicesamples.Device
 	// Read is the state now. Integrals count from any origin and never decrease.
 	Read() simgpu.Telemetry
 }
@@ -42,7 +42,7 @@ func Of(gpu *simgpu.GPU) []Device {
 	return devices
 }
 
-func (d device) Describe() gpusamplesextension.Device {
+func (d device) Describe() devicesamples.Device {
 	spec, _ := d.gpu.Spec(d.info.Ordinal)
 	return describe(d.info, spec)
 }
@@ -53,15 +53,15 @@ func (d device) Read() simgpu.Telemetry {
 }
 
 // describe returns for a simulated device what a driver reports for a real one.
-func describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
+func describe(d backend.Device, spec simgpu.Spec) devicesamples.Device {
 	rates := make(map[string]float64, len(spec.FLOPRate))
 	for p, r := range spec.FLOPRate {
 		rates[p.String()] = r
 	}
-	return gpusamplesextension.Device{
+	return devicesamples.Device{
 		ID: d.UUID, Name: fmt.Sprintf("gpu%d", d.Ordinal), Model: d.Model, Vendor: d.Vendor, DriverVersion: d.DriverVersion,
 		PCIBDF: d.PCIBDF, Ordinal: d.Ordinal, Source: semconv.GPUMeasurementSourceSimulated,
-		Limits: gpusamplesextension.Limits{
+		Limits: devicesamples.Limits{
 			Memory: spec.MemoryTotal, MemoryBandwidth: spec.MemoryBandwidth, PCIeBandwidth: spec.PCIeBandwidth, FLOPRate: rates,
 			Power: spec.PowerLimit,
 		},
@@ -84,7 +84,7 @@ const (
 type source struct {
 	pace    time.Duration
 	devices []Device
-	desc    []gpusamplesextension.Device
+	desc    []devicesamples.Device
 	state   []state
 	rng     *rand.Rand
 }
@@ -113,7 +113,7 @@ func (s *source) Open() error {
 	return nil
 }
 
-func (s *source) Devices() []gpusamplesextension.Device { return s.desc }
+func (s *source) Devices() []devicesamples.Device { return s.desc }
 
 func (s *source) Pace() time.Duration { return s.pace }
 
@@ -161,9 +161,9 @@ func (s *source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 	b.Add(i, gpuquantity.SMOccupancy, t, s.noisy(ratio(r.OccSeconds, st.last.OccSeconds, dt)))
 	b.Add(i, gpuquantity.TensorUtilization, t, s.noisy(ratio(r.TensorSeconds, st.last.TensorSeconds, dt)))
 	b.Add(i, gpuquantity.DRAMUtilization, t, s.noisy(ratio(r.DRAMSeconds, st.last.DRAMSeconds, dt)))
-	var mask gpusamplesextension.ThrottleReason
+	var mask devicesamples.ThrottleReason
 	if r.ThrottlePower > st.last.ThrottlePower {
-		mask = gpusamplesextension.ThrottleSWPowerCap
+		mask = devicesamples.ThrottleSWPowerCap
 	}
 	b.Add(i, gpuquantity.Throttle, t, float64(mask))
 	st.last = r

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -22,7 +22,7 @@ type bench struct{ now time.Time }
 
 var start = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
-func (*bench) Describe() gpusamplesextension.Device { return gpusamplesextension.Device{ID: "GPU-b"} }
+func (*bench) Describe() devicesamples.Device { return devicesamples.Device{ID: "GPU-b"} }
 func (b *bench) Read() simgpu.Telemetry {
 	s := b.now.Sub(start).Seconds()
 	return simgpu.Telemetry{

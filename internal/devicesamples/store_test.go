@@ -1,10 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpusamplesextension
+package devicesamples
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componenttest"
 )
 
 func TestDevicesAreFoundByAnySpellingOfTheirIdentity(t *testing.T) {
@@ -259,35 +257,6 @@ func TestReadersAndWritersTogether(t *testing.T) {
 	default:
 		t.Error("writing wakes the subscriber")
 	}
-}
-
-type extHost struct {
-	component.Host
-	ext map[component.ID]component.Component
-}
-
-func (h extHost) GetExtensions() map[component.ID]component.Component { return h.ext }
-
-type otherExtension struct{}
-
-func (otherExtension) Start(context.Context, component.Host) error { return nil }
-func (otherExtension) Shutdown(context.Context) error              { return nil }
-
-func TestFindNamesMissingSymbols(t *testing.T) {
-	id := component.MustNewID("gpu_samples")
-	x, err := newSamples(NewDefaultConfig(), componenttest.NewNopTelemetrySettings())
-	require.NoError(t, err)
-	h := extHost{componenttest.NewNopHost(), map[component.ID]component.Component{
-		id: x, component.MustNewID("zpages"): otherExtension{},
-	}}
-	w, err := FindWriter(h, id)
-	require.NoError(t, err)
-	assert.Same(t, x, w)
-	_, err = FindReader(h, component.MustNewID("absent"))
-	require.EqualError(t, err,
-		"cannot find extension \"absent\" (define it under `extensions` and list it under `service::extensions`)")
-	_, err = FindReader(h, component.MustNewID("zpages"))
-	require.EqualError(t, err, `extension "zpages" has no device samples (use an extension of type gpu_samples)`)
 }
 
 // The address of a replaced board belongs to its successor, also after the old board is evicted.

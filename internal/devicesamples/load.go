@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpusamplesextension
+package devicesamples
 
 import (
 	"cmp"
@@ -117,8 +117,8 @@ func (st *Store) LoadKnown(name string, from, to int64) bool {
 	return st.loads.known(name, from, to)
 }
 
-// missLoad notes that a server could not be read.
-func (st *Store) missLoad(s LoadSeries, t int64) {
+// MissLoad notes that a server could not be read.
+func (st *Store) MissLoad(s LoadSeries, t int64) {
 	x := &st.loads
 	x.mu.Lock()
 	defer x.mu.Unlock()

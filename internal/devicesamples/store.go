@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpusamplesextension
+package devicesamples
 
 import (
 	"errors"
@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
-// Store holds the rings of all devices; the extension is a Store with a life cycle. It is exported for tests and
-// tools that need rings without a Collector. All methods are safe for concurrent use.
+// Store holds the rings of all devices; the extension gpu_samples is a Store with a life cycle. It implements Writer,
+// Reader, UseReader, LoadWriter and LoadReader. All methods are safe for concurrent use.
 type Store struct {
 	maxAge     int64
 	maxBytes   int64
@@ -44,6 +45,39 @@ type Store struct {
 	written  atomic.Bool // the Writer has been requested
 }
 
+// SetLogger sets where the first contradiction of each source is logged. Call it before the first write.
+func (st *Store) SetLogger(l *zap.Logger) { st.ledger.Logger = l }
+
+// Requested reports whether FindWriter returned the store.
+func (st *Store) Requested() bool { return st.written.Load() }
+
+func (st *Store) markRequested() { st.written.Store(true) }
+
+// Counts are what a Store has counted, and what it holds.
+type Counts struct {
+	Written                                      int64 // samples
+	Duplicate, OutOfOrder, Future, NotRegistered int64 // rejected values
+	LoadDropped                                  int64 // rejected readings of running requests
+	EvictedAge, EvictedBytes                     int64 // values
+	MissUnknown, MissOld, MissNew                int64 // lookups
+	UsesDropped                                  int64
+	Bytes, Devices                               int64
+}
+
+// Counts returns the current counts.
+func (st *Store) Counts() Counts {
+	st.mu.RLock()
+	bytes, devices := st.bytes, int64(len(st.devices))
+	st.mu.RUnlock()
+	n := &st.stats
+	return Counts{
+		Written: n.written.Load(), Duplicate: n.duplicate.Load(), OutOfOrder: n.outOfOrder.Load(), Future: n.future.Load(),
+		NotRegistered: n.closed.Load(), LoadDropped: st.loads.dropped.Load(), EvictedAge: n.evictedAge.Load(),
+		EvictedBytes: n.evictedBytes.Load(), MissUnknown: n.missUnknown.Load(), MissOld: n.missOld.Load(),
+		MissNew: n.missNew.Load(), UsesDropped: st.uses.dropped.Load(), Bytes: bytes, Devices: devices,
+	}
+}
+
 type hostPCI struct{ host, bdf string }
 
 // stats are the extension's own counters.
@@ -61,6 +95,18 @@ const (
 	clockSlack = time.Second
 	sweepEvery = time.Minute
 )
+
+// Config bounds the rings.
+type Config struct {
+	MaxAge     time.Duration // of a sample
+	MaxBytes   int64         // of all rings
+	MaxDevices int           // GPUs and MIG instances
+}
+
+// NewDefaultConfig returns the bounds of the extension without a configuration.
+func NewDefaultConfig() Config {
+	return Config{MaxAge: 5 * time.Minute, MaxBytes: 64 << 20, MaxDevices: 1024}
+}
 
 // NewStore returns empty rings with the limits of cfg. now is the clock that samples are compared with; nil means
 // time.Now.
