@@ -38,6 +38,7 @@ func (f *facts) load(s ptrace.Span, scope *spanfacts.Scope) bool {
 	if !f.Load(s, scope) || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return false
 	}
+	f.Device.ID = spanfacts.Clip(f.Device.ID) // longer if it lists several devices
 	if f.Kind == spanfacts.Step {
 		f.state, f.flags = spanfacts.TraceState(s.TraceState()), s.Flags()
 	}
