@@ -77,7 +77,7 @@ func TestImpossibleRatesAreRemarked(t *testing.T) {
 	require.NoError(t, r.p.Snapshot().WriteText(&text))
 	require.Regexp(t, `(?m)^impossible .* bf16!$`, text.String())
 	require.Regexp(t, `(?m)^possible .* bf16$`, text.String())
-	require.Contains(t, text.String(), "!: more than the device can do in the time.")
+	require.Contains(t, text.String(), "!: more than the device can do in the time (exceeds_peak)")
 	require.NoError(t, r.p.Snapshot().WriteCSV(&table))
 	require.Equal(t, 1, strings.Count(table.String(), "exceeds_peak"))
 	require.NoError(t, r.p.Snapshot().WriteJSON(&object))

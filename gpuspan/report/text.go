@@ -207,7 +207,7 @@ func (s Summary) writeWork(b *strings.Builder) {
 		}
 	})
 	if impossible {
-		wrap(b, "", "!: more than the device can do in the time. The work is declared wrong, a cache served it, or it did "+
+		wrap(b, "", "!: more than the device can do in the time (exceeds_peak): the work is declared wrong, a cache served it, or it did "+
 			"not run on the stream of its section")
 	}
 	s.table(b, columns{
