@@ -167,7 +167,7 @@ func TestSectionBecomesASpanOnGPUTime(t *testing.T) {
 	require.Equal(t, span.EndTime().Sub(span.StartTime()).Seconds(), a["gpu.duration"].AsFloat64())
 }
 
-// A section whose work failed says so on its span; what cannot fail stays as it is.
+// A section whose work failed states it on its span; what cannot fail stays as it is.
 func TestFailedSectionHasTheStatusError(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()

@@ -62,7 +62,7 @@ var vgpuBoards = map[string]string{
 }
 
 // vgpu returns the device of the normalised name of a vGPU: the board, its slices if it is a MIG instance, and its
-// memory in GB with the letter of its series. Without slices vGPUs take turns on the whole board.
+// memory in GB with the letter of its series. Without slices vGPUs alternate on the whole board.
 func vgpu(name string) (Device, bool) {
 	parts := strings.Split(strings.TrimPrefix(name, "grid-"), "-")
 	last := parts[len(parts)-1]

@@ -216,7 +216,7 @@ func (e *Energy) earlyShare(i, j int, s, t float64) (share float64) {
 	return share
 }
 
-// longestGap is the time between two readings, in seconds, from which pulses between them cannot be told from steady
+// longestGap is the time between two readings, in seconds, from which pulses between them cannot be distinguished from steady
 // power; meteredGap is this time if a counter has their energy.
 const longestGap, meteredGap = 6, 20
 

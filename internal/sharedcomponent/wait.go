@@ -14,7 +14,7 @@ import (
 // need to notice that.
 const leeway = time.Second
 
-// Wait waits for goroutines that were told to stop. It returns an error if ctx ends earlier: the Collector shuts down
+// Wait waits for goroutines that stop. It returns an error if ctx ends earlier: the Collector shuts down
 // one component after the other, so that one that waits forever keeps all others from their last data.
 func Wait(ctx context.Context, running *sync.WaitGroup) error {
 	stopped := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 func counter() uint64
 
 // steady reports whether the counter runs at a constant rate, in all power states and on all processors. That of arm64
-// does by definition; that of amd64 if the kernel says so.
+// does by definition; that of amd64 if the kernel reports it.
 var steady = sync.OnceValue(func() bool {
 	if runtime.GOARCH == "arm64" {
 		return true

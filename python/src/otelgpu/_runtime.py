@@ -684,7 +684,7 @@ def report() -> Report:
 
 
 def reset_report() -> None:
-    """Starts the report anew, such as after a warm-up."""
+    """Restarts the report, such as after a warm-up."""
     _runtime.report.reset()
 
 

@@ -58,7 +58,7 @@ def linear(x: Any, weight: Any, bias: bool = False) -> float:
 def einsum(equation: str, *operands: Any) -> float:
     """Returns the FLOPs of an Einstein sum without intermediate results: the number of combinations of all indices, times
     the operands' multiplications, plus one if an index is summed. As for a matrix product, the missing first addition is
-    ignored. An ellipsis stands for dimensions that are broadcast."""
+    ignored. An ellipsis represents dimensions that are broadcast."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     inputs = left.split(",")
