@@ -61,7 +61,7 @@ func TestCopiesHaveTheirDirection(t *testing.T) {
 	}
 }
 
-// Work that no device can do in the time, as that of a kernel on another stream than its section, is remarked in the
+// Work that no device can do in the time, as if a kernel ran on another stream than its section, is remarked in the
 // text, the table and the object, as gpu_derive does.
 func TestImpossibleRatesAreRemarked(t *testing.T) {
 	r := newRig(t)

@@ -64,8 +64,8 @@ func (x Section) Chunk(i, n int) { x.section.Chunk(i, n) }
 // SetAttributes adds attributes of the application to the span.
 func (x Section) SetAttributes(kv ...attribute.KeyValue) { x.section.SetAttributes(kv...) }
 
-// Fail marks the section as failed: its span has the status error, with the text of err. Its times and work count as
-// those of any other. A nil err does nothing; the last error counts.
+// Fail marks the section as failed: its span has the status error, with the text of err. Its times and work count like
+// any other section's. A nil err does nothing; the last error counts.
 func (x Section) Fail(err error) {
 	if err != nil {
 		x.section.Fail(cmp.Or(err.Error(), "failed"))

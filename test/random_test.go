@@ -764,7 +764,7 @@ func (x *topology) compare(
 		return
 	}
 	x.charged++
-	// A span without energy can be in the energy of the span around it, and hide that of the spans inside.
+	// A span without energy can be in the energy of the span around it, and hide the energy of the spans inside.
 	sum := charged + counter(t, tel, "otelcol_connector_gpu_requests_unassigned_energy", "")
 	require.InDelta(t, want, sum, hidden+1e-6)
 	if !slices.ContainsFunc(x.spans, func(s made) bool { return len(s.links) > 0 }) {

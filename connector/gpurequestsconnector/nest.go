@@ -7,9 +7,8 @@ import (
 	"iter"
 )
 
-// The energy and the time of a span contain those of its descendants on all devices, also below spans of the host. So
-// where a batch is inside another one, its part is
-// taken off the outer one: each joule is charged once, by the innermost batch.
+// The energy and the time of a span include its descendants on all devices, also below spans of the host. So if a batch
+// is inside another one, its part is subtracted from the outer one: each joule is charged once, by the innermost batch.
 //
 //	iteration  links A, B      10 J  → A and B share 10 − 6 = 4 J
 //	└─ layers                   8 J

@@ -21,7 +21,7 @@ type extensions map[component.ID]component.Component
 
 func (e extensions) GetExtensions() map[component.ID]component.Component { return e }
 
-// store is the gpu_samples extension with a life cycle of its own.
+// store is the gpu_samples extension with its own life cycle.
 type store struct {
 	component.Component
 	*devicesamples.Store

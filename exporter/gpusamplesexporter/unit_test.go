@@ -91,8 +91,8 @@ func TestTheUnitOfUtilizationIsProved(t *testing.T) {
 	}
 }
 
-// TestRenamedFieldsWithoutARowAreNotRead: of DCGM 4.7's names with new units, those of quantities that spans do not have
-// are counted.
+// TestRenamedFieldsWithoutARowAreNotRead: DCGM 4.7's names with new units are counted and not read if spans do not have
+// the quantity.
 func TestRenamedFieldsWithoutARowAreNotRead(t *testing.T) {
 	r := newRig(t)
 	names := []string{

@@ -63,7 +63,7 @@ type NVTX struct {
 }
 
 // Option returns the option of gpuspan.New that applies the settings. Zero Settings, as of a File that was not read,
-// leave those of the environment.
+// leave the environment's settings unchanged.
 func (f File) Option() gpuspan.Option {
 	return gpuspan.WithSettings(func(s *settings.Settings) {
 		if f.Settings != (settings.Settings{}) {

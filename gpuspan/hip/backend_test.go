@@ -296,7 +296,7 @@ func TestSectionsAreTimed(t *testing.T) {
 		}
 		half := time.Duration(stated.AsFloat64() * 1e9)
 		require.Positive(t, half)
-		// The stream is idle, so the marker of the start is that of the previous work, and the section begins when it is
+		// The stream is idle, so the previous work's marker is the marker of the start, and the section begins when it is
 		// submitted.
 		require.WithinRange(t, span.StartTime(), before[k].Add(-half-300), after[k].Add(half+300))
 		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(uintptr(h), int64(2*k+1)))), float64(half+300))

@@ -143,7 +143,7 @@ func (e *environment) run() string {
 		return namespace
 	}
 	for i, l := range launchers {
-		// An mpirun starts its processes on each node by a Slurm step of its own.
+		// An mpirun starts its processes on each node by a separate Slurm step.
 		if e.first(l.rank) != "" {
 			if i == len(launchers)-1 {
 				return e.value("SLURM_STEP_ID")

@@ -320,7 +320,7 @@ type run struct {
 // the streams.
 const maxRuns, maxStreams = 1024, 1024
 
-// of returns the timeline of a stream. Those of more streams than the limit share one.
+// of returns the timeline of a stream. Streams beyond the limit share one.
 func (s streams) of(k streamKey) *timeline {
 	if s[k] == nil {
 		if len(s) >= maxStreams {

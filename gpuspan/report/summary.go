@@ -278,7 +278,7 @@ func (s Summary) Categories() []Category {
 // categorized reports whether an operation is GPU work of a category.
 func (o *Operation) categorized() bool { return o.Category != "" && !o.onHost() }
 
-// ownTimes returns the time of each category without that of other categorized operations inside its own, so that each
+// ownTimes returns the time of each category without the time of other categorized operations inside it, so that each
 // moment counts for the innermost one.
 func (s Summary) ownTimes() map[string]time.Duration {
 	left := make([]time.Duration, len(s.Operations))

@@ -107,7 +107,7 @@ func (o *Operation) complete(d *sets) {
 	o.All, o.First, o.Rest = o.All.complete(&d.all), o.First.complete(&d.first), o.Rest.complete(&d.rest)
 }
 
-// minus returns the figures without those of some of the runs.
+// minus returns the figures without some of the runs.
 func (f Figures) minus(o Figures) Figures {
 	f.Count -= o.Count
 	f.Memory.add(o.Memory.negative())
@@ -222,8 +222,8 @@ func quantile(s Sketch, q float64, d Durations) time.Duration {
 	return min(max(time.Duration(math.Round(v*1e9)), d.Min), d.Max)
 }
 
-// minus returns the statistics without some of the durations, by the inverse of Chan's update. The extremes stay those of
-// all, and quantiles are unknown.
+// minus returns the statistics without some of the durations, by the inverse of Chan's update. The extremes of all
+// durations remain, and quantiles are unknown.
 func (w durations) minus(o *durations) durations {
 	if o.n == 0 {
 		return w

@@ -137,7 +137,7 @@ func (r *reasonFinder) within(n ast.Node, from map[string][]string) {
 	})
 }
 
-// isAttribute reports whether a function is attribute.String, and not that of a logger.
+// isAttribute reports whether a function is attribute.String, and not the String function of a logger.
 func isAttribute(f ast.Expr) bool {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok || s.Sel.Name != "String" {

@@ -38,7 +38,7 @@ type series struct {
 	head, tail uint64
 	read       int64 // when the newest value was read, also if it repeats the one before
 	stairs     instrument.Staircase
-	still      bool    // the counter may stand still
+	still      bool    // the counter may pause
 	raw        float64 // newest value as written, before unwrapping
 	base       float64 // of a counter: what rebase has taken off its values
 	nominal    int64   // requested interval, ns; 0: unknown
@@ -182,7 +182,7 @@ func (s *series) pointSize() int64 {
 	return pointSize
 }
 
-// slow reports whether a counter is refreshed more rarely than it is read, or stands still.
+// slow reports whether a counter is refreshed more rarely than it is read, or does not change.
 func (s *series) slow() bool {
 	return s.kind == KindCounter && max(s.stairs.Period(), s.read-s.last().t) > 3*s.interval/2
 }

@@ -214,7 +214,7 @@ type TimedValue struct {
 	Value float64
 }
 
-// LastRead returns when a field was read last, also if the value was that of the reading before; 0: never.
+// LastRead returns when a field was read last, also if the value repeats the previous one; 0: never.
 func (x DeviceView) LastRead(f Field) int64 {
 	if s := x.field(f); s != nil {
 		return s.read

@@ -202,7 +202,7 @@ type wait struct {
 	waiting   []int
 	queued    []int // of waiting: the rank's device is still in an earlier operation
 	since     time.Time
-	// Ranks that are waited for. Those of absent may wait elsewhere, the others have reached the operation.
+	// Ranks that are waited for. Ranks in absent may wait elsewhere, the others have reached the operation.
 	differing, stalled, absent, dead []int
 	uncertain                        bool
 	blocks                           []*wait // in which absent or stalled ranks wait
@@ -246,7 +246,7 @@ func (j *job) causes(all []*wait) []Hang {
 	return hangs
 }
 
-// follow removes the ranks that wait in other operations from those that are waited for.
+// follow removes ranks that wait in other operations from the ranks that are waited for.
 func (w *wait) follow(in map[int][]*wait) {
 	elsewhere := func(rank int) bool {
 		found := false

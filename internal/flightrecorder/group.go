@@ -80,7 +80,7 @@ func (j *job) collectGroups() {
 	})
 }
 
-// complete adds the members that the dumps imply: all ranks for the default group, those with entries for others, and
+// complete adds the members that the dumps imply: all ranks for the default group, ranks with entries for others, and
 // the ranks without a dump if exactly they are missing in the size of the group.
 func (g *group) complete(j *job) {
 	if g.stated {

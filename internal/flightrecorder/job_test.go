@@ -90,7 +90,8 @@ func newSim(r *rand.Rand, steps int) *sim {
 	return s
 }
 
-// occurrence is the number of a step among those of a rank that must match: of the group, and of the pair for transfers.
+// occurrence returns the number of a step among the steps of a rank that must match: of the group, and of the pair for
+// transfers.
 func (s *sim) occurrence(rank, at int) (n int) {
 	is := s.programs[rank][at]
 	for _, o := range s.programs[rank][:at+1] {
@@ -101,7 +102,7 @@ func (s *sim) occurrence(rank, at int) (n int) {
 	return n
 }
 
-// arrived reports whether a rank has entered the n-th step that matches that of another rank.
+// arrived reports whether a rank has entered the n-th step that matches another rank's step.
 func (s *sim) arrived(rank, from, at, n int) bool {
 	if rank == nobody {
 		return false

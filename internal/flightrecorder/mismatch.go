@@ -24,7 +24,7 @@ func callOf(e *Entry) call {
 		c.inputs, c.outputs = elements(e.InputSizes), elements(e.OutputSizes)
 	}
 	if strings.HasPrefix(e.Operation, "gather") || strings.HasPrefix(e.Operation, "scatter") {
-		c.types = "" // the inputs or the outputs are those of the root only
+		c.types = "" // only the root has the inputs or the outputs
 	}
 	return c
 }

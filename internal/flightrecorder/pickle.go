@@ -11,9 +11,9 @@ import (
 	"strconv"
 )
 
-// Opcodes of Python's pickle protocols 2 to 5 that build plain data. Every other opcode, above all those that import a
-// name or call something, is refused: a dump comes from a shared folder, and reading it must not run anything.
-// Reference: the comments of CPython's Lib/pickletools.py.
+// Opcodes of Python's pickle protocols 2 to 5 that build plain data. Every other opcode is refused, above all any
+// opcode that imports a name or calls something: a dump is read from a shared folder, and reading it must not run
+// anything. Reference: the comments of CPython's Lib/pickletools.py.
 const (
 	opMark            = '('
 	opStop            = '.'

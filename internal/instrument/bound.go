@@ -24,7 +24,7 @@ type calibration struct {
 const leastTime, leastCalibrated = 0.04, 3
 
 // timeFactor returns the share of the error of refresh times that is stated: less than the whole if left-out knots show
-// that knots are placed far better than their windows, as those of a regular counter at steady power are.
+// that knots are placed far better than their windows, as the knots of a regular counter at steady power are.
 func (c *calibration) timeFactor() float64 {
 	if c.n < leastCalibrated {
 		return 1

@@ -29,7 +29,7 @@ func (e *Energy) limit(p *piece) float64 {
 		return p.t1
 	case math.IsNaN(p.rate):
 		return p.t0
-	case p.linear: // a counter that stands still for long is not extrapolated
+	case p.linear: // a counter that pauses for long is not extrapolated
 		return max(min(e.read, p.k0+mostPeriods*e.track.period()*float64(e.thin.every)), p.t0)
 	}
 	return max(e.power.newest()-p.lag, p.t0)

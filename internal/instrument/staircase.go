@@ -25,7 +25,7 @@ func (s *Staircase) Changed(t int64) {
 }
 
 // Period returns the refresh period in ns, 0 while unknown: the second shortest of the recent times between two
-// changes. Longer ones occur while the quantity stands still, and one shorter one after a late reading.
+// changes. Longer ones occur while the quantity does not change, and one shorter one after a late reading.
 func (s *Staircase) Period() int64 {
 	n := int(min(s.changes, recentGaps+1)) - 1
 	if n < 3 {

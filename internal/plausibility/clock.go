@@ -14,8 +14,8 @@ const (
 	leastAges   = 10 // observations of a window
 )
 
-// Clock estimates the offset of a source's clock from the age of its newest sample: of many observations, the least age
-// is that of a sample that was just taken. The zero value is ready for use.
+// Clock estimates the offset of a source's clock from the age of its newest sample: of many observations, the sample
+// with the least age was just taken. The zero value is ready for use.
 type Clock struct {
 	since  int64 // start of the window
 	least  int64 // least age in it, ns

@@ -18,7 +18,7 @@ import (
 // with most series has count and sum only, in all series: quantiles over a part of them would be wrong.
 const MaxBuckets = 2000
 
-// withoutBuckets returns the names of histograms that exceed MaxBuckets, those with most series first.
+// withoutBuckets returns the names of histograms that exceed MaxBuckets, starting with the most series.
 func withoutBuckets(resources iter.Seq[[]Family]) map[string]bool {
 	count, all := map[string]int{}, 0
 	for families := range resources {

@@ -22,7 +22,7 @@ func strict(t testing.TB, td ptrace.Traces) error {
 	return proto.UnmarshalOptions{RecursionLimit: 100}.Unmarshal(b, &v1.TracesData{})
 }
 
-// Each function puts a text at a place of its own.
+// Each function puts a text at a different place.
 var places = map[string]func(rs ptrace.ResourceSpans, text string){
 	"resource":             func(rs ptrace.ResourceSpans, x string) { rs.Resource().Attributes().PutStr("k", x) },
 	"schema of a resource": func(rs ptrace.ResourceSpans, x string) { rs.SetSchemaUrl(x) },

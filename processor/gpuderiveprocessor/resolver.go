@@ -136,8 +136,8 @@ func (r *resolver) override(made *roof, model string) {
 
 // instance scales the peaks of a physical GPU to a MIG instance: arithmetic by SMs, memory by slices. The host link is
 // shared and unchanged; NVLink cannot be used. What the driver reports comes before the table of profiles; it has the
-// SMs of a compute instance, too, whose memory is that of its GPU instance. With neither those peaks are unknown, because
-// the physical GPU's peaks would be too high.
+// SMs of a compute instance, too, which uses the memory of its GPU instance. With neither those peaks are unknown,
+// because the physical GPU's peaks would be too high.
 func (m *roof) instance(row *peaks.Device, profile string, share *devicesamples.MIG) {
 	m.interconnect, m.domain = peak{}, 0
 	var sms, memory float64

@@ -15,7 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
-// A device draws 300 W, and its counter says something else. The energy of a span is that of power, and the
+// A device draws 300 W, and its counter shows something else. The energy of a span is computed from power, and the
 // contradiction is counted.
 func TestAContradictedCounterIsReplacedByPower(t *testing.T) {
 	for reason, counter := range map[string]func(s float64) float64{

@@ -130,7 +130,7 @@ func (p *joinProcessor) acceptsAgain() {
 }
 
 // failed returns the spans that an error names as not accepted, nil for all. An exporter that has written a part of a
-// batch, such as chrome_trace on a full disk, names the rest. was are those that were sent.
+// batch, such as chrome_trace on a full disk, names the rest. was has the spans that were sent.
 func failed(err error, was map[attribution.Key]bool) map[attribution.Key]bool {
 	only := map[attribution.Key]bool{}
 	if !collectFailed(err, only) {

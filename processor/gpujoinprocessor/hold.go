@@ -81,7 +81,7 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 	}
 }
 
-// write joins the spans under one lock of the samples, and omits those that are in the request a second time.
+// write joins the spans under one lock of the samples, and omits spans that are in the request a second time.
 func (p *joinProcessor) write(b *batch) {
 	e := p.engine
 	e.mu.Lock()

@@ -281,7 +281,7 @@ type builder struct {
 	value, event     int
 }
 
-// add adds the next n spans, but those that are in the request a second time.
+// add adds the next n spans, except spans that are in the request a second time.
 func (x *builder) add(to ptrace.SpanSlice, n int) {
 	to.EnsureCapacity(n)
 	for range n {

@@ -25,7 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 )
 
-// irregular makes files that block or never end, whose names are before those of profiles.
+// irregular makes files that block or never end, whose names sort before the names of profiles.
 func irregular(t *testing.T, dir, ending string) (paths []string) {
 	t.Chdir(dir) // addresses of sockets are short
 	for _, name := range []string{"0pipe", "1link", "2device", "3socket"} {

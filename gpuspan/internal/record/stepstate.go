@@ -18,7 +18,7 @@ type StepState struct {
 	Device    *Device         // on which the boundaries are timed
 	around    *StepState      // to which the loop's stream returns; under the stream's mutex
 	Open      atomic.Int32    // sections that are not resolved
-	Running   atomic.Int32    // those of them that have not ended
+	Running   atomic.Int32    // unresolved sections that have not ended
 	Lost      atomic.Int32    // sections without a slot
 	Cancelled atomic.Bool     // the iteration is not a step
 }

@@ -89,7 +89,7 @@ type Spec struct {
 	Read    float64
 	Shake   float64 // jitter of the reads
 	Window  float64 // averaging window of power
-	Power   float64 // refresh period of power; 0: that of the counter, an exporter collects both
+	Power   float64 // refresh period of power; 0: the counter's, an exporter collects both
 	Assumed float64 // refresh period assumed while readings do not show it
 	Gain    float64 // of the counter; 0: 1
 	Extra   float64 // W of other parts of the module

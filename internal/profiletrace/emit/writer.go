@@ -123,7 +123,7 @@ func (w *Writer) flush() error {
 	return w.out.err
 }
 
-// Run sweeps over the events, and writes all spans but those of windows.
+// Run sweeps over the events, and writes all spans except the spans of windows.
 func (w *Writer) Run(s *link.Sweep) error {
 	for _, proc := range s.Processes {
 		w.out.p.openWindow(proc, w.out.p.root)

@@ -28,7 +28,7 @@ NOT_READY, INVALID_CONTEXT = 600, 201
 LOST = (4, 201, 709)  # the context, and with it all its events, is gone
 RELAXED, NON_BLOCKING = 2, 1
 
-# Functions and their arguments; a call returns a status. _v2 names are those that the driver's header maps to.
+# Functions and their arguments; a call returns a status. The driver's header maps plain names to _v2 names.
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 _OUT_P, _OUT_I, _OUT_F = ctypes.POINTER(_P), ctypes.POINTER(_I), ctypes.POINTER(ctypes.c_float)
 FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
@@ -310,7 +310,7 @@ class DriverBackend:
         self._jax.close(timeout)
 
     def identity(self, device: int) -> Dict[str, Any]:
-        """Returns the attributes of the device; those that the driver does not state are omitted."""
+        """Returns the attributes of the device; attributes that the driver does not state are omitted."""
         out = self._identity.get(device)
         if out is None:
             out = self._identity[device] = self._identify(device)

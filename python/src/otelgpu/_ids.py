@@ -19,7 +19,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Ids:
-    """Draws IDs from a generator of its own."""
+    """Draws IDs from its own generator."""
 
     def generate_span_id(self) -> int:
         """Returns a random ID of 64 bits that is not 0."""

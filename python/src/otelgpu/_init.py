@@ -24,8 +24,8 @@ def init(service: Optional[str] = None, *, endpoint: Optional[str] = None, attri
 
     service: service.name; default OTEL_SERVICE_NAME. endpoint: of the Collector; default OTEL_EXPORTER_OTLP_ENDPOINT or
     OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, otherwise http://127.0.0.1:4318. attributes: further ones of the resource, which
-    also has job() and OTEL_RESOURCE_ATTRIBUTES. exporter: a SpanExporter instead of OTLP. The sampler, headers, and limits
-    are those of the SDK's environment variables.
+    also has job() and OTEL_RESOURCE_ATTRIBUTES. exporter: a SpanExporter instead of OTLP. The SDK's environment
+    variables set the sampler, headers, and limits.
 
     Nothing is done if the program has set a TracerProvider, and with OTELGPU_ENABLED=false or OTEL_SDK_DISABLED=true. A
     missing package is logged, and the program goes on without spans.

@@ -65,7 +65,7 @@ def _run() -> str:
     if namespace:
         return namespace
     ranked = next((names[0] for names in _LAUNCHERS if any(map(_value, names[0]))), ())
-    return _value("SLURM_STEP_ID") if ranked == _LAUNCHERS[-1][0] else ""  # mpirun has a step of its own on each node
+    return _value("SLURM_STEP_ID") if ranked == _LAUNCHERS[-1][0] else ""  # mpirun has a separate step on each node
 
 
 def _value(name: str) -> str:

@@ -25,7 +25,7 @@ def step_csv(path: Union[str, "os.PathLike[str]"], phases: Iterable[str] = (), *
 
     phases are further ones that get a column, in this order; the time of others is in t_misc_ms. t_step = sum of the
     phases - t_overlap + t_misc. Phases that a step did not have and unknown values are empty. loop selects the loop of that
-    name. Only the given rank of a job writes; with None every rank does, each to a path of its own.
+    name. Only the given rank of a job writes; with None every rank does, each to its own path.
 
     A file with the same columns is continued, without an incomplete last line. A file that cannot be written, or with
     other columns, is logged and not changed."""

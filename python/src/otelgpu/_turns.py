@@ -75,7 +75,7 @@ class Turns:
 
     def take(self, batch: Any, names: Sequence[str] = ("input_ids",)) -> int:
         """Adds the items of a batch to the step: tokens if those are counted, otherwise samples. Returns the number of
-        tokens, 0 if unknown. names are those of the tensor with a token for each element."""
+        tokens, 0 if unknown. names are the keys of the tensor with a token for each element."""
         step = self.step
         if step is None or step._runtime is None:
             return 0

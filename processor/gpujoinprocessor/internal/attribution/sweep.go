@@ -265,7 +265,7 @@ type Meter interface {
 	Covered(from, to int64) int64
 }
 
-// Knot is one point of a counter's line; its times are those of spans.
+// Knot is one point of a counter's line; its times are on the clock of spans.
 type Knot = instrument.Knot
 
 // curve reads a line of knots at times that never decrease.

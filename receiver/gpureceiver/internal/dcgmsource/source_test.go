@@ -383,7 +383,7 @@ func TestProcessesAreListed(t *testing.T) {
 }
 
 // TestProcessesOfOneReadingAreListedTogether reads 1 to 64 processes on each of 3 boards, which the engine stamps 1 µs
-// apart. Those of an older reading are not listed, even if one has ended since.
+// apart. Processes of an older reading are not listed, even if one has ended since.
 func TestProcessesOfOneReadingAreListedTogether(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 64} {
 		var lines []string

@@ -123,7 +123,7 @@ func TestOwnersAreFoundByEverySpellingOfADevice(t *testing.T) {
 func alone() int { return 1 }
 
 // claim returns a PodResources message with one container that has a claim, allocated by DRA. The numbers of the fields
-// are those of k8s.io/kubelet/pkg/apis/podresources/v1 (v0.37.2).
+// are from k8s.io/kubelet/pkg/apis/podresources/v1 (v0.37.2).
 func claim(namespace, name, container, driver, device string) []byte {
 	resource := join(field(1, field(1, []byte("k8s.gpu.nvidia.com/claim=x-"+device))), field(2, []byte(driver)),
 		field(3, []byte("node-a")), field(4, []byte(device)))
