@@ -49,8 +49,8 @@ func newConvertCommand() *cobra.Command {
 		Short: "Convert profiles of PyTorch, Nsight Systems and rocprofv3 to OTLP and a Chrome trace",
 		Long: `Convert profiles to OTLP and a Chrome trace, and print where the GPU time went. The input is PyTorch profiler
 (Kineto) traces, plain or compressed, SQLite exports of Nsight Systems, and runs of ROCm's rocprofv3 as JSON or as its
-database. A directory is searched recursively for profiles (.json, .json.gz, .json.zst, .sqlite, _results.db); duplicates
-are counted once.
+database. A directory is searched recursively for profiles (.json, .json.gz, .json.zst, .sqlite, _results.db);
+duplicates are counted once.
 
 The command writes DIR/spans.json (OTLP JSON, one request per line, at the level set by --detail) and DIR/trace.json
 (one Chrome trace of all activities). Files recorded more than three months apart go to separate Chrome traces:
@@ -170,8 +170,8 @@ type profile struct {
 	partial bool
 }
 
-// read opens a file, and chooses a reader by its first bytes: a database is an export of Nsight Systems, everything else is
-// read as a trace.
+// read opens a file, and chooses a reader by its first bytes: a database is an export of Nsight Systems, everything
+// else is read as a trace.
 func read(
 	ctx context.Context, path string, o kinetoreceiver.Options, emit consumer.ConsumeTracesFunc,
 ) (profile, error) {

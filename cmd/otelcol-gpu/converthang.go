@@ -61,17 +61,19 @@ func hangs(out, problems io.Writer, args []string, width int) (rest []string, fo
 		}
 		fmt.Fprint(out, hangReport(folder, flightrecorder.Analyze(dumps), width))
 		if others > 0 {
-			fmt.Fprintf(out, "  %s not read (name profiles among them one by one)\n", finding.Count(int64(others), "other file", "other files"))
+			fmt.Fprintf(out, "  %s not read (name profiles among them one by one)\n",
+				finding.Count(int64(others), "other file", "other files"))
 		}
 	}
 	return rest, len(alone)+len(folders) > 0, failed
 }
 
-// mayBeDump reports whether a file is opened to find out whether it is a dump: not if it is named like a profile, without
-// a rank at the end, because profiles are opened once.
+// mayBeDump reports whether a file is opened to find out whether it is a dump: not if it is named like a profile,
+// without a rank at the end, because profiles are opened once.
 func mayBeDump(path string) bool {
 	_, named := flightrecorder.RankOf(path)
-	return named || !slices.ContainsFunc(profilefile.Endings(), func(end string) bool { return strings.HasSuffix(path, end) })
+	hasEnding := func(end string) bool { return strings.HasSuffix(path, end) }
+	return named || !slices.ContainsFunc(profilefile.Endings(), hasEnding)
 }
 
 // foldersOfDumps returns the folders at or below path in which at least one file is a dump.
@@ -107,7 +109,8 @@ func hangReport(job string, r flightrecorder.Report, width int) string {
 	}
 	for i := range r.Hangs {
 		f := r.Hangs[i].Finding()
-		line("%s", printable.Line(f.Kind+", "+f.Subject+": "+strings.Join(f.Chain, " -> ")+fmt.Sprintf(" (certainty %s)", f.Certainty)))
+		line("%s", printable.Line(fmt.Sprintf("%s, %s: %s (certainty %s)",
+			f.Kind, f.Subject, strings.Join(f.Chain, " -> "), f.Certainty)))
 		if f.Evidence != "" {
 			line("%s", printable.Line(f.Evidence))
 		}

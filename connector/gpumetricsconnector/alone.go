@@ -37,8 +37,8 @@ var aloneTexts = [aloneReasons]struct{ label, log string }{
 		"(call otelgpu.watch_collectives() at the same point in all ranks, number the steps alike)"},
 	aloneShared: {"shared_job", "two processes report the same rank of one job at the same time " +
 		"(give each run its own gpu.job.id, and each loop of a process its own name)"},
-	aloneAbsent: {"absent_rank", "some ranks of the job do not report, and all others wait in each step: a rank that does not " +
-		"report may be the late one (send the spans of all ranks)"},
+	aloneAbsent: {"absent_rank", "some ranks of the job do not report, and all others wait in each step: a rank that " +
+		"does not report may be the late one (send the spans of all ranks)"},
 }
 
 var uncompared = func() (out [aloneReasons]metric.AddOption) {

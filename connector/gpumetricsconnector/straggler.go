@@ -131,8 +131,11 @@ func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 
 func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	rs := rankStep{
-		stepSpan: stepSpan{Key: f.Key, inRank: f.Key.In(g.rank), start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state)},
-		Rank:     straggler.Rank{Rank: r.rank, Step: f.StepTime()},
+		stepSpan: stepSpan{
+			Key: f.Key, inRank: f.Key.In(g.rank), start: f.Start, end: f.End,
+			flags: f.flags, state: strings.Clone(f.state),
+		},
+		Rank: straggler.Rank{Rank: r.rank, Step: f.StepTime()},
 	}
 	if g.spans {
 		rs.resource = g.resource(r)

@@ -150,8 +150,8 @@ func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 	}
 }
 
-// maxWaiting is how many rejected profiles wait; then the oldest are dropped. Stores reject profiles that are older than
-// an hour.
+// maxWaiting is how many rejected profiles wait; then the oldest are dropped. Stores reject profiles that are older
+// than an hour.
 const maxWaiting = 60
 
 // send passes on what is pending. Rejected data is sent again next time, unless the error is permanent.

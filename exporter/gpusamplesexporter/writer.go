@@ -224,7 +224,8 @@ func (x *writer) warnUnknown() {
 	if !x.warned && len(x.unknown) > 0 && len(x.devices) == 0 {
 		x.warned = true
 		x.logger.Warn("Device metrics with unknown names are not read (use the names of dcgm-exporter 2 to 4, of AMD's "+
-			"exporters or of the semantic conventions, in their spelling)", zap.Strings("names", slices.Sorted(maps.Keys(x.unknown))))
+			"exporters or of the semantic conventions, in their spelling)",
+			zap.Strings("names", slices.Sorted(maps.Keys(x.unknown))))
 	}
 	clear(x.unknown)
 }

@@ -38,7 +38,8 @@ func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &samples{Store: devicesamples.NewStore(cfg.bounds(), nil), telemetry: tb, logger: set.Logger, servers: cfg.Servers}
+	store := devicesamples.NewStore(cfg.bounds(), nil)
+	x := &samples{Store: store, telemetry: tb, logger: set.Logger, servers: cfg.Servers}
 	x.SetLogger(set.Logger)
 	return x, x.observe()
 }

@@ -122,7 +122,8 @@ func (s *scraper) parse(r io.Reader, at int64) (found bool, err error) {
 			return found, fmt.Errorf("%q: value %q of %s is not a number", s.cfg.Endpoint, fields[0], line[:end])
 		}
 		found = true
-		s.counters.Write(s.out, devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint + labels}, form, at, v)
+		series := devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint + labels}
+		s.counters.Write(s.out, series, form, at, v)
 	}
 	return found, lines.Err()
 }

@@ -16,8 +16,8 @@ import (
 // Event is a backend's timing event: a CUevent, a hipEvent_t, or an index of a simulated device.
 type Event uintptr
 
-// StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number. It is what
-// gpuspan.Profiler.Stream takes.
+// StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number. It is
+// what gpuspan.Profiler.Stream takes.
 type StreamHandle = uintptr
 
 // Context identifies the context of streams and events: the ordinal of a device for the context that the backend

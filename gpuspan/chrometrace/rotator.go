@@ -28,7 +28,7 @@ type Files struct {
 	Existing    Existing                   // what happens if the file exists; "" means Number
 	MaxBytes    int64                      // a file is complete when it has this size on disk; 0: no limit
 	MaxAge      time.Duration              // a file is complete this long after its first span; 0: no limit
-	MaxFiles    int                        // number of complete files to keep with rotation; the oldest are removed; 0: all
+	MaxFiles    int                        // number of complete files to keep with rotation, the newest ones; 0: all
 	Now         func() time.Time           // the clock of file names and ages; nil means time.Now
 	OnComplete  func(path string, s Stats) // called for every completed file, may be nil
 	OnError     func(error)                // called for errors in the background and in removing old files; may be nil
@@ -119,7 +119,8 @@ func (r *Rotator) Write(events []Event) error {
 // that was recorded months before the others.
 func (r *Rotator) fit(events []Event) error {
 	other := func(e Event) bool { return e.Start > 0 && !r.file.holds(e.Start) }
-	if f := r.file; f != nil && r.moved < maxMoves && slices.ContainsFunc(events, other) && !f.holds(typicalStart(events)) {
+	if f := r.file; f != nil && r.moved < maxMoves &&
+		slices.ContainsFunc(events, other) && !f.holds(typicalStart(events)) {
 		if err := r.complete(); r.file == f {
 			return err
 		}

@@ -270,8 +270,8 @@ const (
 	fine = int64(1000) << 40
 )
 
-// typicalStart returns the earliest start that is not far from the median, because a single span with a wrong clock must
-// not decide on the file's time; 0 if there is none.
+// typicalStart returns the earliest start that is not far from the median, because a single span with a wrong clock
+// must not decide on the file's time; 0 if there is none.
 func typicalStart(events []Event) int64 {
 	starts := make([]int64, 0, len(events))
 	for i := range events {

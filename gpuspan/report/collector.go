@@ -341,8 +341,8 @@ func (s streams) total() (t time.Duration) {
 	return t
 }
 
-// add adds a run, in the order of ends as a profiler reports the runs of a stream, and calls inside with each run inside
-// it.
+// add adds a run, in the order of ends as a profiler reports the runs of a stream, and calls inside with each run
+// inside it.
 func (s streams) add(k streamKey, r run, inside func(run)) {
 	x := s.of(k)
 	n := len(x.runs)

@@ -230,7 +230,7 @@ type Loop struct {
 	Partial    int64         `json:"partial_steps,omitempty"` // steps with an unknown phase: a section was not timed
 	Overlap    time.Duration `json:"-"`                       // time of other steps = sum of phases − Overlap + Other
 	Other      time.Duration `json:"-"`                       // part of them that belongs to no phase
-	Covered    time.Duration `json:"-"`                       // part of steps without untimed sections in which a section ran
+	Covered    time.Duration `json:"-"`                       // part of fully timed steps in which a section ran
 	Exposed    time.Duration `json:"-"`                       // communication that no other phase hides
 	Waiting    time.Duration `json:"-"`                       // phase data minus the time that other phases hide
 	Items      int64         `json:"items,omitempty"`         // elements processed; 0 when not stated

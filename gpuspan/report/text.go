@@ -207,8 +207,8 @@ func (s Summary) writeWork(b *strings.Builder) {
 		}
 	})
 	if impossible {
-		wrap(b, "", "!: more than the device can do in the time (exceeds_peak): the work is declared wrong, a cache served it, or it did "+
-			"not run on the stream of its section")
+		wrap(b, "", "!: more than the device can do in the time (exceeds_peak): the work is declared wrong, a cache "+
+			"served it, or it did not run on the stream of its section")
 	}
 	s.table(b, columns{
 		widths: []int{14, 10, 10},

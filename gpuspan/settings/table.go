@@ -53,8 +53,8 @@ func (s *Settings) keys() []Key {
 		enumKey("verbosity", "highest verbosity of operations that are timed", verbosityNames[:], 0, &s.Verbosity),
 		enumKey("sync", "when GPU times are read", syncNames[:], 1, &s.Sync),
 		enumKey("metrics", "which sections the profiler's metrics cover", metricsNames[:], 1, &s.Metrics),
-		intKey("slots", "open and pending sections per stream at first; they double up to 4096 while half are pending, unless it is "+
-			"below 256; further sections are only counted", &s.Slots),
+		intKey("slots", "open and pending sections per stream at first; they double up to 4096 while half are pending, "+
+			"unless it is below 256; further sections are only counted", &s.Slots),
 		intKey("names", "maximum names of StartNamed, and of loops; further names are reported as (other)", &s.Names),
 		intKey("streams", "maximum number of streams", &s.Streams),
 		boolKey("capture_check", "check before each event record whether the stream captures a graph", &s.CaptureCheck),

@@ -42,8 +42,8 @@ func (g *GPU) Now() time.Time { return g.clock.Now() }
 // ThreadInit does nothing, because polling cannot invalidate captures.
 func (g *GPU) ThreadInit() error { return nil }
 
-// StreamInfo returns the device and kind of a stream, or an error if the handle is unknown. Handle 0 is the legacy stream
-// of a device, for streams of gpuspan.ForeignEvents.
+// StreamInfo returns the device and kind of a stream, or an error if the handle is unknown. Handle 0 is the legacy
+// stream of a device, for streams of gpuspan.ForeignEvents.
 func (g *GPU) StreamInfo(s backend.StreamHandle, c backend.Context) (backend.StreamInfo, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -177,8 +177,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	}
 	err := e.w.Write(rows...)
 	if d := e.w.Stats().Undeclared; d > 0 && !e.reported.Swap(true) {
-		otel.Handle(fmt.Errorf("step CSV: %s of phases without a column is in t_misc_ms: one of %q (a file keeps the columns "+
-			"of its first rows: move it away, or declare the phases)", d, phases))
+		otel.Handle(fmt.Errorf("step CSV: %s of phases without a column is in t_misc_ms: one of %q (a file keeps the "+
+			"columns of its first rows: move it away, or declare the phases)", d, phases))
 	}
 	return err
 }

@@ -210,8 +210,8 @@ func adopt(f *os.File, want columns) (columns, error) {
 	return have, nil
 }
 
-// Declare adds columns for further phases if the file has no row yet. Phases that have a column, or cannot have one, are
-// ignored.
+// Declare adds columns for further phases if the file has no row yet. Phases that have a column, or cannot have one,
+// are ignored.
 func (w *Writer) Declare(phases ...string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,7 +221,8 @@ func (w *Writer) Declare(phases ...string) error {
 	all, _ := further(w.cols.header)
 	before := len(all)
 	for _, p := range phases {
-		if c, err := newColumns(append(slices.Clip(all), p)); err == nil && len(c.header) > len(w.cols.header)+len(all)-before {
+		c, err := newColumns(append(slices.Clip(all), p))
+		if err == nil && len(c.header) > len(w.cols.header)+len(all)-before {
 			all = append(all, p)
 		}
 	}

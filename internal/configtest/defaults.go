@@ -24,9 +24,9 @@ var (
 	listedKeys        = regexp.MustCompile("^( *)- ((?:`[a-z0-9_]+`(?:, )?)+)")
 )
 
-// documentedDefaults compares each "`key` (default `X`)" of the section "Configuration", and each row of its table of keys
-// and defaults, with the schema. A key in a nested list is one of the key that the list belongs to. Defaults in words, such as "none" or "all", are not compared, unless
-// the schema states a number or a duration.
+// documentedDefaults compares each "`key` (default `X`)" of the section "Configuration", and each row of its table of
+// keys and defaults, with the schema. A key in a nested list is one of the key that the list belongs to. Defaults in
+// words, such as "none" or "all", are not compared, unless the schema states a number or a duration.
 func documentedDefaults(t *testing.T, node *configschema.Node, section string) {
 	t.Helper()
 	var parents []string // by depth of the list
@@ -87,7 +87,8 @@ func wrongDefault(field *configschema.Node, text string) string {
 	case len(values) == 0:
 		return ""
 	case field.Kind == configschema.Array:
-		for v := range strings.FieldsFuncSeq(strings.Join(values, " "), func(r rune) bool { return strings.ContainsRune("[], ", r) }) {
+		separator := func(r rune) bool { return strings.ContainsRune("[], ", r) }
+		for v := range strings.FieldsFuncSeq(strings.Join(values, " "), separator) {
 			if !strings.Contains(want, v) {
 				return fmt.Sprintf("the default %s, the code has %s", v, want)
 			}

@@ -17,8 +17,8 @@ import (
 )
 
 // documentedReasons checks that text, which is metadata.yaml and the README, names each value of the attribute `reason`
-// in the Go files of the working directory: Label("reason", X) or attribute.String("reason", X), where X is a literal, an
-// element of a list of literals, or a parameter of a function that is called with literals.
+// in the Go files of the working directory: Label("reason", X) or attribute.String("reason", X), where X is a literal,
+// an element of a list of literals, or a parameter of a function that is called with literals.
 func documentedReasons(t *testing.T, text string) {
 	t.Helper()
 	r := reasonFinder{lists: map[string][]string{}, passed: map[string][]string{}, found: map[string]bool{}}

@@ -37,8 +37,8 @@ var ending = map[string]bool{
 // buffering are processors that accept everything, and drop what is rejected behind them.
 var buffering = map[string]bool{"batch": true, "tail_sampling": true, "groupbytrace": true, "group_by_trace": true}
 
-// Warnings returns what can lose or repeat spans behind gpu_join in a configuration, with the settings that prevent it, in
-// a fixed order.
+// Warnings returns what can lose or repeat spans behind gpu_join in a configuration, with the settings that prevent it,
+// in a fixed order.
 func Warnings(conf map[string]any) []string {
 	c := config{conf}
 	var out []string

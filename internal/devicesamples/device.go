@@ -67,8 +67,8 @@ type Limits struct {
 	Power    float64            `json:"power_limit,omitempty"` // watts, enforced limit
 }
 
-// Valid returns d with texts that are valid UTF-8 and at most 256 bytes long, as the texts of spans, because they become
-// labels and keys.
+// Valid returns d with texts that are valid UTF-8 and at most 256 bytes long, as the texts of spans, because they
+// become labels and keys.
 func (d Device) Valid() Device {
 	for _, text := range [...]*string{
 		&d.ID, &d.Parent, &d.Name, &d.Model, &d.Vendor, &d.DriverVersion, &d.PCIBDF, &d.Source, &d.HostName, &d.HostID,

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package devicesamples describes devices and their samples, and keeps the recent samples of every device in memory.
-// Components write them (the gpu receiver, the gpu_samples exporter) and query the interval of a span (gpu_join) through
-// the extension gpu_samples, which owns the rings.
+// Components write them (the gpu receiver, the gpu_samples exporter) and query the interval of a span (gpu_join)
+// through the extension gpu_samples, which owns the rings.
 //
 // Each field of each device is a separate series with its own sample times, because a driver refreshes its counters
 // at different moments. A series is a ring of points

@@ -10,8 +10,8 @@ import (
 )
 
 // point is one stored value. For a counter v is unwrapped: it begins at 0, never decreases, and a reset adds nothing.
-// A counter is a staircase: it is refreshed at its own pace, whatever the rate of reading, so a point is a change, and a
-// repeated value is none until the counter has had time to change.
+// A counter is a staircase: it is refreshed at its own pace, whatever the rate of reading, so a point is a change, and
+// a repeated value is none until the counter has had time to change.
 type point struct {
 	t        int64
 	v        float64

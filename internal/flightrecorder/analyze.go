@@ -17,7 +17,7 @@ type Cause string
 const (
 	Missing    Cause = "missing"    // the rank has not entered the operation
 	Mismatched Cause = "mismatched" // the rank entered another operation, or one of another size or type
-	Stalled    Cause = "stalled"    // the rank entered the operation, and its device has not begun it; or no rank is known to lag
+	Stalled    Cause = "stalled"    // the rank entered the operation, and its device has not begun it; or no rank lags
 	Dead       Cause = "dead"       // the rank left no dump, or one of an earlier run
 )
 
@@ -69,7 +69,8 @@ func Analyze(dumps []*Dump) Report {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.group.String(), b.group.String()))
 	})
 	if len(all) > 0 && j.running(all) {
-		r.NotJudged = "the ranks waited for less time when they were dumped than between other operations (dump again while the job hangs)"
+		r.NotJudged = "the ranks waited for less time when they were dumped than between other operations " +
+			"(dump again while the job hangs)"
 		return r
 	}
 	r.Hangs = j.causes(all)
@@ -225,7 +226,8 @@ func (j *job) causes(all []*wait) []Hang {
 		if w.follows || slices.ContainsFunc(w.blocks, func(b *wait) bool { return subset(w.guilty(), b.guilty()) }) {
 			continue
 		}
-		if i := slices.IndexFunc(hangs, func(h Hang) bool { return len(h.Ranks) > 0 && slices.Equal(h.Ranks, w.guilty()) }); i >= 0 {
+		sameRanks := func(h Hang) bool { return len(h.Ranks) > 0 && slices.Equal(h.Ranks, w.guilty()) }
+		if slices.ContainsFunc(hangs, sameRanks) {
 			continue // the same ranks are waited for in an earlier operation
 		}
 		hangs = append(hangs, j.hang(w))
@@ -319,7 +321,8 @@ func circle(all []*wait) Hang {
 	first := all[0]
 	h := Hang{
 		Cause: Mismatched, Group: first.group, Sequence: first.sequence, Operation: first.operation,
-		Detail: "the ranks enter several operations in different orders and wait for each other", Since: first.since, Certain: true,
+		Detail: "the ranks enter several operations in different orders and wait for each other",
+		Since:  first.since, Certain: true,
 	}
 	for _, w := range all {
 		h.Waiting = append(h.Waiting, w.waiting...)

@@ -14,10 +14,14 @@ import (
 
 // remedies are what to do next, by cause.
 var remedies = map[Cause]string{
-	Missing:    "see what the rank does instead (py-spy dump --pid): a data loader, a save, an exception, or a branch that only it took",
-	Mismatched: "make all ranks call the same operations with equal sizes and types: look at branches and shapes that depend on the rank or its data",
-	Stalled:    "look for XIDs, link errors and hung kernels on the ranks' devices and network (NCCL_DEBUG=INFO), with TORCH_NCCL_ENABLE_TIMING=1 next time",
-	Dead:       "read the log of the rank: out of memory, an XID, a preempted or unreachable host; collect its dump if it lives",
+	Missing: "see what the rank does instead (py-spy dump --pid): a data loader, a save, an exception, " +
+		"or a branch that only it took",
+	Mismatched: "make all ranks call the same operations with equal sizes and types: look at branches and shapes " +
+		"that depend on the rank or its data",
+	Stalled: "look for XIDs, link errors and hung kernels on the ranks' devices and network (NCCL_DEBUG=INFO), " +
+		"with TORCH_NCCL_ENABLE_TIMING=1 next time",
+	Dead: "read the log of the rank: out of memory, an XID, a preempted or unreachable host; " +
+		"collect its dump if it lives",
 }
 
 // Finding returns the hang as a finding. Its first sentence names the rank and what the others wait for.

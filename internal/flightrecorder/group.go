@@ -20,9 +20,16 @@ type group struct {
 	size    int // by the sizes of all-gathers and reduce-scatters; 0 if unknown
 }
 
+func newGroup(name GroupName, members []int, stated bool) *group {
+	return &group{
+		name: name, members: slices.Sorted(slices.Values(members)), stated: stated, byRank: map[int]map[int64]*Entry{},
+	}
+}
+
 // isDefault reports whether a group is the one of all ranks, which PyTorch calls "0" and default_pg.
 func (g *group) isDefault() bool {
-	return g.name.Description == "default_pg" || g.name.Name == "0" && g.name.Description == "" || g.name.Name == "default_pg"
+	return g.name.Description == "default_pg" || g.name.Name == "default_pg" ||
+		g.name.Name == "0" && g.name.Description == ""
 }
 
 // collectGroups finds the groups and the number of ranks. Groups of one name are different ones if their members are
@@ -42,7 +49,7 @@ func (j *job) collectGroups() {
 			id := identity{e.Group, fmt.Sprint(members)}
 			g := known[id]
 			if g == nil {
-				g = &group{name: e.Group, members: slices.Sorted(slices.Values(members)), stated: len(members) > 0, byRank: map[int]map[int64]*Entry{}}
+				g = newGroup(e.Group, members, len(members) > 0)
 				known[id] = g
 				j.groups = append(j.groups, g)
 			}
@@ -59,7 +66,7 @@ func (j *job) collectGroups() {
 		for name, members := range d.Groups {
 			id := identity{name, fmt.Sprint(members)}
 			if known[id] == nil {
-				g := &group{name: name, members: slices.Sorted(slices.Values(members)), stated: true, byRank: map[int]map[int64]*Entry{}}
+				g := newGroup(name, members, true)
 				known[id], j.groups = g, append(j.groups, g)
 			}
 		}
@@ -76,7 +83,8 @@ func (j *job) collectGroups() {
 		j.world = max(j.world, rank+1)
 	}
 	slices.SortStableFunc(j.groups, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(a.name.Name, b.name.Name), cmp.Compare(a.name.Description, b.name.Description), slices.Compare(a.members, b.members))
+		return cmp.Or(cmp.Compare(a.name.Name, b.name.Name), cmp.Compare(a.name.Description, b.name.Description),
+			slices.Compare(a.members, b.members))
 	})
 }
 

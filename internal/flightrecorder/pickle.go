@@ -133,7 +133,9 @@ func (u *unpickler) execute(op byte) error {
 
 // scalar pushes the number or text that follows.
 func (u *unpickler) scalar(op byte) error {
-	width := map[byte]int{opBinInt: 4, opBinInt1: 1, opBinInt2: 2, opLong1: 1, opBinFloat: 8, opBinUnicode: 4, opShortBinUnicode: 1}[op]
+	width := map[byte]int{
+		opBinInt: 4, opBinInt1: 1, opBinInt2: 2, opLong1: 1, opBinFloat: 8, opBinUnicode: 4, opShortBinUnicode: 1,
+	}[op]
 	b, err := u.take(width)
 	if err != nil {
 		return err

@@ -216,8 +216,8 @@ func (e *Energy) earlyShare(i, j int, s, t float64) (share float64) {
 	return share
 }
 
-// longestGap is the time between two readings, in seconds, from which pulses between them cannot be distinguished from steady
-// power; meteredGap is this time if a counter has their energy.
+// longestGap is the time between two readings, in seconds, from which pulses between them cannot be distinguished from
+// steady power; meteredGap is this time if a counter has their energy.
 const longestGap, meteredGap = 6, 20
 
 // unusable reports whether no bound holds for spans of a length.

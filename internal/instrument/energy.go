@@ -66,8 +66,8 @@ type Energy struct {
 	counted, balance, booked float64
 }
 
-// piece is a part of the curve with one rate, inside of one period: the time between two knots, or from the last one on.
-// A period has several pieces if a part of it was settled before the counter's increase was known.
+// piece is a part of the curve with one rate, inside of one period: the time between two knots, or from the last one
+// on. A period has several pieces if a part of it was settled before the counter's increase was known.
 type piece struct {
 	t0, t1  float64 // t1 only if closed
 	c0      float64 // energy of the curve at t0
@@ -160,7 +160,9 @@ func (e *Energy) Settle(t int64) {
 	}
 	if alive := min(max(e.read, e.power.last), e.settled); alive > known && !math.IsNaN(p.rate) {
 		// The last reading shows that the device ran until then, but the shape is not known to its end.
-		rest := piece{t0: known, x0: known, c0: open.c0, rate: open.rate, gainOff: open.gainOff, early: true, period: open.period}
+		rest := piece{
+			t0: known, x0: known, c0: open.c0, rate: open.rate, gainOff: open.gainOff, early: true, period: open.period,
+		}
 		if !rest.linear {
 			rest.rate *= e.power.pts[len(e.power.pts)-1].w
 			rest.linear = true
@@ -375,7 +377,8 @@ func (e *Energy) begin(k knot, at, c float64, metered bool) {
 	e.booked = c
 	e.number++
 	p := piece{t0: at, c0: c, early: true, gainOff: e.gainOff, rate: math.NaN(), period: period{
-		number: e.number, k0: k.t, v0: k.v, window: k.window, metered: metered, spread: math.Sqrt(e.steps), c: e.calib.factor(), sharp: e.calib.timeFactor(),
+		number: e.number, k0: k.t, v0: k.v, window: k.window, metered: metered, spread: math.Sqrt(e.steps),
+		c: e.calib.factor(), sharp: e.calib.timeFactor(),
 	}}
 	if n := len(e.pieces); n > 0 {
 		p.mean = e.pieces[n-1].mean

@@ -67,7 +67,10 @@ var kinds = []kind{
 		is: table, says: "a table in CSV",
 		remedy: "for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite",
 	},
-	{ends: []string{".pftrace", ".pftrace.gz", ".perfetto-trace"}, says: "a Perfetto trace", remedy: "for ROCm: record with rocprofv3 --output-format json"},
+	{
+		ends: []string{".pftrace", ".pftrace.gz", ".perfetto-trace"}, says: "a Perfetto trace",
+		remedy: "for ROCm: record with rocprofv3 --output-format json",
+	},
 	{is: begins("BZh"), says: "bzip2", remedy: "bunzip2 FILE"},
 	{is: begins("\xfd7zXZ\x00"), says: "xz", remedy: "unxz FILE"},
 	{is: begins("version https://git-lfs"), says: "a pointer of Git LFS", remedy: "git lfs pull"},

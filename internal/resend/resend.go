@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resend repeats data that the next component of a pipeline rejects. Each attempt must send data that nobody else
-// has seen, because the next component may share or change what it rejects.
+// Package resend repeats data that the next component of a pipeline rejects. Each attempt must send data that nobody
+// else has seen, because the next component may share or change what it rejects.
 package resend
 
 import (
@@ -68,8 +68,8 @@ func (d *Delay) Next() time.Duration {
 	return time.Duration(float64(d.now) * (1 + spread))
 }
 
-// Until calls try until it returns nil or a permanent error, or the context ends, and returns its last error. The delays
-// between the attempts grow from 10 ms to 1 s.
+// Until calls try until it returns nil or a permanent error, or the context ends, and returns its last error. The
+// delays between the attempts grow from 10 ms to 1 s.
 func Until(ctx context.Context, try func(context.Context) error) error {
 	delay := Delay{Config: &configretry.BackOffConfig{InitialInterval: time.Second, MaxInterval: time.Second}}
 	for {

@@ -23,11 +23,14 @@ import (
 
 // Connector runs a connector with consumers that accept everything and then with others, which share, change and reject
 // data at random, until the shutdown and through it. All outputs of the others are the same in the end, and nothing
-// arrived twice. feed returns the connector's input in each of three rounds; its spans are moved in time so that the last
-// ends now.
-func Connector(t *testing.T, f connector.Factory, configure func() component.Config, feed func(round byte) []ptrace.Traces) {
+// arrived twice. feed returns the connector's input in each of three rounds; its spans are moved in time so that the
+// last ends now.
+func Connector(
+	t *testing.T, f connector.Factory, configure func() component.Config, feed func(round byte) []ptrace.Traces,
+) {
 	want := run(t, f, configure(), feed, func() *Sink { return new(Sink) })
-	require.NotZero(t, len(want.metrics.last)+len(want.spans.accepted)+len(want.profiles.accepted), "the feed has an output")
+	outputs := len(want.metrics.last) + len(want.spans.accepted) + len(want.profiles.accepted)
+	require.NotZero(t, outputs, "the feed has an output")
 	seed, rejected := uint64(0), 0
 	for range 4 {
 		for _, kind := range []string{"", "shares", "changes"} {

@@ -12,8 +12,8 @@ import (
 )
 
 // Facts are the values that a span states. Amounts and durations that are absent, not finite or not above 0 are 0;
-// values that may be 0 or negative have a Has field. Absent texts are "", absent indexes -1. Texts are valid UTF-8 of at
-// most MaxText bytes, see Clip; they may share the span's memory.
+// values that may be 0 or negative have a Has field. Absent texts are "", absent indexes -1. Texts are valid UTF-8 of
+// at most MaxText bytes, see Clip; they may share the span's memory.
 type Facts struct {
 	Kind     Kind
 	Type     string // gpu.operation.type, unchanged

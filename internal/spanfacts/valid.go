@@ -51,8 +51,8 @@ func validText(s string, set func(string)) {
 	}
 }
 
-// maxDepth is how deep values may be nested. Protocol buffers' readers reject messages that are nested in 100 others, and
-// a map in an attribute of an event in a span is three more each time.
+// maxDepth is how deep values may be nested. Protocol buffers' readers reject messages that are nested in 100 others,
+// and a map in an attribute of an event in a span is three more each time.
 const (
 	maxDepth = 24
 	tooDeep  = "…"

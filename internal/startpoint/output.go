@@ -61,8 +61,9 @@ func (o *Output) Send(ctx context.Context, md pmetric.Metrics, begins bool) (beg
 	return true, o.Next.ConsumeMetrics(ctx, md)
 }
 
-// SendLast is Send for the last output before a shutdown. Points of cumulative series are sent again, with the same times,
-// until they are accepted, for up to resend.DrainTimeout. Deltas are sent once: one of several stores may have added them.
+// SendLast is Send for the last output before a shutdown. Points of cumulative series are sent again, with the same
+// times, until they are accepted, for up to resend.DrainTimeout. Deltas are sent once: one of several stores may have
+// added them.
 func (o *Output) SendLast(ctx context.Context, md pmetric.Metrics, begins, cumulative bool) (began bool, err error) {
 	if !cumulative {
 		return o.Send(ctx, md, begins)

@@ -53,9 +53,9 @@ type loop[T any] struct {
 	history History
 }
 
-// pass is a run of the loop, in which the index increases: an epoch, an evaluation, or the time until a job is restarted
-// from a checkpoint. Each rank's restarts are its own: spans arrive in batches, so that one rank's next run may arrive
-// before another's last. Runs of different ranks are the same if they are at the same time.
+// pass is a run of the loop, in which the index increases: an epoch, an evaluation, or the time until a job is
+// restarted from a checkpoint. Each rank's restarts are its own: spans arrive in batches, so that one rank's next run
+// may arrive before another's last. Runs of different ranks are the same if they are at the same time.
 type pass struct {
 	begun    uint64 // halfway between the last end before it and the start of its first step, unix ns; 0: of the first run
 	end      uint64 // of its newest step, unix ns

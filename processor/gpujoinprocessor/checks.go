@@ -60,8 +60,9 @@ func (b *board) check(now int64, settle time.Duration, report func(plausibility.
 	if period := e.Period(); period > int64(settle) && !x.slow {
 		x.slow = true
 		contradict(plausibility.Contradiction{
-			Reason: plausibility.CounterSlow, Found: fmt.Sprintf("%.3g s between two changes of the counter", float64(period)*1e-9),
-			Other: fmt.Sprintf("`settle` of %.3g s", settle.Seconds()),
+			Reason: plausibility.CounterSlow,
+			Found:  fmt.Sprintf("%.3g s between two changes of the counter", float64(period)*1e-9),
+			Other:  fmt.Sprintf("`settle` of %.3g s", settle.Seconds()),
 		})
 	}
 	offset := b.checkClock(now, contradict)

@@ -34,7 +34,8 @@ var lossRemedies = [losses]string{
 }
 
 // deliver sends a batch until the next component accepts it. Each attempt sends other data, because the next component
-// may have shared or changed what it rejected. An error means that the batch is dropped or, with a storage, stays there.
+// may have shared or changed what it rejected. An error means that the batch is dropped or, with a storage, stays
+// there.
 func (p *joinProcessor) deliver(ctx context.Context, b *batch) error {
 	to := sendContext{p.ending, ctx}
 	retry := resend.Delay{Config: &p.cfg.RetryOnFailure}

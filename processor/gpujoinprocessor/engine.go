@@ -131,8 +131,8 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	return known == 0 || known < b.waiting
 }
 
-// awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived there themselves. The
-// list is valid until the next call.
+// awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived there themselves.
+// The list is valid until the next call.
 func (e *engine) awaiting() []*board {
 	e.others = e.others[:0]
 	if len(e.boards) < 2 {

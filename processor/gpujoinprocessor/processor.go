@@ -143,8 +143,9 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent until the next
-// component has accepted them, for at most ShutdownTimeout; the others stay in the storage or, without one, are lost.
+// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent until the
+// next component has accepted them, for at most ShutdownTimeout; the others stay in the storage or, without one, are
+// lost.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {
@@ -323,7 +324,8 @@ func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
 var remedies = [outcomes]string{
 	unknownDevice: "no samples of their device come (is a `gpu` receiver with `samples` in a pipeline, on this host?)",
 	noDevice: "no device is known here (this host has no GPU, the `gpu` receiver cannot reach it and says why at log " +
-		"level info, or the `gpu_samples` exporter receives metrics of unknown names, which it logs; spans of services on other hosts must come to the Collector there)",
+		"level info, or the `gpu_samples` exporter receives metrics of unknown names, which it logs; " +
+		"spans of services on other hosts must come to the Collector there)",
 	noIdentity: "they name no device (OTEL_RESOURCE_ATTRIBUTES=hw.id=GPU-… of their service, hw.id on the span or its " +
 		"scope, a PCI address, or `ordinals` here; a `gpu_derive` with presets must precede gpu_join)",
 	severalDevices: "their process, pod or host has several devices (say which one by hw.id on the span or its scope)",

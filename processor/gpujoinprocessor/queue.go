@@ -118,8 +118,8 @@ func (s readableStorage) GetClient(ctx context.Context, kind component.Kind, id 
 
 type readableClient struct{ storage.Client }
 
-// Batch reads even if it cannot write. The position is written with the next request; a process that is killed before that
-// reads a request again.
+// Batch reads even if it cannot write. The position is written with the next request; a process that is killed before
+// that reads a request again.
 func (c readableClient) Batch(ctx context.Context, ops ...*storage.Operation) error {
 	err := c.Client.Batch(ctx, ops...)
 	if err == nil {

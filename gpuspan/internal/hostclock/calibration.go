@@ -14,8 +14,9 @@ import (
 //	monotonic  ──x─────────x─────────x──── passes
 //	counter      └── line ─┘└── line ─┘
 //
-// The line continues where it was, so that time does not step back, and approaches the monotonic clock within settle. It
-// is not used longer than its own uncertainty allows: then the monotonic clock is read, as by a program that was idle.
+// The line continues where it was, so that time does not step back, and approaches the monotonic clock within settle.
+// It is not used longer than its own uncertainty allows: then the monotonic clock is read, as by a program that was
+// idle.
 type calibration struct {
 	line     atomic.Pointer[line] // nil: the counter is not used
 	from, to reading              // the baseline of the rate, from one to two rebase long

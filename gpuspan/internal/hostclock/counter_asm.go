@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// counter reads the processor's counter: the time-stamp counter (RDTSC), or the virtual count (CNTVCT_EL0). Neither waits
-// for earlier instructions, whose few nanoseconds are less than a tick of any device's clock.
+// counter reads the processor's counter: the time-stamp counter (RDTSC), or the virtual count (CNTVCT_EL0). Neither
+// waits for earlier instructions, whose few nanoseconds are less than a tick of any device's clock.
 func counter() uint64
 
 // steady reports whether the counter runs at a constant rate, in all power states and on all processors. The counter of

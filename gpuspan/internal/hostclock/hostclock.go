@@ -74,8 +74,9 @@ func (c *Clock) Wall(ns int64) int64 { return c.At(ns, c.Offset.Load()) }
 // of the wall clock does not distort their differences.
 func (c *Clock) At(ns, offset int64) int64 { return c.unix + ns + offset }
 
-// Observe calibrates the processor's counter, and detects steps of the wall clock. A step is confirmed by a second reading: on a busy machine, one time.Now in
-// tens of thousands is interrupted between its two clocks, even for milliseconds.
+// Observe calibrates the processor's counter, and detects steps of the wall clock. A step is confirmed by a second
+// reading: on a busy machine, one time.Now in tens of thousands is interrupted between its two clocks, even for
+// milliseconds.
 func (c *Clock) Observe() {
 	if c.ahead == nil {
 		return

@@ -102,10 +102,19 @@ var Specs = []Spec{
 	{Name: "exact, declared, read 100 ms", Read: .1, Shake: .002, Window: .025, Power: .1},
 	{Name: "20 ms, read 100 ms", Refresh: .02, Read: .1, Shake: .002, Window: .1, Power: .1, Assumed: .1},
 	{Name: "100 ms, read 10 ms", Refresh: .1, Read: .01, Shake: .0005, Window: .025, Power: .1, Assumed: .1},
-	{Name: "100 ms ± 30 %, read 10 ms", Refresh: .1, Jitter: .3, Read: .01, Shake: .0005, Window: .025, Power: .1, Assumed: .1},
+	{
+		Name: "100 ms ± 30 %, read 10 ms", Refresh: .1, Jitter: .3, Read: .01, Shake: .0005, Window: .025, Power: .1,
+		Assumed: .1,
+	},
 	{Name: "100 ms, read 100 ms", Refresh: .1, Read: .1, Window: .1, Power: .1, Assumed: .1},
-	{Name: "70–100 ms, read 100 ms", Refresh: .085, Jitter: .18, Read: .1, Shake: .002, Window: .1, Power: .1, Assumed: .1},
-	{Name: "70–100 ms, read 100 ms, mean 1 s", Refresh: .085, Jitter: .18, Read: .1, Shake: .002, Window: 1, Power: .1, Assumed: .1},
+	{
+		Name: "70–100 ms, read 100 ms", Refresh: .085, Jitter: .18, Read: .1, Shake: .002, Window: .1, Power: .1,
+		Assumed: .1,
+	},
+	{
+		Name: "70–100 ms, read 100 ms, mean 1 s", Refresh: .085, Jitter: .18, Read: .1, Shake: .002, Window: 1, Power: .1,
+		Assumed: .1,
+	},
 	{Name: "100 ms, read 103 ms", Refresh: .1, Read: .103, Shake: .001, Window: .025, Power: .1, Assumed: .1},
 	{Name: "100 ms, read 1 s", Refresh: .1, Read: 1, Shake: .01, Window: .025, Power: .1, Assumed: .1},
 	{Name: "100 ms, read 1 s, mean 1 s", Refresh: .1, Read: 1, Shake: .01, Window: 1, Power: .1, Assumed: .1},

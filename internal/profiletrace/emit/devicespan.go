@@ -193,7 +193,8 @@ func (s *spans) collective(m pcommon.Map, d *event.Detail, kernel string) {
 	if d.GroupSize > 0 {
 		putInt(m, semconv.GPUCollectiveGroupSizeKey, d.GroupSize)
 	}
-	if size := vocabulary.CollectiveSize(name, d.InElements, d.OutElements, vocabulary.ElementSize(d.ElementType)); size > 0 {
+	element := vocabulary.ElementSize(d.ElementType)
+	if size := vocabulary.CollectiveSize(name, d.InElements, d.OutElements, element); size > 0 {
 		putInt(m, semconv.GPUIOSizeKey, size)
 	}
 }

@@ -75,7 +75,9 @@ func (s *spans) host(n *node) {
 }
 
 // attributesOf is how many attributes nearly all spans of a kind have, but for a summary.
-var attributesOf = [event.KindCount]int{event.KindStep: 12, event.KindAnnotation: 2, event.KindModule: 2, event.KindOperator: 3, event.KindRuntime: 3}
+var attributesOf = [event.KindCount]int{
+	event.KindStep: 12, event.KindAnnotation: 2, event.KindModule: 2, event.KindOperator: 3, event.KindRuntime: 3,
+}
 
 // stepFindings returns the findings of a step: of late launches only where it ran on one device, whose idle time it
 // is.

@@ -104,7 +104,8 @@ func (p *Emitter) surelyFits(s *selection) bool {
 	case LevelAnnotations:
 		kinds = []event.Kind{event.KindStep, event.KindAnnotation}
 	case LevelAuto:
-		if kinds = []event.Kind{event.KindStep, event.KindAnnotation, event.KindModule, event.KindKernel, event.KindCopy}; s.standIn {
+		kinds = []event.Kind{event.KindStep, event.KindAnnotation, event.KindModule, event.KindKernel, event.KindCopy}
+		if s.standIn {
 			kinds = append(kinds, event.KindOperator)
 		}
 	default:

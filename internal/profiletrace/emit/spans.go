@@ -177,7 +177,9 @@ func (s *spans) text(id uint32) *text {
 	t := s.texts[id]
 	if t == nil {
 		name := s.p.Names.Name(id)
-		t = &text{name: spanfacts.DistinctText(name, maxName), full: spanfacts.ValidText(name, maxText), phase: vocabulary.Phase(name)}
+		t = &text{
+			name: spanfacts.DistinctText(name, maxName), full: spanfacts.ValidText(name, maxText), phase: vocabulary.Phase(name),
+		}
 		s.texts[id] = t
 	}
 	return t

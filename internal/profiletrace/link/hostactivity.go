@@ -105,7 +105,8 @@ func (s *Sweep) others(proc *Process, from, to int64) (name uint32) {
 		if t.process != proc || t == s.profiler || slices.Contains(s.threadsOf, &t.log) {
 			continue
 		}
-		if n, d := t.log.Longest(from, to); d > most && !vocabulary.ContainsAny(s.in.Names.Name(n), vocabulary.WaitingFrames) {
+		n, d := t.log.Longest(from, to)
+		if d > most && !vocabulary.ContainsAny(s.in.Names.Name(n), vocabulary.WaitingFrames) {
 			most, name = d, n
 		}
 	}

@@ -36,7 +36,8 @@ func (s *Sweep) means(a *Activity) meaning {
 		if outer := vocabulary.Movers[name(k.mover)]; m.move != timeline.MovesNothing && outer != timeline.MovesNothing {
 			m.move = outer
 		}
-		m.role, m.maps = vocabulary.RoleOf(name(k.operator), name(k.kernel)), strings.Contains(name(k.kernel), "elementwise_kernel")
+		m.role = vocabulary.RoleOf(name(k.operator), name(k.kernel))
+		m.maps = strings.Contains(name(k.kernel), "elementwise_kernel")
 		if len(s.meanings) < maxMeanings {
 			s.meanings[k] = m
 		}

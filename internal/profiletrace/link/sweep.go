@@ -289,8 +289,8 @@ func (s *Sweep) waiting(st *Step, otherwise *Node, end int64) *Node {
 
 func (s *Sweep) newStep(r *event.Record, p *Process) *Step {
 	st := &Step{
-		track: r.Track, name: r.Name, Start: r.Key, End: r.Key + r.Duration, occurrences: map[uint32]int64{}, devices: map[int64]struct{}{},
-		Phases: map[string]*intervals.Ordered{},
+		track: r.Track, name: r.Name, Start: r.Key, End: r.Key + r.Duration,
+		occurrences: map[uint32]int64{}, devices: map[int64]struct{}{}, Phases: map[string]*intervals.Ordered{},
 	}
 	var d event.Detail
 	d.Decode(r.Detail)

@@ -86,7 +86,8 @@ func (d *deviceWindow) judge(s *Sweep, proc *Process, a *Activity, firstOfWork b
 		means := s.means(a)
 		v.Class, v.Moves, v.Role, v.Maps = timeline.Computing, means.move, means.role, means.maps
 		if v.Caller = a.Launch.caller; v.Moves != timeline.MovesNothing {
-			if v.Mover = a.Launch.mover; v.Mover == 0 && vocabulary.Movers[s.in.Names.Name(a.Launch.Op)] != timeline.MovesNothing {
+			v.Mover = a.Launch.mover
+			if v.Mover == 0 && vocabulary.Movers[s.in.Names.Name(a.Launch.Op)] != timeline.MovesNothing {
 				v.Mover = a.Launch.Op
 			}
 		}

@@ -32,7 +32,8 @@ var (
 		"semconv", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples",
 	}
 	unpublished = []string{
-		"benchmarks", "internal/tools", "internal/tools/snapshot", "internal/tools/vale", "test/browser", "test/kubernetes", "test/prometheus",
+		"benchmarks", "internal/tools", "internal/tools/snapshot", "internal/tools/vale",
+		"test/browser", "test/kubernetes", "test/prometheus",
 	}
 )
 

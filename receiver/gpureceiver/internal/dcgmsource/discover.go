@@ -138,8 +138,8 @@ const describeEvery = time.Millisecond
 // until the connection ends, even if all are removed; at describeEvery it would wake up a thousand times a second.
 const describeBoardsEvery = time.Minute
 
-// describeAll reads fields of entities. For instances, and of their boards their attributes, it drops values read before
-// the physical GPUs' values: they may belong to other instances.
+// describeAll reads fields of entities. For instances, and of their boards their attributes, it drops values read
+// before the physical GPUs' values: they may belong to other instances.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
 	since, every := int64(0), describeBoardsEvery
 	if len(entities) > 0 && (entities[0].kind != entityGPU || fields[0] == fieldMIGAttributes) {

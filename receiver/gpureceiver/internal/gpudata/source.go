@@ -136,9 +136,9 @@ func MIGProfile(gpuSlices, computeSlices uint, memory int64) string {
 	return name
 }
 
-// MemorySlices returns the memory slices of a MIG instance and of its physical GPU, by their sizes in bytes: MIG divides
-// the memory and its bandwidth into eighths, of which an instance of an A30 or an RTX PRO 6000 has at least two. 0 means
-// unknown.
+// MemorySlices returns the memory slices of a MIG instance and of its physical GPU, by their sizes in bytes: MIG
+// divides the memory and its bandwidth into eighths, of which an instance of an A30 or an RTX PRO 6000 has at least
+// two. 0 means unknown.
 func MemorySlices(instance, board int64) (slices, all int) {
 	const eighths = 8
 	n := int(math.Round(eighths * float64(instance) / float64(max(board, 1))))

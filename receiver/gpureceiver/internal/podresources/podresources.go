@@ -79,9 +79,9 @@ func NewDevices(owners map[string]Pod) *Devices {
 	return d
 }
 
-// Owners returns the containers that use a device: several if it is shared. alike returns how many instances of the same
-// profile its physical GPU has; a claim names its instance by profile and position, of which only the profile is known
-// without privileges. The slice is not changed later.
+// Owners returns the containers that use a device: several if it is shared. alike returns how many instances of the
+// same profile its physical GPU has; a claim names its instance by profile and position, of which only the profile is
+// known without privileges. The slice is not changed later.
 func (d *Devices) Owners(dev *devicesamples.Device, alike func() int) []Pod {
 	if d == nil {
 		return nil
@@ -138,8 +138,8 @@ func key(id string) string {
 }
 
 // claimed returns the device that NVIDIA's DRA driver names gpu-<minor number>, gpu-<minor number>-mig-<profile without
-// punctuation>-<number of the profile>-<position>, or gpu-<UUID>; empty for other names. The ResourceSlice of the driver
-// states the UUID of every device, but reading it takes a right that the agent does not need otherwise (list on
+// punctuation>-<number of the profile>-<position>, or gpu-<UUID>; empty for other names. The ResourceSlice of the
+// driver states the UUID of every device, but reading it takes a right that the agent does not need otherwise (list on
 // resourceslices).
 func claimed(name string) string {
 	rest, ok := strings.CutPrefix(name, "gpu-")
@@ -171,8 +171,8 @@ func letters(profile string) string {
 }
 
 // parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers (3); of a container
-// its name (1), devices (2) and dynamic resources (5); of devices the resource (1) and the IDs (2), of dynamic resources
-// the claims' resources (4), each with its driver (2) and device (4).
+// its name (1), devices (2) and dynamic resources (5); of devices the resource (1) and the IDs (2), of dynamic
+// resources the claims' resources (4), each with its driver (2) and device (4).
 func parse(b []byte) (*Devices, error) {
 	d := &Devices{owners: map[string][]Pod{}}
 	answer, err := read(b)

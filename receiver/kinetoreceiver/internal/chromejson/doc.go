@@ -18,8 +18,8 @@
 //
 // # Why not a JSON library
 //
-// docs/adr/0052-read-chrome-traces-with-our-own-scanner.md compares it with others. Profiler files are gigabytes of objects with a dozen known
-// keys, of which most values are skipped; skipping processes eight bytes at a time, or more. The price is that skipped
-// values are checked for balanced brackets and terminated strings only: numbers, literals and the order of what is
-// balanced are not.
+// docs/adr/0052-read-chrome-traces-with-our-own-scanner.md compares it with others. Profiler files are gigabytes of
+// objects with a dozen known keys, of which most values are skipped; skipping processes eight bytes at a time, or more.
+// The price is that skipped values are checked for balanced brackets and terminated strings only: numbers, literals and
+// the order of what is balanced are not.
 package chromejson
