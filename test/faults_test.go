@@ -230,7 +230,10 @@ const servedShare = 0.75
 const (
 	workWatts = 300.0
 	spanTime  = 50 * time.Millisecond
-	period    = 2 * spanTime // of the device's points
+	period    = 2 * spanTime // of the device's points, which come ten at a time
+	points    = 10
+	// The device is measured for this long before the first span, so that the energy of no span is withheld.
+	leadIn = 2 * time.Second
 
 	tokensEach = 7
 	workedGPU  = "GPU-77777777-0000-4000-8000-000000000000"
@@ -267,11 +270,14 @@ func (w *worker) samples(at time.Time) pmetric.Metrics {
 	m.SetUnit("J")
 	m.SetEmptySum().SetIsMonotonic(true)
 	m.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
-	p := m.Sum().DataPoints().AppendEmpty()
-	p.SetStartTimestamp(pcommon.NewTimestampFromTime(w.zero.Add(-time.Second)))
-	p.SetTimestamp(pcommon.NewTimestampFromTime(at))
-	p.SetDoubleValue(workWatts * at.Sub(w.zero).Seconds())
-	p.Attributes().PutStr("hw.id", workedGPU)
+	for i := range points {
+		at := at.Add(time.Duration(i-points+1) * period / points)
+		p := m.Sum().DataPoints().AppendEmpty()
+		p.SetStartTimestamp(pcommon.NewTimestampFromTime(w.zero.Add(-time.Hour)))
+		p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+		p.SetDoubleValue(workWatts * at.Sub(w.zero.Add(-time.Minute)).Seconds())
+		p.Attributes().PutStr("hw.id", workedGPU)
+	}
 	return md
 }
 
@@ -288,7 +294,7 @@ func (w *worker) work(d time.Duration) {
 			ss.Scope().SetName("vllm.llm_engine")
 		}
 		spans := ss.Spans()
-		begin := w.zero.Add(time.Duration(w.gpu) * spanTime)
+		begin := w.zero.Add(leadIn + time.Duration(w.gpu)*spanTime)
 		for i := range 3 {
 			w.next++
 			s := spans.AppendEmpty()
