@@ -167,12 +167,16 @@ func TestLiveFindingsOfTheReadyPipelineAppearAtTheirThresholds(t *testing.T) {
 	}
 	x.send(td)
 	var s page.State
-	if !assert.Eventually(t, func() bool {
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		s = state()
-		return len(s.Requests) == 6 && len(s.Operations) == 3 && len(s.Steps) > 0
-	}, time.Minute, 100*time.Millisecond) {
-		t.Fatalf("%+v", s)
-	}
+		var operations []string
+		for _, o := range s.Operations {
+			operations = append(operations, o.Name)
+		}
+		assert.Equal(c, []string{"work", "gemm", "answer", "upload"}, operations, "by GPU time")
+		assert.Len(c, s.Requests, 6)
+		assert.NotEmpty(c, s.Steps)
+	}, time.Minute, 100*time.Millisecond)
 	time.Sleep(time.Second) // two flushes
 	assert.Empty(t, state().Findings)
 
