@@ -88,7 +88,7 @@ func newServiceWithMeters(t *testing.T, endpoint string, meters metric.MeterProv
 	var err error
 	s.profiler, err = gpuspan.New(s.gpu, gpuspan.WithTracerProvider(s.provider), gpuspan.WithMeterProvider(meters))
 	require.NoError(t, err)
-	s.stream = s.profiler.Stream(uintptr(s.raw), "main")
+	s.stream = s.profiler.Stream(s.raw, "main")
 	require.True(t, s.stream.DeviceTimed())
 	return s
 }

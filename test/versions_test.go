@@ -77,7 +77,10 @@ func TestIntegrationVersionsThatCostMoreAreReported(t *testing.T) {
 		cost, batch float64
 		alerts      int
 	}{
-		{"more", 1.3, 1, 2}, {"just above the threshold", 1.11, 1, 2}, {"just below it", 1.09, 1, 0}, {"larger batches", 1, 2, 0},
+		{"more", 1.3, 1, 2},
+		{"just above the threshold", 1.11, 1, 2},
+		{"just below it", 1.09, 1, 0},
+		{"larger batches", 1, 2, 0},
 		{"less", 0.5, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

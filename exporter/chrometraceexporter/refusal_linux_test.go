@@ -40,8 +40,7 @@ func TestSpansThatAFullDiskRejectsAreWrittenOnce(t *testing.T) {
 			continue // the writer has a buffer
 		}
 		require.False(t, consumererror.IsPermanent(err))
-		var part consumererror.Traces
-		if errors.As(err, &part) {
+		if part, ok := errors.AsType[consumererror.Traces](err); ok {
 			rest = part.Data()
 		}
 	}

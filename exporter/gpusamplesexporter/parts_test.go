@@ -261,8 +261,10 @@ func TestAPodThatEndedHasItsDeviceNoLonger(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	power := func(seconds int, l map[string]any) {
 		r.write(point{name: "DCGM_FI_DEV_POWER_USAGE", at: at.Add(time.Duration(seconds) * time.Second), value: 300, attrs: l},
-			point{name: "DCGM_FI_DEV_POWER_USAGE", at: at.Add(time.Duration(seconds) * time.Second), value: 300,
-				attrs: map[string]any{"UUID": "GPU-2", "Hostname": "n1"}})
+			point{
+				name: "DCGM_FI_DEV_POWER_USAGE", at: at.Add(time.Duration(seconds) * time.Second), value: 300,
+				attrs: map[string]any{"UUID": "GPU-2", "Hostname": "n1"},
+			})
 	}
 	power(0, labels("pod", "a", "namespace", "ml"))
 	power(15, labels("pod", "a", "namespace", "ml"))

@@ -101,8 +101,10 @@ func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &writer{cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{},
-		uses: map[machine]*hostUses{}, unknown: map[string]struct{}{}}
+	x := &writer{
+		cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{},
+		uses: map[machine]*hostUses{}, unknown: map[string]struct{}{},
+	}
 	for i := range x.outcomes {
 		x.outcomes[i] = sharedcomponent.Label("outcome", outcomeNames[i])
 	}

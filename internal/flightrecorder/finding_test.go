@@ -20,9 +20,11 @@ func TestFindingsSayWhoWaitsForWhom(t *testing.T) {
 		sure        finding.Certainty
 		chain, fact string
 	}{
-		"flight-recorder-nccl/missing-v2.10": {finding.High, "rank 4 has not entered all_reduce 11 of TP_GROUP_1 -> " +
-			"ranks 5 to 7 wait there since 2026-09-21T14:30:00Z -> 4 other ranks wait for them",
-			"newest operation of rank 4: all_reduce 5 of default_pg, finished, at train.py:240 clip_grad_norm"},
+		"flight-recorder-nccl/missing-v2.10": {
+			finding.High, "rank 4 has not entered all_reduce 11 of TP_GROUP_1 -> " +
+				"ranks 5 to 7 wait there since 2026-09-21T14:30:00Z -> 4 other ranks wait for them",
+			"newest operation of rank 4: all_reduce 5 of default_pg, finished, at train.py:240 clip_grad_norm",
+		},
 		"flight-recorder-nccl/dead-v2.10": {finding.Medium, "rank 1 left no dump and did not finish all_reduce 11 of TP_GROUP_0 -> " +
 			"ranks 0, 2 and 3 wait there since 2026-09-21T14:30:00Z -> 4 other ranks wait for them", ""},
 		"flight-recorder-nccl/mismatch-dtype-v2.10": {finding.High, "rank 7 passes element type Float instead of BFloat16 to all_reduce 11 of TP_GROUP_1 -> " +

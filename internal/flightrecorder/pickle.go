@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -330,8 +331,8 @@ func (u *unpickler) top() any {
 
 // sinceMark removes the newest mark and returns the values above it, which are valid until the next push.
 func (u *unpickler) sinceMark() ([]any, error) {
-	for i := len(u.stack) - 1; i >= 0; i-- {
-		if _, ok := u.stack[i].(mark); ok {
+	for i, v := range slices.Backward(u.stack) {
+		if _, ok := v.(mark); ok {
 			items := u.stack[i+1:]
 			u.stack = u.stack[:i]
 			return items, nil

@@ -323,7 +323,7 @@ func (e *Energy) end(p *piece, k knot) float64 {
 	e.counted += max(increase, 0)
 	rate := increase / (s1 - p.s0)
 	if s1 <= p.s0 { // no power at all
-		p.linear, p.x0, p.s0, s1 = true, p.t0, p.k0, k.t
+		p.linear, p.x0, p.s0 = true, p.t0, p.k0
 		rate = increase / length
 	}
 	if !k.ok {

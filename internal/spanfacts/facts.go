@@ -5,6 +5,7 @@ package spanfacts
 
 import (
 	"encoding/binary"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 

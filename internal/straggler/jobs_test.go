@@ -190,7 +190,8 @@ func TestEachRanksEpochsAreItsOwn(t *testing.T) {
 					start := at + skew[rank]
 					batch := (start + length + (rank+1)*every/(world+1)) / every
 					all = append(all, sent{
-						Report{World: world, Rank: rank, Index: index, Start: uint64(start), End: uint64(start + length)}, epoch,
+						Report{World: world, Rank: rank, Index: index, Start: uint64(start), End: uint64(start + length)},
+						epoch,
 						(batch+1)*every - (rank+1)*every/(world+1),
 					})
 				}

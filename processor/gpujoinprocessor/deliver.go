@@ -51,7 +51,7 @@ func (p *joinProcessor) deliver(ctx context.Context, b *batch) error {
 			first = time.Now()
 		}
 		b.only = failed(err, b.only)
-		why := losses
+		var why lossReason
 		delay := retry.Next()
 		limit := p.cfg.RetryOnFailure.MaxElapsedTime
 		switch {
@@ -150,7 +150,7 @@ func collectFailed(err error, only map[attribution.Key]bool) bool {
 		}
 		return true
 	}
-	if part, ok := err.(consumererror.Traces); ok {
+	if part, ok := err.(consumererror.Traces); ok { //nolint:errorlint // every wrapped error is visited, not the first one
 		for _, rs := range part.Data().ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {

@@ -150,7 +150,7 @@ func program(t *testing.T, c *client, sink bool) {
 		require.NoError(t, p.Flush(ctx))
 	}
 	handle := gpu.Stream(0)
-	s, host := p.Stream(uintptr(handle), "main"), p.Stream(uintptr(gpu.Stream(0)), "host", gpuspan.Sync(settings.SyncNone))
+	s, host := p.Stream(handle, "main"), p.Stream(gpu.Stream(0), "host", gpuspan.Sync(settings.SyncNone))
 	state, err := trace.ParseTraceState("vendor=x")
 	require.NoError(t, err)
 	sc := trace.NewSpanContext(trace.SpanContextConfig{

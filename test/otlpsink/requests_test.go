@@ -103,7 +103,7 @@ func batchOf(t *testing.T, n, limit int) ptrace.Traces {
 	require.NoError(t, err)
 	h := gpu.Stream(0)
 	x := gpuspan.NewOperation("decode", gpuspan.ItemType("token"), gpuspan.Batched()).Start(ctx,
-		p.Stream(uintptr(h), "main"))
+		p.Stream(h, "main"))
 	for i := range n {
 		id := trace.TraceID{0: 1}
 		binary.BigEndian.PutUint64(id[8:], uint64(i+1))

@@ -55,6 +55,7 @@ type Event struct {
 // what makes it unique, if the file's number is only unique within a process.
 const CorrelationBits = 40
 
+// CorrelationMask selects the CorrelationBits of Event.Correlation.
 const CorrelationMask = 1<<CorrelationBits - 1
 
 // maxBytes is more than a device addresses; sums over as many copies as a profile has stay within int64.

@@ -72,7 +72,7 @@ func (r *Record) header(b []byte) int {
 	return int(binary.LittleEndian.Uint32(b[36:]))
 }
 
-// less returns the order of the sweep: by time, then the longer range first (it encloses the other), then by kind,
+// Less returns the order of the sweep: by time, then the longer range first (it encloses the other), then by kind,
 // then, of frames, the number that the profiler gave it when it began, then as in the file.
 func (r *Record) Less(o *Record) bool {
 	switch {

@@ -6,11 +6,10 @@ package facts
 import (
 	"math"
 	"slices"
-
-	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"sort"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
