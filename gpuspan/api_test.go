@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
@@ -31,7 +30,7 @@ type cgo struct {
 }
 
 func (c *cgo) busy(s uintptr, d time.Duration) {
-	c.gpu.Launch(backend.StreamHandle(s), simgpu.Kernel{Duration: d})
+	c.gpu.Launch(s, simgpu.Kernel{Duration: d})
 }
 
 type request struct{ Ctx context.Context }
@@ -85,7 +84,7 @@ func Example_inference() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
-	raw := uintptr(gpu.Stream(0))
+	raw := gpu.Stream(0)
 	w := &worker{C: &cgo{gpu, clock}, raw: raw, stream: prof.Stream(raw, "compute")}
 
 	var requests []request
@@ -150,7 +149,7 @@ func Example_training() {
 	prof, gpu, clock, _ := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
-	raw := uintptr(gpu.Stream(0))
+	raw := gpu.Stream(0)
 	stream := prof.Stream(raw, "train")
 	loader, model, comms := &dataLoader{left: 70}, network{&cgo{gpu, clock}, raw}, commLogger{}
 	const modelFLOPs = 1e12

@@ -36,7 +36,7 @@ func TestNilProvidersAndCallbacksAreTheDefaults(t *testing.T) {
 		gpuspan.WithIDGenerator(nil), gpuspan.WithOutputLog(nil), gpuspan.WithSink(nil), gpuspan.WithNamed(nil),
 		gpuspan.WithAttributes())
 	require.NoError(t, err)
-	s := p.Stream(uintptr(gpu.Stream(0)), "main", nil)
+	s := p.Stream(gpu.Stream(0), "main", nil)
 	op := gpuspan.NewOperation("op", nil, gpuspan.PrintReport(nil), gpuspan.Attributes())
 	x := op.Start(nil, s) //nolint:staticcheck // nil on purpose
 	x.SetAttributes()
@@ -208,7 +208,7 @@ func TestChildProcessesInheritNothing(t *testing.T) {
 		gpu := simgpu.New(simgpu.NewManualClock(time.Unix(1_700_000_000, 0)))
 		p, err := gpuspan.New(gpu)
 		require.NoError(t, err)
-		gpuspan.NewOperation("child").Start(context.Background(), p.Stream(uintptr(gpu.Stream(0)), "s")).End()
+		gpuspan.NewOperation("child").Start(context.Background(), p.Stream(gpu.Stream(0), "s")).End()
 		require.NoError(t, p.Shutdown(context.Background()))
 		return
 	}

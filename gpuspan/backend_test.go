@@ -76,7 +76,7 @@ func TestTheDriversAnswerIsFoundInErrors(t *testing.T) {
 	if err != nil {
 		errors.As(err, &status)
 	}
-	p.Stream(uintptr(gpu.Stream(0)), "main")
+	p.Stream(gpu.Stream(0), "main")
 	require.Eventually(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()

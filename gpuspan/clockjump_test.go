@@ -69,7 +69,7 @@ func TestSpansStayWithinWhatTheHostDid(t *testing.T) {
 				gpuspan.WithErrorHandler(func(err error) { mu.Lock(); defer mu.Unlock(); errs = append(errs, err.Error()) }))
 			require.NoError(t, err)
 			h := device.Stream(0)
-			s := p.Stream(uintptr(h), "main")
+			s := p.Stream(h, "main")
 			op := gpuspan.NewOperation("op")
 			type history struct{ from, to time.Time }
 			var list []history

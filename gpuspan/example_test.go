@@ -43,7 +43,7 @@ func Example() {
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "compute")
+	stream := prof.Stream(handle, "compute")
 
 	x := prefill.Start(ctx, stream)
 	gpu.Launch(handle, simgpu.Kernel{Duration: 3 * time.Millisecond})
@@ -60,7 +60,7 @@ func ExampleSection_Start() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 	attention := gpuspan.NewOperation("attention")
 
 	x := prefill.Start(ctx, stream)
@@ -81,7 +81,7 @@ func ExampleSection_LinkItems() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 	tracer := sdktrace.NewTracerProvider().Tracer("service")
 
 	x := prefill.Start(ctx, stream)
@@ -110,7 +110,7 @@ func Example_loop() {
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "train")
+	stream := prof.Stream(handle, "train")
 
 	loop := train.NewLoop(prof, "train", stream, train.Items("image"), train.Schedule{Every: 2}, train.TotalSteps(4))
 	for _, step := range loop.Steps(ctx) {
@@ -143,7 +143,7 @@ func Example_outputs() {
 	run := func(weight float32) []outputs.Output {
 		var log strings.Builder
 		prof, gpu, clock, _ := simulated(gpuspan.WithOutputLog(&log))
-		stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+		stream := prof.Stream(gpu.Stream(0), "compute")
 		for _, layer := range []*gpuspan.Operation{gpuspan.NewOperation("layer 1"), gpuspan.NewOperation("layer 2")} {
 			x := layer.Start(context.Background(), stream)
 			output := []float32{1, 2, 3}
@@ -198,7 +198,7 @@ func ExampleNew() {
 func ExampleWithSettings() {
 	prof, gpu, _, _ := simulated(gpuspan.WithSettings(func(s *settings.Settings) { s.Verbosity = settings.VerbosityOff }))
 	defer func() { _ = prof.Shutdown(context.Background()) }()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 
 	fmt.Println(prefill.Start(context.Background(), stream).Timed())
 	prof.SetVerbosity(settings.VerbosityDefault) // while the program runs
@@ -215,7 +215,7 @@ func ExampleProfiler_Snapshot() {
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "compute")
+	stream := prof.Stream(handle, "compute")
 
 	for range 3 {
 		x := prefill.Start(ctx, stream)
@@ -235,7 +235,7 @@ func ExampleOperation_Record() {
 	prof, gpu, _, spans := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 	queue := gpuspan.NewOperation("queue", gpuspan.HostWork())
 
 	start := time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
@@ -256,7 +256,7 @@ func ExampleStream_StartNamed() {
 	}))
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 
 	for _, layer := range []string{"layers.0", "layers.1"} {
 		stream.StartNamed(ctx, layer)
@@ -281,7 +281,7 @@ func ExampleElapsed_Get() {
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "compute")
+	stream := prof.Stream(handle, "compute")
 
 	x := prefill.Start(ctx, stream)
 	gpu.Launch(handle, simgpu.Kernel{Duration: 3 * time.Millisecond})
@@ -303,7 +303,7 @@ func ExampleElapsed_Get() {
 // Functions called within a section find it in their context.
 func ExampleSection_Context() {
 	prof, gpu, clock, spans := simulated()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 	decode := gpuspan.NewOperation("decode")
 	attention := func(ctx context.Context) { decode.Start(ctx, stream).End() }
 
@@ -323,7 +323,7 @@ func ExampleSection_Context() {
 func ExampleContextWithStream() {
 	prof, gpu, _, _ := simulated()
 	defer func() { _ = prof.Shutdown(context.Background()) }()
-	ctx := gpuspan.ContextWithStream(context.Background(), prof.Stream(uintptr(gpu.Stream(0)), "compute"))
+	ctx := gpuspan.ContextWithStream(context.Background(), prof.Stream(gpu.Stream(0), "compute"))
 	fmt.Println(gpuspan.StreamFromContext(ctx).Name())
 	// Output: compute
 }
@@ -343,7 +343,7 @@ func (a *printed) RangeEnd(id uint64) { fmt.Println("end", a.open[id-1]) }
 func ExampleAnnotator() {
 	prof, gpu, _, _ := simulated(gpuspan.WithAnnotator(&printed{}))
 	defer func() { _ = prof.Shutdown(context.Background()) }()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 
 	x := prefill.Start(context.Background(), stream)
 	x.Start(gpuspan.NewOperation("attention", gpuspan.Category("layer"))).End()
@@ -366,7 +366,7 @@ func ExampleIDGenerator() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	prefill.Start(context.Background(), prof.Stream(uintptr(gpu.Stream(0)), "compute")).End()
+	prefill.Start(context.Background(), prof.Stream(gpu.Stream(0), "compute")).End()
 	_ = prof.Shutdown(context.Background())
 	fmt.Println(spans.Ended()[0].SpanContext().SpanID() == seen.span)
 	// Output: true
@@ -386,7 +386,7 @@ func ExampleCopy() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "copies")
+	stream := prof.Stream(handle, "copies")
 	upload := gpuspan.NewOperation("upload weights", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned))
 
 	x := upload.Start(ctx, stream)
@@ -411,7 +411,7 @@ func ExampleCopy() {
 func ExampleWork() {
 	prof, gpu, clock, _ := simulated()
 	ctx := context.Background()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 
 	x := prefill.Start(ctx, stream)
 	for range 4 { // layers

@@ -127,12 +127,12 @@ func TestConcurrentUse(t *testing.T) {
 		}
 	}))
 	require.NoError(t, err)
-	shared := p.Stream(uintptr(gpu.Stream(0)), "shared")
+	shared := p.Stream(gpu.Stream(0), "shared")
 	op, inner := gpuspan.NewOperation("op"), gpuspan.NewOperation("inner")
 	const workers, runs = 6, 300
 	var wg, ends sync.WaitGroup
 	for i := range workers {
-		own := p.Stream(uintptr(gpu.Stream(0)), fmt.Sprint(i))
+		own := p.Stream(gpu.Stream(0), fmt.Sprint(i))
 		wg.Go(func() {
 			for j := range runs {
 				s := shared
@@ -190,7 +190,7 @@ func TestLifecycleUnderLoad(t *testing.T) {
 		for i := range 3 {
 			h := gpu.Stream(0)
 			wg.Go(func() {
-				s := p.Stream(uintptr(h), fmt.Sprint(i))
+				s := p.Stream(h, fmt.Sprint(i))
 				for n := 0; ; n++ {
 					select {
 					case <-stop:
@@ -202,7 +202,7 @@ func TestLifecycleUnderLoad(t *testing.T) {
 					x.End()
 					if n%100 == 99 {
 						s.Close()
-						s = p.Stream(uintptr(h), fmt.Sprint(i))
+						s = p.Stream(h, fmt.Sprint(i))
 					}
 				}
 			})

@@ -143,7 +143,7 @@ func TestPhaseThatTheStepDoesNotWaitForIsUnknown(t *testing.T) {
 	r.p = p
 	s, h := r.stream()
 	slow := r.gpu.Stream(1)
-	other := r.p.Stream(uintptr(slow), "other")
+	other := r.p.Stream(slow, "other")
 	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(2)).Steps(context.Background()) {
 		fwd := step.Phase(train.Forward)
 		r.busy(h, time.Millisecond)

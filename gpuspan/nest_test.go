@@ -92,7 +92,7 @@ func TestSectionsNestAcrossStreamsAndGoroutines(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		h := r.gpu.Stream(0)
-		other := r.p.Stream(uintptr(h), "other")
+		other := r.p.Stream(h, "other")
 		wg.Go(func() {
 			for range 10 {
 				y := x.StartOn(inner, other)

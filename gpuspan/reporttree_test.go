@@ -45,7 +45,7 @@ func TestTheReportsTreeIsTheSameUnderAnySampling(t *testing.T) {
 		r := newRig(t)
 		tp := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(ratio)))
 		s, _ := r.stream()
-		other := r.p.Stream(uintptr(r.gpu.Stream(0)), "other")
+		other := r.p.Stream(r.gpu.Stream(0), "other")
 		for range 40 {
 			ctx, request := tp.Tracer("t").Start(context.Background(), "request")
 			x := batch.Start(ctx, s)

@@ -383,7 +383,7 @@ func TestRootSectionsConsultTheSampler(t *testing.T) {
 	p, err := gpuspan.New(r.gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
-	s := p.Stream(uintptr(r.gpu.Stream(0)), "main")
+	s := p.Stream(r.gpu.Stream(0), "main")
 	op := gpuspan.NewOperation("op")
 	for range 400 {
 		op.Start(context.Background(), s).End()

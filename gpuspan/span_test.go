@@ -56,7 +56,7 @@ func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 
 func (r *rig) stream(opts ...gpuspan.StreamOption) (*gpuspan.Stream, backend.StreamHandle) {
 	h := r.gpu.Stream(0)
-	return r.p.Stream(uintptr(h), "main", opts...), h
+	return r.p.Stream(h, "main", opts...), h
 }
 
 // busy enqueues work of the given duration.

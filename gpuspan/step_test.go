@@ -100,7 +100,7 @@ func TestOverlappingPhasesCountOnceInTheUnion(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	h2 := r.gpu.Stream(0)
-	comm := r.p.Stream(uintptr(h2), "comm")
+	comm := r.p.Stream(h2, "comm")
 	loop := train.NewLoop(r.p, "train", s, train.TotalSteps(1))
 	for _, step := range loop.Steps(context.Background()) {
 		b := step.Phase(train.Backward)
@@ -249,7 +249,7 @@ func TestUnsampledStepsAreNotTimed(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
 	h := r.gpu.Stream(0)
-	s := p.Stream(uintptr(h), "main")
+	s := p.Stream(h, "main")
 	op := gpuspan.NewOperation("work")
 	for ctx, step := range train.NewLoop(p, "train", s, train.TotalSteps(5)).Steps(context.Background()) {
 		require.False(t, step.Recording())

@@ -197,7 +197,7 @@ func TestSectionsOfAStepAreFoundWithoutItsContext(t *testing.T) {
 func TestPhasesFromManyGoroutines(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	comm := r.p.Stream(uintptr(r.gpu.Stream(0)), "comm")
+	comm := r.p.Stream(r.gpu.Stream(0), "comm")
 	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(20)).Steps(context.Background()) {
 		var wg sync.WaitGroup
 		for i := range 4 {
@@ -231,7 +231,7 @@ func TestSeveralDevices(t *testing.T) {
 	var streams []*gpuspan.Stream
 	for d := range 2 {
 		h := gpu.Stream(d)
-		s := p.Stream(uintptr(h), "x")
+		s := p.Stream(h, "x")
 		streams = append(streams, s)
 		x := op.Start(context.Background(), s)
 		gpu.Launch(h, simgpu.Kernel{Duration: time.Duration(d+1) * time.Millisecond})

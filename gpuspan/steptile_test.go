@@ -29,7 +29,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	p, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.NoError(t, err)
 	h := gpu.Stream(0)
-	s := p.Stream(uintptr(h), "train")
+	s := p.Stream(h, "train")
 	rng := rand.New(rand.NewPCG(1, 2))
 	const steps = 200
 	n, began := 0, clock.Now()

@@ -41,7 +41,7 @@ func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *sim
 	w.stream = w.Stream(0)
 	p, err := gpuspan.New(w, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.NoError(t, err)
-	s := p.Stream(uintptr(w.stream), "main")
+	s := p.Stream(w.stream, "main")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = nil // the self-test's record
@@ -66,7 +66,7 @@ func (w *witness) look() {
 
 func (w *witness) Record(c *backend.Call) backend.Status {
 	st := w.GPU.Record(c)
-	if backend.StreamHandle(c.Args[1]) == w.stream && st == backend.StatusOK {
+	if c.Args[1] == w.stream && st == backend.StatusOK {
 		w.mu.Lock()
 		w.events = append(w.events, backend.Event(c.Args[0]))
 		w.mu.Unlock()

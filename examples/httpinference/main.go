@@ -90,8 +90,10 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	tp := sdktrace.NewTracerProvider(opts...)
 
 	device := accel.Open(c.simulated, w)
-	profiling := []gpuspan.Option{gpuspan.WithTracerProvider(tp),
-		gpuspan.WithSettings(func(s *settings.Settings) { *s = c.settings })}
+	profiling := []gpuspan.Option{
+		gpuspan.WithTracerProvider(tp),
+		gpuspan.WithSettings(func(s *settings.Settings) { *s = c.settings }),
+	}
 	if c.settings.Report { // quantiles of the whole run, however long it is
 		profiling = append(profiling, accel.Report("httpinference"))
 	}

@@ -33,7 +33,7 @@ func ExampleExporter() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	stream := prof.Stream(gpu.Stream(0), "compute")
 	gpuspan.NewOperation("decode").Start(context.Background(), stream).End()
 	_ = prof.Shutdown(context.Background()) // before the provider, because it ends the last spans
 	_ = tp.Shutdown(context.Background())

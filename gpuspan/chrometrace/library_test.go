@@ -41,7 +41,7 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "train")
+	stream := prof.Stream(handle, "train")
 	gemm := gpuspan.NewOperation("gemm")
 	loop := train.NewLoop(prof, "train", stream, train.Items("image"),
 		train.Schedule{SkipFirst: 1, Wait: 2, Warmup: 1, Active: 2, Repeat: 2})

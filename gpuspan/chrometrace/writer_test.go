@@ -407,8 +407,10 @@ func TestProcessesAndTracksHaveBounds(t *testing.T) {
 func TestAttributesWithTheNamesOfArgumentsAreKept(t *testing.T) {
 	e := chrometrace.Event{
 		Name: "x", Start: epoch, End: epoch + 1, Trace: [16]byte{1}, Span: [8]byte{2}, Args: []chrometrace.Arg{
-			{Key: "stream", Value: chrometrace.String("of water")}, {Key: "span_id", Value: chrometrace.Int(9)},
-			{Key: "gpu.operation.type", Value: chrometrace.String("kernel")}, {Key: "gpu.stream.id", Value: chrometrace.Int(7)},
+			{Key: "stream", Value: chrometrace.String("of water")},
+			{Key: "span_id", Value: chrometrace.Int(9)},
+			{Key: "gpu.operation.type", Value: chrometrace.String("kernel")},
+			{Key: "gpu.stream.id", Value: chrometrace.Int(7)},
 		},
 		Marks: []chrometrace.Mark{{Name: "m", Time: epoch, Args: []chrometrace.Arg{{Key: "span_id", Value: chrometrace.Int(8)}}}},
 	}

@@ -142,9 +142,9 @@ func TestEventsMeasureTheDurationOfWork(t *testing.T) {
 	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(0, events))
 
-	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
-	stub.Work(uintptr(s), time.Millisecond)
-	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
+	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), s}}))
+	stub.Work(s, time.Millisecond)
+	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[1]), s}}))
 	require.Equal(t, backend.StatusNotReady, b.Query(events[1]))
 	stub.Advance(2 * time.Millisecond)
 	require.Equal(t, backend.StatusOK, b.Query(events[1]))
@@ -175,8 +175,8 @@ func TestAnchorStreamIsNonBlockingAndFirst(t *testing.T) {
 	var flags, priority func(uintptr) int32
 	stub.Func(&flags, "stub_stream_flags")
 	stub.Func(&priority, "stub_stream_priority")
-	require.EqualValues(t, 1, flags(uintptr(s)))
-	require.EqualValues(t, -5, priority(uintptr(s)))
+	require.EqualValues(t, 1, flags(s))
+	require.EqualValues(t, -5, priority(s))
 	b.FreeStream(0, s)
 	require.Zero(t, stub.Count("live_streams"))
 }
@@ -298,7 +298,7 @@ func TestBindMakesTheContextCurrentAndRestores(t *testing.T) {
 	events := make([]backend.Event, 1)
 	require.Zero(t, b.NewEvents(0, events))
 	stub.Set("record_needs_context", 1)
-	call := &backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
+	call := &backend.Call{Args: [2]uintptr{uintptr(events[0]), s}}
 	onFreshThread(func() {
 		require.Equal(t, backend.StatusInvalidContext, b.Record(call))
 		unbind, st := b.Bind(0)

@@ -22,7 +22,7 @@ func TestSectionsDoNotDisturbCaptures(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	capturing, other := appStream(t, r.back, 0), appStream(t, r.back, 0)
-	cs, os := r.prof.Stream(uintptr(capturing), "captures"), r.prof.Stream(uintptr(other), "other")
+	cs, os := r.prof.Stream(capturing, "captures"), r.prof.Stream(uintptr(other), "other")
 	var begin func(backend.StreamHandle, int32) int32
 	var end func(backend.StreamHandle, unsafe.Pointer) int32
 	stub.Func(&begin, "cuStreamBeginCapture_v2")
@@ -35,14 +35,14 @@ func TestSectionsDoNotDisturbCaptures(t *testing.T) {
 	ctx := context.Background()
 	for range 20 {
 		x := work.Start(ctx, os) // pending during the capture: the polling thread queries it continuously
-		stub.Work(uintptr(other), 2*time.Millisecond)
+		stub.Work(other, 2*time.Millisecond)
 		x.End()
 		require.Zero(t, begin(capturing, 0)) // global mode
 		y := inside.Start(ctx, cs)
 		time.Sleep(3 * time.Millisecond)
 		y.End()
 		require.Zero(t, end(capturing, unsafe.Pointer(g)), "the capture survived")
-		graph.Launch(ctx, cs, func() { stub.Work(uintptr(capturing), time.Millisecond) })
+		graph.Launch(ctx, cs, func() { stub.Work(capturing, time.Millisecond) })
 	}
 	for _, s := range r.flush(t, "work") {
 		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
@@ -71,18 +71,18 @@ func TestStreamThatCapturesIsNotRegisteredAndItsCaptureLivesOn(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	require.Zero(t, begin(h, 0))
-	require.False(t, r.prof.Stream(uintptr(h), "s").DeviceTimed())
+	require.False(t, r.prof.Stream(h, "s").DeviceTimed())
 	g := new(uintptr)
 	require.Zero(t, end(h, unsafe.Pointer(g)))
 	require.ErrorContains(t, r.errors[0], "it is capturing a graph (register streams before captures)")
-	require.True(t, r.prof.Stream(uintptr(h), "s").DeviceTimed())
+	require.True(t, r.prof.Stream(h, "s").DeviceTimed())
 }
 
 func TestCaptureThatBeginsWithinASectionAbandonsIt(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
-	s := r.prof.Stream(uintptr(h), "s")
+	s := r.prof.Stream(h, "s")
 	var begin func(backend.StreamHandle, int32) int32
 	var end func(backend.StreamHandle, unsafe.Pointer) int32
 	stub.Func(&begin, "cuStreamBeginCapture_v2")

@@ -245,7 +245,7 @@ func (c *checks) probes(name string) {
 	require.Zero(c, st)
 	defer c.back.FreeStream(0, s)
 	e := c.events(1)
-	probe := &backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(s)}}
+	probe := &backend.Call{Args: [2]uintptr{uintptr(e[0]), s}}
 	var v []float64
 	for range 500 {
 		begin := time.Now()

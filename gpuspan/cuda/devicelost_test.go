@@ -34,11 +34,11 @@ func TestLostDeviceRetiresItsStreamsUntilTheDriverWorksAgain(t *testing.T) {
 			stub.Set("devices", 2)
 			r := newRig(t, stub)
 			lost, other := appStream(t, r.back, 0), appStream(t, r.back, 1)
-			s, healthy := r.prof.Stream(uintptr(lost), "lost"), r.prof.Stream(uintptr(other), "other")
+			s, healthy := r.prof.Stream(uintptr(lost), "lost"), r.prof.Stream(other, "other")
 			op, beside := gpuspan.NewOperation("op"), gpuspan.NewOperation("beside")
 			x := op.Start(context.Background(), s)
-			stub.Work(uintptr(lost), time.Millisecond)
-			stub.FailStream(uintptr(lost), code)
+			stub.Work(lost, time.Millisecond)
+			stub.FailStream(lost, code)
 			x.End()
 			op.Start(context.Background(), s).End()
 			beside.Start(context.Background(), healthy).End()
@@ -51,8 +51,8 @@ func TestLostDeviceRetiresItsStreamsUntilTheDriverWorksAgain(t *testing.T) {
 			require.False(t, s.DeviceTimed())
 			require.Len(t, r.errors, 1, "once for the stream")
 
-			stub.FailStream(uintptr(lost), 0)
-			again := r.prof.Stream(uintptr(lost), "lost")
+			stub.FailStream(lost, 0)
+			again := r.prof.Stream(lost, "lost")
 			require.True(t, again.DeviceTimed())
 			op.Start(context.Background(), again).End()
 			require.Equal(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[2]))
@@ -66,12 +66,12 @@ func TestLaunchOfAGraphTakesAsLongAsItsConditionalNodes(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
-	s := r.prof.Stream(uintptr(h), "s")
+	s := r.prof.Stream(h, "s")
 	op := gpuspan.NewOperation("graph")
 	iterations := []int{1, 7, 3}
-	stub.Work(uintptr(h), 50*time.Millisecond) // so that the host is ahead of the device
+	stub.Work(h, 50*time.Millisecond) // so that the host is ahead of the device
 	for _, n := range iterations {
-		op.Launch(context.Background(), s, func() { stub.Work(uintptr(h), time.Duration(n)*time.Millisecond) })
+		op.Launch(context.Background(), s, func() { stub.Work(h, time.Duration(n)*time.Millisecond) })
 	}
 	spans := r.flush(t, "graph")
 	require.Len(t, spans, len(iterations))
@@ -88,7 +88,7 @@ func TestStreamOrderedAllocationIsPartOfTheSectionAndItsMemoryThePools(t *testin
 	set := settings.Default()
 	set.MemoryUsage = true
 	r := newRig(t, stub, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
-	h := uintptr(appStream(t, r.back, 0))
+	h := appStream(t, r.back, 0)
 	s := r.prof.Stream(h, "s")
 	var alloc func(unsafe.Pointer, uintptr, uintptr) int32
 	var free func(uint64, uintptr) int32

@@ -119,14 +119,14 @@ func TestSpansAreWithinTheirErrorBound(t *testing.T) {
 	handles := make([]backend.StreamHandle, streams)
 	for i := range streams {
 		handles[i] = appStream(t, r.back, i%2)
-		s := r.prof.Stream(uintptr(handles[i]), fmt.Sprint("s", i))
+		s := r.prof.Stream(handles[i], fmt.Sprint("s", i))
 		require.True(t, s.DeviceTimed())
-		stub.Log(uintptr(handles[i]), 1<<20)
+		stub.Log(handles[i], 1<<20)
 		op := gpuspan.NewOperation(fmt.Sprint("work", i))
 		wg.Go(func() {
 			for k := 0; k <= 100 || time.Since(begin) < length; k++ {
 				x := op.Start(context.Background(), s)
-				stub.Work(uintptr(handles[i]), time.Duration(20+k%7*90)*time.Microsecond)
+				stub.Work(handles[i], time.Duration(20+k%7*90)*time.Microsecond)
 				x.EndWith(gpuspan.Work{Bytes: 1 << 20})
 				time.Sleep(time.Duration(200+k%5*300) * time.Microsecond)
 			}
@@ -137,7 +137,7 @@ func TestSpansAreWithinTheirErrorBound(t *testing.T) {
 	var errs, halves, lengths []float64
 	for i := range streams {
 		spans := r.flush(t, fmt.Sprint("work", i))
-		h := uintptr(handles[i])
+		h := handles[i]
 		require.EqualValues(t, stub.Logged(h), 2*len(spans), "one start and one end event for each span")
 		require.Greater(t, len(spans), 100)
 		for k, s := range spans {
@@ -182,14 +182,14 @@ func TestDriverThatNeedsAContextIsRecordedWithOne(t *testing.T) {
 	stub.Set("record_needs_context", 1)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
-	s := r.prof.Stream(uintptr(h), "s")
+	s := r.prof.Stream(h, "s")
 	require.True(t, s.DeviceTimed())
 	var depth func() int32
 	stub.Func(&depth, "stub_depth")
 	op := gpuspan.NewOperation("op")
 	onFreshThread(func() {
 		x := op.Start(context.Background(), s)
-		stub.Work(uintptr(h), time.Millisecond)
+		stub.Work(h, time.Millisecond)
 		x.End()
 		require.Zero(t, depth(), "the thread's contexts are as they were")
 	})
@@ -204,7 +204,7 @@ func TestPollingThreadKeepsALivingContext(t *testing.T) {
 	stub.Set("devices", 2)
 	stub.Set("polls_need_context", 1)
 	r := newRig(t, stub)
-	s0, s1 := r.prof.Stream(uintptr(appStream(t, r.back, 0)), "s0"), r.prof.Stream(uintptr(appStream(t, r.back, 1)), "s1")
+	s0, s1 := r.prof.Stream(appStream(t, r.back, 0), "s0"), r.prof.Stream(uintptr(appStream(t, r.back, 1)), "s1")
 	op, other := gpuspan.NewOperation("op"), gpuspan.NewOperation("other")
 	for range 3 {
 		op.Start(context.Background(), s0).End()
@@ -233,7 +233,7 @@ func TestDestroyedContextRetiresOnlyItsStream(t *testing.T) {
 	stub.Set("devices", 2)
 	r := newRig(t, stub)
 	h0, h1 := appStream(t, r.back, 0), appStream(t, r.back, 1)
-	s0, s1 := r.prof.Stream(uintptr(h0), "s0"), r.prof.Stream(uintptr(h1), "s1")
+	s0, s1 := r.prof.Stream(h0, "s0"), r.prof.Stream(uintptr(h1), "s1")
 	op, other := gpuspan.NewOperation("op"), gpuspan.NewOperation("other")
 	op.Start(context.Background(), s0).End()
 	require.Equal(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[0]))
@@ -255,7 +255,7 @@ func TestDestroyedContextRetiresOnlyItsStream(t *testing.T) {
 
 	// The application creates a new context and new streams, which are timed again.
 	fresh := appStream(t, r.back, 0)
-	s2 := r.prof.Stream(uintptr(fresh), "s2")
+	s2 := r.prof.Stream(fresh, "s2")
 	require.True(t, s2.DeviceTimed())
 	again := gpuspan.NewOperation("again")
 	for range 3 {
@@ -276,7 +276,7 @@ func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stub := ctest.CUDA(t)
 			r := newRig(t, stub)
-			s := r.prof.Stream(uintptr(appStream(t, r.back, 0)), "s")
+			s := r.prof.Stream(appStream(t, r.back, 0), "s")
 			op := gpuspan.NewOperation("op")
 			op.Start(context.Background(), s).End()
 			require.Len(t, r.flush(t, "op"), 1)
@@ -304,7 +304,7 @@ func TestShutdownDestroysItsObjects(t *testing.T) {
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
 	events, streams := stub.Count("live_events"), stub.Count("live_streams")
-	s := r.prof.Stream(uintptr(h), "s")
+	s := r.prof.Stream(h, "s")
 	gpuspan.NewOperation("op").Start(context.Background(), s).End()
 	require.Greater(t, stub.Count("live_events"), events)
 	require.NoError(t, r.prof.Shutdown(context.Background()))
@@ -316,12 +316,12 @@ func TestAsynchronousDeviceErrorShowsOnTheSpans(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
-	s := r.prof.Stream(uintptr(h), "s")
+	s := r.prof.Stream(h, "s")
 	op := gpuspan.NewOperation("op")
 	x := op.Start(context.Background(), s)
-	stub.Work(uintptr(h), 5*time.Millisecond)
+	stub.Work(h, 5*time.Millisecond)
 	x.End()
-	stub.FailStream(uintptr(h), 700) // illegal address
+	stub.FailStream(h, 700) // illegal address
 	spans := r.flush(t, "op")
 	require.Len(t, spans, 1)
 	require.Equal(t, semconv.GPUTimingStatusDeviceError, status(t, spans[0]))

@@ -43,7 +43,7 @@ func TestAnyFunctionOfTheDriverMayFail(t *testing.T) {
 				p, _ := gpuspan.New(b, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }), gpuspan.WithErrorHandler(func(error) {}),
 					gpuspan.WithLogger(slog.New(slog.DiscardHandler)),
 					gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
-				s := p.Stream(uintptr(h), "s")
+				s := p.Stream(h, "s")
 				for range 2 {
 					x := op.Start(context.Background(), s)
 					x.Start(op).End()

@@ -23,8 +23,8 @@ func prepared(t testing.TB) (*cuda.Backend, *backend.Call, *backend.Call) {
 	require.NoError(t, err)
 	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(0, events))
-	start := &backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
-	end := &backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}
+	start := &backend.Call{Args: [2]uintptr{uintptr(events[0]), s}}
+	end := &backend.Call{Args: [2]uintptr{uintptr(events[1]), s}}
 	runtime.LockOSThread()
 	unbind, st := b.Bind(info.Context)
 	require.Zero(t, st)
@@ -46,7 +46,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	for name, f := range map[string]func(){
 		"Record":      func() { b.Record(start) },
 		"Query":       func() { b.Query(backend.Event(end.Args[0])) },
-		"Capturing":   func() { b.Capturing(backend.StreamHandle(end.Args[1])) },
+		"Capturing":   func() { b.Capturing(end.Args[1]) },
 		"Elapsed":     func() { b.Elapsed(backend.Event(start.Args[0]), backend.Event(end.Args[0])) },
 		"Synchronize": func() { b.Synchronize(backend.Event(end.Args[0])) },
 		"Bind": func() {
@@ -82,7 +82,7 @@ func BenchmarkCapturing(b *testing.B) {
 	back, start, _ := prepared(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if on, st := back.Capturing(backend.StreamHandle(start.Args[1])); on || st != backend.StatusOK {
+		if on, st := back.Capturing(start.Args[1]); on || st != backend.StatusOK {
 			b.Fatal("capturing")
 		}
 	}

@@ -39,14 +39,14 @@ func BenchmarkPollingShare(b *testing.B) {
 	var handles []backend.StreamHandle
 	for range 4 {
 		handles = append(handles, appStream(b, back, 0))
-		streams = append(streams, prof.Stream(uintptr(handles[len(handles)-1]), "load"))
+		streams = append(streams, prof.Stream(handles[len(handles)-1], "load"))
 	}
 	op := gpuspan.NewOperation("op")
 	ctx := context.Background()
 	begin := time.Now()
 	for i := range b.N {
 		x := op.Start(ctx, streams[i%4])
-		stub.Work(uintptr(handles[i%4]), 300*time.Microsecond)
+		stub.Work(handles[i%4], 300*time.Microsecond)
 		x.EndWith(gpuspan.Work{Bytes: 1 << 20})
 		time.Sleep(time.Until(begin.Add(time.Duration(i+1) * time.Second / 2000)))
 	}

@@ -105,14 +105,14 @@ func TestWaitingAndMemoryUsageLeaveCapturesOfOtherThreadsWhole(t *testing.T) {
 			change(&set)
 			r := newRig(t, stub, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 			capturing, other := appStream(t, r.back, 0), appStream(t, r.back, 0)
-			s := r.prof.Stream(uintptr(other), "other")
+			s := r.prof.Stream(other, "other")
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			end := beginCapture(t, stub, uintptr(capturing))
+			end := beginCapture(t, stub, capturing)
 			onFreshThread(func() {
 				begin := time.Now()
 				x := gpuspan.NewOperation("op").Start(context.Background(), s)
-				stub.Work(uintptr(other), 3*time.Millisecond)
+				stub.Work(other, 3*time.Millisecond)
 				x.End()
 				if set.Sync != settings.Default().Sync {
 					require.GreaterOrEqual(t, time.Since(begin), 3*time.Millisecond, "End waited")
@@ -133,7 +133,7 @@ func TestSectionEndedAfterItsStreamIsIgnored(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
-	s := r.prof.Stream(uintptr(h), "s")
+	s := r.prof.Stream(h, "s")
 	var x gpuspan.Section
 	for ctx := range train.NewLoop(r.prof, "train", s).Steps(context.Background()) {
 		x = gpuspan.NewOperation("op").Start(ctx, s)
@@ -161,7 +161,7 @@ func TestEndAfterShutdownMakesNoContext(t *testing.T) {
 	set.MemoryUsage = true
 	r := newRig(t, stub, gpuspan.WithSettings(func(s *settings.Settings) { *s = set }))
 	h := appStream(t, r.back, 0) // keeps one reference
-	s := r.prof.Stream(uintptr(h), "s")
+	s := r.prof.Stream(h, "s")
 	op := gpuspan.NewOperation("op")
 	x := op.Start(context.Background(), s)
 	require.NoError(t, r.prof.Shutdown(context.Background()))
@@ -187,11 +187,11 @@ func TestStreamsOfSeveralContextsOfADeviceAreTimed(t *testing.T) {
 		handles = append(handles, backend.StreamHandle(s))
 	}
 	for _, h := range handles {
-		stub.Log(uintptr(h), 100)
-		s := r.prof.Stream(uintptr(h), "")
-		stub.Work(uintptr(h), 20*time.Millisecond)
+		stub.Log(h, 100)
+		s := r.prof.Stream(h, "")
+		stub.Work(h, 20*time.Millisecond)
 		x := op.Start(context.Background(), s)
-		stub.Work(uintptr(h), time.Millisecond)
+		stub.Work(h, time.Millisecond)
 		x.End()
 	}
 	spans := r.flush(t, "op")
@@ -200,8 +200,8 @@ func TestStreamsOfSeveralContextsOfADeviceAreTimed(t *testing.T) {
 		require.Equal(t, semconv.GPUTimingStatusOk, status(t, span))
 		require.InDelta(t, 1e-3, value(t, span, semconv.GPUDurationKey).AsFloat64(), 1e-5)
 		half := value(t, span, semconv.GPUTimingErrorKey).AsFloat64() * 1e9
-		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(uintptr(handles[i]),
-			stub.Logged(uintptr(handles[i]))-1))), half+300)
+		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(handles[i],
+			stub.Logged(handles[i])-1))), half+300)
 	}
 	require.Empty(t, r.errors)
 }
@@ -212,13 +212,13 @@ func TestHandleThatReturnsAfterAResetIsTimedAgain(t *testing.T) {
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
 	op := gpuspan.NewOperation("op")
-	s := r.prof.Stream(uintptr(h), "s")
-	stub.FailStream(uintptr(h), 709)
+	s := r.prof.Stream(h, "s")
+	stub.FailStream(h, 709)
 	op.Start(context.Background(), s).End()
 	require.Equal(t, semconv.GPUTimingStatusDeviceError, status(t, r.flush(t, "op")[0]))
-	require.Same(t, s, r.prof.Stream(uintptr(h), "s"), "still dead")
-	stub.FailStream(uintptr(h), 0)
-	again := r.prof.Stream(uintptr(h), "s")
+	require.Same(t, s, r.prof.Stream(h, "s"), "still dead")
+	stub.FailStream(h, 0)
+	again := r.prof.Stream(h, "s")
 	require.NotSame(t, s, again)
 	require.True(t, again.DeviceTimed())
 	op.Start(context.Background(), again).End()

@@ -47,8 +47,8 @@ func (h *hollow) Record(c *backend.Call) backend.Status {
 }
 
 func (h *hollow) Capturing(s backend.StreamHandle) (bool, backend.Status) {
-	if uintptr(s) == h.stream || uintptr(s) == h.second {
-		return false, backend.Status(h.empty.Call(uintptr(s), 0))
+	if uintptr(s) == h.stream || s == h.second {
+		return false, backend.Status(h.empty.Call(s, 0))
 	}
 	return h.Backend.Capturing(s)
 }
@@ -69,10 +69,10 @@ func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ..
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = prof.Shutdown(context.Background()) })
 	handle := appStream(tb, back, 0)
-	s := prof.Stream(uintptr(handle), "s", opts...)
+	s := prof.Stream(handle, "s", opts...)
 	require.True(tb, s.DeviceTimed())
 	if emptied {
-		h.stream = uintptr(handle)
+		h.stream = handle
 	}
 	return h, prof, s
 }
@@ -138,8 +138,8 @@ func BenchmarkTwoStreams(b *testing.B) {
 	const burst = 256
 	h, prof, first := hollowRig(b, ctest.CUDA(b), true, 2*burst, gpuspan.NeverCaptured())
 	handle := appStream(b, h.Backend, 0)
-	streams := []*gpuspan.Stream{first, prof.Stream(uintptr(handle), "t", gpuspan.NeverCaptured())}
-	h.second = uintptr(handle)
+	streams := []*gpuspan.Stream{first, prof.Stream(handle, "t", gpuspan.NeverCaptured())}
+	h.second = handle
 	op := gpuspan.NewOperation("op")
 	for n := 1; n <= len(streams); n++ {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

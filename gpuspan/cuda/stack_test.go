@@ -19,10 +19,10 @@ func TestEventsAreWholeAtAnyStackDepth(t *testing.T) {
 	s := appStream(t, b, 0)
 	e := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(0, e))
-	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(s)}}))
+	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), s}}))
 	stub.Advance(3000)
 	ctest.AtEachDepth(func(int) {
-		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[1]), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[1]), s}}))
 	}, func(int) {
 		ns, st := b.Elapsed(e[0], e[1])
 		require.True(t, st == 0 && math.Round(ns) == 3000, ns)

@@ -39,16 +39,16 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 		// The capture check is the only query that does not destroy a capture; the one for the context would.
 		if on, st := b.Capturing(s); st == backend.StatusOK && on {
 			return backend.StreamInfo{},
-				fmt.Errorf("cannot time stream %#x: it is capturing a graph (register streams before captures)", uintptr(s))
+				fmt.Errorf("cannot time stream %#x: it is capturing a graph (register streams before captures)", s)
 		}
 		var err error
 		if ctx, err = b.driver.StreamContext(driver.Stream(s)); err != nil {
-			return backend.StreamInfo{}, fmt.Errorf("cannot find the context of stream %#x: %w", uintptr(s), err)
+			return backend.StreamInfo{}, fmt.Errorf("cannot find the context of stream %#x: %w", s, err)
 		}
 	}
 	d, err := b.adopt(ctx)
 	if err != nil {
-		return backend.StreamInfo{Kind: kind}, fmt.Errorf("cannot time stream %#x: %w", uintptr(s), err)
+		return backend.StreamInfo{Kind: kind}, fmt.Errorf("cannot time stream %#x: %w", s, err)
 	}
 	return backend.StreamInfo{Device: d, Context: backend.Context(ctx), Kind: kind}, nil
 }

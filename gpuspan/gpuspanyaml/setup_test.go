@@ -31,7 +31,7 @@ func job(path string, opts ...gpuspanyaml.SetupOption) (*gpuspanyaml.Runtime, er
 	handle := gpu.Stream(0)
 
 	run, err := gpuspanyaml.Setup(path, gpu, opts...)
-	loop := train.NewLoop(run.Profiler, "train", run.Profiler.Stream(uintptr(handle), "train"), train.TotalSteps(4))
+	loop := train.NewLoop(run.Profiler, "train", run.Profiler.Stream(handle, "train"), train.TotalSteps(4))
 	for _, step := range loop.Steps(ctx) {
 		forward := step.Phase(train.Forward)
 		gpu.Launch(handle, simgpu.Kernel{Duration: 2 * time.Millisecond})
@@ -104,7 +104,7 @@ func ExampleSetup() {
 		fmt.Println(err) // and continue with defaults
 	}
 	ctx := context.Background()
-	loop := train.NewLoop(run.Profiler, "train", run.Profiler.Stream(uintptr(gpu.Stream(0)), "train"))
+	loop := train.NewLoop(run.Profiler, "train", run.Profiler.Stream(gpu.Stream(0), "train"))
 	for _, step := range loop.Steps(ctx) {
 		forward := step.Phase(train.Forward)
 		forward.End()

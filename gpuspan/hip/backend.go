@@ -130,14 +130,14 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 	}
 	f := dl.NewFrame()
 	defer f.Free()
-	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
+	f.Args[0], f.Args[1] = s, f.Addr(0)
 	if err := b.fn.Frame("hipStreamGetDevice", f, 2); err != nil {
-		return backend.StreamInfo{}, fmt.Errorf("cannot find the device of stream %#x: %w", uintptr(s), err)
+		return backend.StreamInfo{}, fmt.Errorf("cannot find the device of stream %#x: %w", s, err)
 	}
 	d := int(f.Int32(0))
 	if d < 0 || d >= len(b.devices) {
 		return backend.StreamInfo{}, fmt.Errorf("cannot time stream %#x: its device %d is not among the %d visible ones",
-			uintptr(s), d, len(b.devices))
+			s, d, len(b.devices))
 	}
 	return backend.StreamInfo{Device: d, Context: backend.Context(d)}, nil
 }
@@ -171,7 +171,7 @@ func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st
 			if old := b.devices[c].scratch.Swap(uintptr(f.Out[0])); old != 0 {
 				b.fn.Of["hipFree"].Call(old)
 			}
-			b.devices[c].anchor.Store(uintptr(s))
+			b.devices[c].anchor.Store(s)
 		}
 		return st
 	})
@@ -185,7 +185,7 @@ func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st
 // FreeStream destroys a stream of NewStream or NewAnchorStream.
 func (b *Backend) FreeStream(c backend.Context, s backend.StreamHandle) {
 	b.API.FreeStream(c, s)
-	if int(c) < len(b.devices) && b.devices[c].anchor.CompareAndSwap(uintptr(s), 0) {
+	if int(c) < len(b.devices) && b.devices[c].anchor.CompareAndSwap(s, 0) {
 		b.fn.Of["hipFree"].Call(b.devices[c].scratch.Swap(0))
 	}
 }

@@ -112,9 +112,9 @@ func TestEventsMeasureTheDurationOfWorkOnAnyThread(t *testing.T) {
 	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(d, events))
 	onFreshThread(func() { // records need no current device
-		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
-		stub.Work(uintptr(s), time.Millisecond)
-		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), s}}))
+		stub.Work(s, time.Millisecond)
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[1]), s}}))
 	})
 	require.Equal(t, backend.StatusNotReady, b.Query(events[1]))
 	stub.Advance(2 * time.Millisecond)
@@ -130,7 +130,7 @@ func TestEventsMeasureTheDurationOfWorkOnAnyThread(t *testing.T) {
 
 	wrong := make([]backend.Event, 1)
 	require.Zero(t, b.NewEvents(0, wrong))
-	require.Equal(t, backend.StatusInvalidHandle, b.Record(&backend.Call{Args: [2]uintptr{uintptr(wrong[0]), uintptr(s)}}))
+	require.Equal(t, backend.StatusInvalidHandle, b.Record(&backend.Call{Args: [2]uintptr{uintptr(wrong[0]), s}}))
 	require.Equal(t, backend.StatusInvalidValue, b.NewEvents(2, wrong))
 }
 
@@ -160,13 +160,13 @@ func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 	require.Zero(t, st)
 	var priority func(uintptr) int32
 	stub.Func(&priority, "stub_stream_priority")
-	require.EqualValues(t, -1, priority(uintptr(s)))
+	require.EqualValues(t, -1, priority(s))
 	var markers func(int32) int64
 	stub.Func(&markers, "stub_markers")
 	events := make([]backend.Event, 3)
 	require.Zero(t, b.NewEvents(0, events))
 	for _, e := range events {
-		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), s}}))
 		stub.Advance(time.Millisecond)
 	}
 	ns, st := b.Elapsed(events[0], events[2])
@@ -177,7 +177,7 @@ func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 	plain, st := b.NewStream(0) // what would happen without the write
 	require.Zero(t, st)
 	for _, e := range events[:2] {
-		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(plain)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), plain}}))
 		stub.Advance(time.Millisecond)
 	}
 	require.EqualValues(t, 1, markers(0))
@@ -185,7 +185,7 @@ func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 	b.FreeStream(0, plain)
 	stub.Advance(time.Millisecond)
 	for _, e := range events[:2] { // the other stream still has its anchors
-		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), s}}))
 		stub.Advance(time.Millisecond)
 	}
 	require.EqualValues(t, 1, markers(0))
@@ -270,9 +270,9 @@ func TestSectionsAreTimed(t *testing.T) {
 	prof, err := gpuspan.New(b, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.NoError(t, err)
 	h := appStream(t, stub, 0)
-	s := prof.Stream(uintptr(h), "s")
+	s := prof.Stream(h, "s")
 	require.True(t, s.DeviceTimed())
-	stub.Log(uintptr(h), 1000)
+	stub.Log(h, 1000)
 	op := gpuspan.NewOperation("op")
 	const n = 50
 	var before, after [n]time.Time // the submission of the start
@@ -280,7 +280,7 @@ func TestSectionsAreTimed(t *testing.T) {
 		before[k] = time.Now()
 		x := op.Start(context.Background(), s)
 		after[k] = time.Now()
-		stub.Work(uintptr(h), 200*time.Microsecond)
+		stub.Work(h, 200*time.Microsecond)
 		x.End()
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -299,7 +299,7 @@ func TestSectionsAreTimed(t *testing.T) {
 		// The stream is idle, so the previous work's marker is the marker of the start, and the section begins when it is
 		// submitted.
 		require.WithinRange(t, span.StartTime(), before[k].Add(-half-300), after[k].Add(half+300))
-		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(uintptr(h), int64(2*k+1)))), float64(half+300))
+		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(h, int64(2*k+1)))), float64(half+300))
 	}
 	require.Zero(t, stub.Count("live_events"))
 	require.Zero(t, stub.Count("live_streams")-1) // the application's own

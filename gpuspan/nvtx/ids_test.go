@@ -49,7 +49,7 @@ func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
 		gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
 	require.NoError(t, err)
-	s, other := prof.Stream(uintptr(gpu.Stream(0)), "main"), prof.Stream(uintptr(gpu.Stream(0)), "other")
+	s, other := prof.Stream(gpu.Stream(0), "main"), prof.Stream(gpu.Stream(0), "other")
 	op := gpuspan.NewOperation
 	ctx, request := tp.Tracer("t").Start(context.Background(), "request")
 

@@ -39,7 +39,7 @@ func ExampleSink() {
 	}
 	ctx := context.Background()
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "compute")
+	stream := prof.Stream(handle, "compute")
 	decode := gpuspan.NewOperation("decode", gpuspan.ItemType("token"))
 	for range 3 {
 		x := decode.Start(ctx, stream)

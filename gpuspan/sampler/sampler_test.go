@@ -40,7 +40,7 @@ func TestABatchIsRecordedWithAnyOfItsRequests(t *testing.T) {
 		sdktrace.WithSampler(sampler.LinksBased(sdktrace.ParentBased(sdktrace.NeverSample()))))
 	p, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
-	s := p.Stream(uintptr(gpu.Stream(0)), "main")
+	s := p.Stream(gpu.Stream(0), "main")
 	batch, kernel := gpuspan.NewOperation("batch", gpuspan.Batched()), gpuspan.NewOperation("kernel")
 
 	var want []int64

@@ -137,7 +137,7 @@ func (g *GPU) Capturing(s backend.StreamHandle) (capturing bool, status backend.
 func (g *GPU) Record(c *backend.Call) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	st, known := g.stream(backend.StreamHandle(c.Args[1]))
+	st, known := g.stream(c.Args[1])
 	e, ok := g.event(backend.Event(c.Args[0]))
 	if !known || !ok || e.device != st.device {
 		return backend.StatusInvalidHandle

@@ -26,7 +26,7 @@ func ExampleNew() {
 		fmt.Println(err)
 	}
 	handle := gpu.Stream(0)
-	x := gpuspan.NewOperation("matmul").Start(context.Background(), prof.Stream(uintptr(handle), "compute"))
+	x := gpuspan.NewOperation("matmul").Start(context.Background(), prof.Stream(handle, "compute"))
 	gpu.Launch(handle, simgpu.Kernel{Duration: 7 * time.Millisecond})
 	x.End()
 	clock.Advance(10 * time.Millisecond)

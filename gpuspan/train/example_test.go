@@ -34,7 +34,7 @@ func simulated() (*gpuspan.Profiler, *simgpu.GPU, *simgpu.ManualClock, *tracetes
 func ExampleLoop_Steps() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
-	stream := prof.Stream(uintptr(gpu.Stream(0)), "train")
+	stream := prof.Stream(gpu.Stream(0), "train")
 
 	loop := train.NewLoop(prof, "train", stream, train.TotalSteps(6), train.Schedule{SkipFirst: 2, Active: 1, Every: 2})
 	for _, step := range loop.Steps(ctx) {
@@ -57,7 +57,7 @@ func ExampleStep_Phase() {
 	prof, gpu, clock, spans := simulated()
 	ctx := context.Background()
 	handle := gpu.Stream(0)
-	stream := prof.Stream(uintptr(handle), "train")
+	stream := prof.Stream(handle, "train")
 
 	loop := train.NewLoop(prof, "train", stream, train.TotalSteps(1), train.Items("token"))
 	for _, step := range loop.Steps(ctx) {

@@ -20,7 +20,7 @@ func TestLoopIteratesTheSameWithoutAProfiler(t *testing.T) {
 	gpu := simgpu.New(nil)
 	on, err := gpuspan.New(gpu)
 	require.NoError(t, err)
-	s := on.Stream(uintptr(gpu.Stream(0)), "main")
+	s := on.Stream(gpu.Stream(0), "main")
 	stopped, err := gpuspan.New(simgpu.New(nil))
 	require.NoError(t, err)
 	require.NoError(t, stopped.Shutdown(context.Background()))

@@ -62,7 +62,7 @@ type sim struct {
 }
 
 func (s *sim) Backend() backend.Backend { return s.gpu }
-func (s *sim) Stream() uintptr          { return uintptr(s.stream) }
+func (s *sim) Stream() uintptr          { return s.stream }
 
 func (s *sim) Copy(n int64, direction gpuspan.Direction) gpuspan.Work {
 	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: direction})

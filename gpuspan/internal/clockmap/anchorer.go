@@ -243,7 +243,7 @@ func (a *Anchorer) intersect(best int, before, after []int64) (from, to int64) {
 
 // probe records an event on the idle stream and waits for it; its stamp lies between the two times.
 func (a *Anchorer) probe(i int) (before, after int64, st backend.Status) {
-	a.call.Args = [2]uintptr{uintptr(a.spare[i]), uintptr(a.stream)}
+	a.call.Args = [2]uintptr{uintptr(a.spare[i]), a.stream}
 	t0 := a.dev.Now()
 	if st = a.dev.Record(a.call); st != backend.StatusOK {
 		return 0, 0, st

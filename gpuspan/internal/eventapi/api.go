@@ -85,7 +85,7 @@ const statusCaptureImplicit = 906
 // one.
 func (a *API) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	f := dl.NewFrame()
-	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
+	f.Args[0], f.Args[1] = s, f.Addr(0)
 	st := backend.Status(f.Call(a.streamIsCapturing, 2))
 	state := f.Int32(0)
 	f.Free()
@@ -214,7 +214,7 @@ func (a *API) FreeStream(_ backend.Context, s backend.StreamHandle) {
 		return
 	}
 	if _, st := a.Capturing(s); !contextGone(st) {
-		a.streamDestroy.Call(uintptr(s))
+		a.streamDestroy.Call(s)
 	}
 }
 

@@ -97,11 +97,11 @@ func TestEventsMeasureTheTimeBetweenThem(t *testing.T) {
 	ev := make([]backend.Event, 2)
 	require.Equal(t, backend.StatusOK, r.CreateEvents(0, ev, 0))
 	record := func(e backend.Event) {
-		call := &backend.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}
+		call := &backend.Call{Args: [2]uintptr{uintptr(e), s}}
 		require.Equal(t, backend.StatusOK, r.Record(call))
 	}
 	record(ev[0])
-	r.stub.Work(uintptr(s), 3*time.Millisecond)
+	r.stub.Work(s, 3*time.Millisecond)
 	record(ev[1])
 	require.Equal(t, backend.StatusNotReady, r.Query(ev[1]))
 	require.Equal(t, backend.StatusOK, r.Synchronize(ev[1]))
@@ -166,9 +166,9 @@ func TestAStreamIsCapturingAlsoWhereItIsImplicit(t *testing.T) {
 	var end func(uintptr, *uintptr) int32
 	r.stub.Func(&begin, "hipStreamBeginCapture")
 	r.stub.Func(&end, "hipStreamEndCapture")
-	require.Zero(t, begin(uintptr(s), 2))
+	require.Zero(t, begin(s, 2))
 	require.True(t, ask())
-	require.Zero(t, end(uintptr(s), new(uintptr)))
+	require.Zero(t, end(s, new(uintptr)))
 	require.False(t, ask())
 	r.stub.Fail("hipStreamIsCapturing", 906, 0, 1)
 	require.True(t, ask())

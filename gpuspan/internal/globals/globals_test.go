@@ -30,7 +30,7 @@ func TestLateGlobalProvidersAreUsed(t *testing.T) {
 	gpu := simgpu.New(nil)
 	p, err := gpuspan.New(gpu)
 	require.NoError(t, err)
-	s := p.Stream(uintptr(gpu.Stream(0)), "main")
+	s := p.Stream(gpu.Stream(0), "main")
 	gpuspan.NewOperation("warm up").Start(context.Background(), s).End()
 	require.NoError(t, p.Flush(context.Background()))
 

@@ -85,8 +85,8 @@ func (s *Stream) AddSlots(n int, events []backend.Event) {
 		sl.Stream = s
 		sl.Refs.Store(1)
 		if events != nil {
-			sl.Start.Args = [2]uintptr{uintptr(events[2*i]), uintptr(s.Handle)}
-			sl.End.Args = [2]uintptr{uintptr(events[2*i+1]), uintptr(s.Handle)}
+			sl.Start.Args = [2]uintptr{uintptr(events[2*i]), s.Handle}
+			sl.End.Args = [2]uintptr{uintptr(events[2*i+1]), s.Handle}
 		}
 		s.Slots = append(s.Slots, sl)
 		s.Free = append(s.Free, sl)

@@ -156,8 +156,8 @@ func measureFloor(d *record.Device, b backend.Backend) {
 		return
 	}
 	defer unbind()
-	start := &backend.Call{Args: [2]uintptr{uintptr(ev[0]), uintptr(s)}}
-	end := &backend.Call{Args: [2]uintptr{uintptr(ev[1]), uintptr(s)}}
+	start := &backend.Call{Args: [2]uintptr{uintptr(ev[0]), s}}
+	end := &backend.Call{Args: [2]uintptr{uintptr(ev[1]), s}}
 	runs := make([]float64, 0, floorRuns)
 	for range floorRuns {
 		if b.Record(start) != backend.StatusOK || b.Record(end) != backend.StatusOK ||

@@ -34,7 +34,7 @@ func (t *registrar) Stream(h uintptr, name string, opts ...func(*StreamConfig)) 
 	ctx, cancel := context.WithTimeout(context.Background(), registerLimit)
 	defer cancel()
 	if callErr := t.Call(ctx, func() {
-		s, err = t.register(backend.StreamHandle(h), name, c)
+		s, err = t.register(h, name, c)
 	}); callErr != nil {
 		if errors.Is(callErr, ErrStopped) {
 			return nil
@@ -137,7 +137,7 @@ func (t *registrar) openStream(s *record.Stream, h backend.StreamHandle, c Strea
 				"pass AllowLegacy)")
 	}
 	if err != nil {
-		return fmt.Errorf("cannot resolve the device of handle %#x: %w", uintptr(h), err)
+		return fmt.Errorf("cannot resolve the device of handle %#x: %w", h, err)
 	}
 	for _, d := range p.DeviceList.All() {
 		if d.Info.Ordinal == ordinal {
@@ -145,7 +145,7 @@ func (t *registrar) openStream(s *record.Stream, h backend.StreamHandle, c Strea
 		}
 	}
 	if s.Device == nil {
-		return fmt.Errorf("handle %#x belongs to device %d, which the backend does not list", uintptr(h), ordinal)
+		return fmt.Errorf("handle %#x belongs to device %d, which the backend does not list", h, ordinal)
 	}
 	if err := t.openDevice(s.Device); err != nil {
 		return fmt.Errorf("device %d: %w", ordinal, err)

@@ -73,7 +73,7 @@ type simulatedQueue struct {
 }
 
 func (q simulatedQueue) backend() backend.Backend { return q.gpu }
-func (q simulatedQueue) handle() uintptr          { return uintptr(q.stream) }
+func (q simulatedQueue) handle() uintptr          { return q.stream }
 func (q simulatedQueue) allocate(bytes int64)     { q.gpu.Allocate(q.device, bytes) }
 func (q simulatedQueue) close() error             { return nil }
 
