@@ -35,6 +35,7 @@ type rule struct {
 	either     bool   // a ratio or, in exporters with DCGM 4.6, a percentage
 	own        bool   // a MIG instance measures it; other values of an instance are copies of its board's
 	part       bool   // of a process, never of the device
+	instant    bool   // power that is not a mean of a second
 }
 
 // rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without their configurable prefix,
@@ -52,7 +53,7 @@ var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) 
 			for _, name := range f.Names {
 				dcgm[name] = append(dcgm[name], rule{
 					field: q, scale: f.Factor(), form: f.Form, rank: f.Rank, positive: f.Positive, either: f.RatioOrPercent,
-					own: f.Levels != 0,
+					own: f.Levels != 0, instant: f.Instant,
 				})
 			}
 		}

@@ -48,6 +48,29 @@ func TestOneReadingUnderOldAndNewNames(t *testing.T) {
 	}
 }
 
+// NVML's usual power is a mean of a second; the instantaneous one is not. An instantaneous 0 is none.
+func TestTheAveragingOfPowerIsKnownFromItsName(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		watts float64
+		want  time.Duration
+	}{
+		{"DCGM_FI_DEV_POWER_USAGE", 300, time.Second},
+		{"DCGM_FI_DEV_POWER_USAGE_INSTANT", 300, 100 * time.Millisecond},
+		{"DCGM_FI_DEV_POWER_USAGE_INSTANT", 0, time.Second},
+		{"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", 300, 100 * time.Millisecond},
+	} {
+		r := newRig(t)
+		r.write(point{name: x.name, at: time.Now(), value: x.watts, attrs: labels()},
+			point{name: "DCGM_FI_DEV_GPU_TEMP", at: time.Now(), value: 50, attrs: labels()})
+		v := r.store.Acquire()
+		d, ok := v.Lookup("GPU-1")
+		require.True(t, ok)
+		assert.Equal(t, x.want, d.Device().PowerWindow, "%s %v", x.name, x.watts)
+		v.Release()
+	}
+}
+
 // TestTheUnitOfUtilizationIsProved writes DCGM_FI_DEV_GPU_UTIL_RATIO, which is a percentage in exporters with the
 // headers of DCGM 4.6 and a ratio since DCGM 4.7. The value 1 proves neither.
 func TestTheUnitOfUtilizationIsProved(t *testing.T) {

@@ -291,6 +291,9 @@ func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, from
 		// The parent's own description, if its points come too, is better.
 		desc = boardOf(&desc)
 	}
+	if r.instant && v > 0 {
+		desc.PowerWindow = instantWindow
+	}
 	d := x.device(desc, from.now)
 	if d.w == nil {
 		return refused
@@ -320,6 +323,9 @@ func number(p pmetric.NumberDataPoint, f gpuquantity.Quantity) (float64, bool) {
 	}
 	return devicesamples.ThrottleMask(uint64(int64(v))), true
 }
+
+// instantWindow is the averaging window of instantaneous power, as of the sources of the receiver.
+const instantWindow = 100 * time.Millisecond
 
 // device finds or registers a device.
 func (x *writer) device(said devicesamples.Device, now time.Time) *device {
@@ -376,6 +382,9 @@ func (d *device) learn(said *devicesamples.Device) (learned bool) {
 	}
 	if said.Ordinal >= 0 && said.Ordinal != known.Ordinal {
 		known.Ordinal, learned = said.Ordinal, true
+	}
+	if said.PowerWindow != 0 && said.PowerWindow != known.PowerWindow {
+		known.PowerWindow, learned = said.PowerWindow, true
 	}
 	return learned
 }

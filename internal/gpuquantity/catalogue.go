@@ -102,7 +102,10 @@ var catalogue = [Num]Info{
 		DCGM: []Field{
 			// NVML answers an unsupported instantaneous power with a call that succeeds and a status in the field; DCGM
 			// reads the result of the call only and stores 0 W. A board that is on draws more.
-			{ID: 157, Names: []string{"DEV_POWER_USAGE_INSTANT", "DEV_BOARD_POWER_RAW_WATTS"}, Pace: Fast, Positive: true},
+			{
+				ID: 157, Names: []string{"DEV_POWER_USAGE_INSTANT", "DEV_BOARD_POWER_RAW_WATTS"}, Pace: Fast, Positive: true,
+				Instant: true,
+			},
 			// a mean over up to 1 s on newer chips
 			{ID: 155, Names: []string{"DEV_POWER_USAGE", "DEV_BOARD_POWER_WATTS"}, Rank: 1, Pace: Fast},
 		},

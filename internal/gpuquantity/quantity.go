@@ -142,6 +142,8 @@ type Field struct {
 	Since46 bool
 	// Positive states that 0 is stored if the driver reports that it has no such value.
 	Positive bool
+	// Instant states that a value of power is not a mean of a second.
+	Instant bool
 	// Levels are the kinds of MIG instances that have the field.
 	Levels Level
 	// RatioOrPercent states that the headers of DCGM 4.6 give the name to another field, in percent.

@@ -261,6 +261,9 @@ func (e *Energy) use(k knot) {
 	p := e.open()
 	if p != nil && k.second && p.metered && e.power.known() && !p.linear {
 		p.metered = false
+		if first := e.power.pts[0].t; p.t0 < first {
+			p.t0, p.x0 = first, e.shape(&p.period, first)
+		}
 	}
 	switch {
 	case p == nil:

@@ -97,7 +97,7 @@ func (k *tracker) place(hi, since, v float64, ok bool) knot {
 	case k.slow():
 		lo = max(since, hi-1.5*period)
 	case k.n == 1:
-		lo = hi - k.assumed
+		lo = hi - min(k.assumed, longestAssumed)
 	case repeated == 0:
 		lo = hi - min(k.assumed, hi-since)
 	}
@@ -118,5 +118,7 @@ func (k *tracker) place(hi, since, v float64, ok bool) knot {
 		t = max(t, k.lastT+1e-9)
 	}
 	k.lastHi, k.lastT = hi, t
-	return knot{t: t, hi: hi, window: hi - lo, v: v, ok: ok, second: k.n == 2 && repeated > 0, turned: turned}
+	// A value can be as old as the time between two readings, which was unknown at the first one.
+	second := k.n == 2 && (repeated > 0 || k.assumed > longestAssumed)
+	return knot{t: t, hi: hi, window: hi - lo, v: v, ok: ok, second: second, turned: turned}
 }
