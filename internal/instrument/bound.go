@@ -76,7 +76,8 @@ func (e *Energy) ends(p *period, most, step, t, further float64, slot int) (time
 	if x+y > 0 {
 		f = x / (x + y)
 	}
-	time = p.sharp * most * p.window / timeSigma * math.Sqrt((1-f)*(1-f)+f*f+further)
+	// Left-out knots do not show an offset that all knots have: it matters where power changes.
+	time = max(p.sharp*most, min(step, most)) * p.window / timeSigma * math.Sqrt((1-f)*(1-f)+f*f+further)
 	line := 0.0
 	if x+y > 0 {
 		line = max(step, p.spread/2) * x * y / (x + y) / lineShare
@@ -239,7 +240,7 @@ func (e *Energy) near(p, q *piece, s, t, step, used float64) float64 {
 	if !p.ended {
 		period = max(e.track.period()*float64(e.thin.every), t-p.k0)
 	}
-	jitter := max(p.sharp, q.sharp) * p.mean * min(1, p.window/max(period, 1e-9))
+	jitter := max(max(p.sharp, q.sharp)*p.mean, min(step, p.mean)) * min(1, p.window/max(period, 1e-9))
 	d := max(step, 0.7*p.spread, 0.7*q.spread)
 	if e.power.known() {
 		w := e.power.gap + e.power.window

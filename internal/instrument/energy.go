@@ -17,6 +17,8 @@ const (
 	candidates = len(lags) + 1
 	// linearFavor multiplies the squared residual of the linear candidate, which wins only if it is clearly better.
 	linearFavor = 1.1
+	// undecided is the difference of squared residuals, relative to the error of refresh times, that shows nothing.
+	undecided = 1e-4
 	// scoreHalf and gainHalf are the half-lives of the forgetting means, in knots.
 	scoreHalf, shapeHalf, gainHalf = 128, 64, 8
 )
@@ -430,10 +432,18 @@ func (e *Energy) choose() int {
 	if e.power.gap > longestLag {
 		n = 2
 	}
-	best, least := linear, e.scores[linear]*linearFavor
+	// At steady power all candidates are right, and the usual lag is the best guess for when it changes.
+	least := e.scores[linear] * linearFavor
+	for _, x := range e.scores[1:n] {
+		least = min(least, x)
+	}
+	if usual := e.nearest(); usual < n && e.scores[usual] <= least+undecided*e.calib.time {
+		return usual
+	}
+	best := linear
 	for i := 1; i < n; i++ {
-		if e.scores[i] < least {
-			best, least = i, e.scores[i]
+		if e.scores[i] <= least {
+			best = i
 		}
 	}
 	return best
