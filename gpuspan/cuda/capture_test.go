@@ -22,7 +22,7 @@ func TestSectionsDoNotDisturbCaptures(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	capturing, other := appStream(t, r.back, 0), appStream(t, r.back, 0)
-	cs, os := r.prof.Stream(capturing, "captures"), r.prof.Stream(uintptr(other), "other")
+	cs, os := r.prof.Stream(capturing, "captures"), r.prof.Stream(other, "other")
 	var begin func(backend.StreamHandle, int32) int32
 	var end func(backend.StreamHandle, unsafe.Pointer) int32
 	stub.Func(&begin, "cuStreamBeginCapture_v2")

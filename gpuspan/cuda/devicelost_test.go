@@ -34,7 +34,7 @@ func TestLostDeviceRetiresItsStreamsUntilTheDriverWorksAgain(t *testing.T) {
 			stub.Set("devices", 2)
 			r := newRig(t, stub)
 			lost, other := appStream(t, r.back, 0), appStream(t, r.back, 1)
-			s, healthy := r.prof.Stream(uintptr(lost), "lost"), r.prof.Stream(other, "other")
+			s, healthy := r.prof.Stream(lost, "lost"), r.prof.Stream(other, "other")
 			op, beside := gpuspan.NewOperation("op"), gpuspan.NewOperation("beside")
 			x := op.Start(context.Background(), s)
 			stub.Work(lost, time.Millisecond)

@@ -204,7 +204,7 @@ func TestPollingThreadKeepsALivingContext(t *testing.T) {
 	stub.Set("devices", 2)
 	stub.Set("polls_need_context", 1)
 	r := newRig(t, stub)
-	s0, s1 := r.prof.Stream(appStream(t, r.back, 0), "s0"), r.prof.Stream(uintptr(appStream(t, r.back, 1)), "s1")
+	s0, s1 := r.prof.Stream(appStream(t, r.back, 0), "s0"), r.prof.Stream(appStream(t, r.back, 1), "s1")
 	op, other := gpuspan.NewOperation("op"), gpuspan.NewOperation("other")
 	for range 3 {
 		op.Start(context.Background(), s0).End()
@@ -233,7 +233,7 @@ func TestDestroyedContextRetiresOnlyItsStream(t *testing.T) {
 	stub.Set("devices", 2)
 	r := newRig(t, stub)
 	h0, h1 := appStream(t, r.back, 0), appStream(t, r.back, 1)
-	s0, s1 := r.prof.Stream(h0, "s0"), r.prof.Stream(uintptr(h1), "s1")
+	s0, s1 := r.prof.Stream(h0, "s0"), r.prof.Stream(h1, "s1")
 	op, other := gpuspan.NewOperation("op"), gpuspan.NewOperation("other")
 	op.Start(context.Background(), s0).End()
 	require.Equal(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[0]))

@@ -47,7 +47,7 @@ func (h *hollow) Record(c *backend.Call) backend.Status {
 }
 
 func (h *hollow) Capturing(s backend.StreamHandle) (bool, backend.Status) {
-	if uintptr(s) == h.stream || s == h.second {
+	if s == h.stream || s == h.second {
 		return false, backend.Status(h.empty.Call(s, 0))
 	}
 	return h.Backend.Capturing(s)

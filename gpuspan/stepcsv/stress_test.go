@@ -40,7 +40,7 @@ func TestEveryRowOfARandomRunAddsUp(t *testing.T) {
 		gpuspan.WithErrorHandler(func(err error) { require.NoError(t, err) }))
 	require.NoError(t, err)
 	main, side := gpu.Stream(0), gpu.Stream(0)
-	stream, comm := prof.Stream(main, "main"), prof.Stream(uintptr(side), "comm")
+	stream, comm := prof.Stream(main, "main"), prof.Stream(side, "comm")
 
 	r := rand.New(rand.NewPCG(3, 5))
 	some := func() time.Duration { return time.Duration(r.Int64N(2_000_000)) }
