@@ -350,15 +350,23 @@ func (a answer) steps(t *testing.T) {
 		for _, name := range []string{"forward", "backward"} {
 			require.Len(t, a.byName[name], stepCount)
 			for _, p := range a.byName[name] {
-				if p.ParentSpanID() == s.SpanID() {
+				if p.ParentSpanID() == s.SpanID() && !withheld(p) {
 					phases += double(t, p, "gpu.energy")
 				}
 			}
 		}
-		require.Positive(t, phases)
-		require.LessOrEqual(t, phases, double(t, s, "gpu.energy")*(1+1e-9), "a step has at least what its phases have")
+		if !withheld(s) {
+			require.LessOrEqual(t, phases, double(t, s, "gpu.energy")*(1+1e-9), "a step has at least what its phases have")
+		}
 	}
 	require.Equal(t, map[int64]bool{1: true, 2: true, 3: true}, index)
+}
+
+// withheld reports whether a span has no energy because it is short: in the first seconds of a device the times at which
+// its counter was refreshed are not known well enough for a span of milliseconds (docs/energy.md).
+func withheld(s ptrace.Span) bool {
+	_, known := s.Attributes().Get("gpu.energy")
+	return !known && seconds(s) < 0.1
 }
 
 // joined compares every GPU span except steps with the constant device. (Steps are live spans: one ends shortly after
@@ -381,7 +389,7 @@ func (a answer) joined(t *testing.T) {
 			// One process with one stream: nothing is shared with others, so a span's energy is power times its length.
 			"gpu.energy": watts * seconds(s),
 		} {
-			if name == "gpu.energy" && kind.Str() == "step" {
+			if name == "gpu.energy" && (kind.Str() == "step" || withheld(s)) {
 				continue
 			}
 			require.InEpsilon(t, want, double(t, s, name), 1e-6, "%s of %s", name, s.Name())
