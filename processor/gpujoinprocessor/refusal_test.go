@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -248,9 +249,10 @@ func TestTheQueueDrainsAtTheRateOfTheNextComponent(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/storage=%v", when, storage != nil), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					accept := sinktest.Paced(20, 10*time.Millisecond)
-					down := when != "shutdown"
+					var down atomic.Bool
+					down.Store(when != "shutdown")
 					sink := &sinktest.Sink{Changes: true, Reject: func() error {
-						if down {
+						if down.Load() {
 							return sinktest.ErrRejected
 						}
 						return accept()
@@ -266,9 +268,9 @@ func TestTheQueueDrainsAtTheRateOfTheNextComponent(t *testing.T) {
 					r.run(r.device(nominal), steady(time.Now(), 300))
 					time.Sleep(time.Second)
 					r.send(requests)
-					if down {
+					if down.Load() {
 						time.Sleep(5 * time.Minute)
-						down = false
+						down.Store(false)
 						start := time.Now()
 						for r.gauge("held_spans") > 0 {
 							time.Sleep(100 * time.Millisecond)
