@@ -20,6 +20,9 @@ import (
 // MaxSize is the size in bytes above which a file is refused. A dump of 20,000 entries with stacks has about 60 MB.
 const MaxSize = 256 << 20
 
+// maxRanks limits the ranks of a job, which Analyze counts one by one. Larger numbers in a dump are ignored.
+const maxRanks = 1 << 20
+
 // ErrNotADump means that a file is something else. Every other error is about a dump that cannot be read.
 var ErrNotADump = errors.New("not a dump of PyTorch's flight recorder")
 
@@ -153,7 +156,7 @@ func Read(path string, data []byte) (*Dump, error) {
 	if rank, ok := integer(top["rank"]); ok {
 		d.Rank = int(rank)
 	}
-	if d.Rank < 0 {
+	if d.Rank < 0 || d.Rank >= maxRanks {
 		return nil, errors.New("the rank is unknown (the name of a dump ends with its rank, as nccl_trace_rank_3)")
 	}
 	d.read(entries.items)
@@ -235,13 +238,13 @@ func groups(v any) map[GroupName][]int {
 		}
 		var members []int
 		for _, part := range strings.FieldsFunc(text(fields["ranks"]), func(r rune) bool { return r < '0' || r > '9' }) {
-			if rank, err := strconv.Atoi(part); err == nil {
+			if rank, err := strconv.Atoi(part); err == nil && rank < maxRanks {
 				members = append(members, rank)
 			}
 		}
 		if ranks, ok := fields["ranks"].(*list); ok {
 			for _, r := range ranks.items {
-				if rank, ok := integer(r); ok && rank >= 0 && rank < math.MaxInt32 {
+				if rank, ok := integer(r); ok && rank >= 0 && rank < maxRanks {
 					members = append(members, int(rank))
 				}
 			}

@@ -122,6 +122,14 @@ func TestIntegersOfEveryWidth(t *testing.T) {
 	}
 }
 
+func TestAbsurdRanksAreIgnored(t *testing.T) {
+	d, err := Read("r_0", []byte(`{"version":"2.10","pg_config":{"1":{"name":"1","ranks":"[0, 1, 4000000000000]"}},"entries":[]}`))
+	require.NoError(t, err)
+	assert.Equal(t, 2, Analyze([]*Dump{d}).World)
+	_, err = Read("r_0", []byte(`{"version":"2.10","rank":4000000000000,"entries":[]}`))
+	require.ErrorContains(t, err, "rank is unknown")
+}
+
 func TestSniff(t *testing.T) {
 	for head, want := range map[string]bool{
 		"\x80\x02}q": true, jsonDump[:60]: true, `{"comm_lib_version":""`: true, `{"schemaVersion": 1`: false, "\x80\x07}": false, "": false, "PK": false,
