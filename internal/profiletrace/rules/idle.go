@@ -5,8 +5,11 @@ package rules
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
@@ -75,4 +78,99 @@ func (j *judge) held(c timeline.Cause, kind string, sure finding.Certainty, what
 	if j.account.Idles[c] > 0 {
 		j.add(j.idled(c, kind, sure, what))
 	}
+}
+
+// loader returns the name of the range with the longest wait for data.
+func (j *judge) loader() string {
+	times := map[uint32]int64{}
+	for _, s := range j.account.Spent {
+		if s.At.Cause == timeline.CauseLoader {
+			times[s.At.Name] += s.Time
+		}
+	}
+	return j.f.Name(boundedmap.Largest(times))
+}
+
+// compilation judges host work in ranges that compile code.
+func (j *judge) compilation() {
+	v := finding.New(semconv.GPUFindingKindCompilation, finding.High)
+	if j.claimHostWork(&v, timeline.Compiles) {
+		v.Chain = j.idleChain("the host compiled, in "+finding.Clip(v.Where[0].Name), int64(v.Gain))
+		j.add(v)
+	}
+}
+
+// checkpoint judges host work in functions that save a checkpoint.
+func (j *judge) checkpoint() {
+	v := finding.New(semconv.GPUFindingKindCheckpoint, finding.High)
+	if j.claimHostWork(&v, timeline.SavesCheckpoint) {
+		v.Chain = j.idleChain("the host saved a checkpoint", int64(v.Gain))
+		j.add(v)
+	}
+}
+
+func (j *judge) calls(c timeline.Cause, kind, what string) {
+	n := j.account.Idles[c]
+	if n == 0 {
+		return
+	}
+	v := j.idled(c, kind, finding.High, what)
+	var most, frees, mallocs int64
+	for _, s := range j.account.Spent {
+		if s.At.Cause != c {
+			continue
+		}
+		most = max(most, s.Most)
+		if name := j.f.Name(s.At.Name); !strings.Contains(j.f.Name(s.At.In&^timeline.InnerName), "::") {
+			continue
+		} else if timeline.Contains(name, "Free", "MemUnmap", "MemRelease") {
+			frees += s.Count
+		} else {
+			mallocs += s.Count
+		}
+	}
+	if c == timeline.CauseAllocation && min(frees, mallocs) >= manyRetries {
+		v.Chain[0] = "the framework's allocator released memory and allocated it again, as it does at the limit of the " +
+			"device's memory"
+		v.Remedy = "smaller batches, activation checkpointing, expandable segments, no empty_cache in the loop"
+		if m := j.f.Memory.Highest; m > 0 {
+			v.Evidence += fmt.Sprintf("; tensors had %s at most", finding.Held(m))
+		}
+	}
+	if 2*most > n {
+		v.Evidence += fmt.Sprintf("; one call took %s, as a first one does", finding.Duration(most))
+	}
+	j.add(v)
+}
+
+// dependency judges launched work that did not start: it waited for another device if that was working meanwhile.
+func (j *judge) dependency(d *facts.Totals) {
+	n := j.account.Idles[timeline.CauseDependency]
+	if n == 0 {
+		return
+	}
+	idle := fmt.Sprintf("%s idle for %s", j.device0(), finding.Duration(n))
+	v := finding.Finding{
+		Kind: semconv.GPUFindingKindDependency, Gain: time.Duration(n), Certainty: finding.Low, Chain: []string{
+			"launched work waited for something that the file does not show (an event, a callback, another device)", idle,
+		},
+		Evidence: fmt.Sprintf("each time for more than %s after the launch", finding.Duration(timeline.LatencyLimit)),
+	}
+	if j.f.Windows && d != nil && d.Held.Launches >= facts.LeastBatch*d.Held.Gaps {
+		v.Certainty = finding.Medium
+		v.Chain[0] = "the driver delayed launches (Windows' WDDM submits them to the device in batches)"
+		v.Evidence += fmt.Sprintf("; then %.3g launches that had waited began one after the other, in the mean of %d times",
+			float64(d.Held.Launches)/float64(d.Held.Gaps), d.Held.Gaps)
+		v.Remedy = "ask for the stream's state after launching (cudaStreamQuery hands a batch over), CUDA graphs, hardware-" +
+			"accelerated GPU scheduling, the driver mode TCC or MCDM where the device has it, or Linux"
+	}
+	p := j.account.Locations(j.f, timeline.CauseDependency)
+	p = slices.DeleteFunc(p, func(p finding.Location) bool { return p.Name == facts.NoRange })
+	if len(p) > 0 && 2*int64(p[0].Time) > n {
+		v.Certainty, v.Where, v.Remedy = finding.Medium, p,
+			"split batches so that devices work at the same time (a pipeline), or split layers among them"
+		v.Chain = []string{"devices work in turn: launched work waited while " + p[0].Name + " worked", idle}
+		v.Evidence += "; meanwhile worked " + finding.Names(p)
+	}
+	j.add(v)
 }
