@@ -93,26 +93,12 @@ func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
 	return p, errors.Join(errs...)
 }
 
-// openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
+// openBackend waits for the list of devices. Without any, the profiler falls back to host times.
 func (p *Profiler) openBackend() error {
-	var failure error
-	t := p.Poller
-	open := func() {
-		if failure = t.OpenDevices(); failure != nil {
-			t.CloseBackend()
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), p.Cfg.OpenTimeout,
-		errors.New("the driver does not respond"))
-	defer cancel()
-	err := t.Call(ctx, open)
-	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is abandoned
-		t.Left.Store(true)
-		close(t.Quit)
+	late, err := p.Poller.WaitOpen(p.Cfg.OpenTimeout)
+	if late {
 		p.Poller = timeline.New(p.Core, nil, p.spare)
 		go p.Poller.Run()
-	} else if err == nil {
-		err = failure
 	}
 	if err != nil {
 		p.Backend, p.SourceName = nil, record.SourceHost

@@ -4,7 +4,6 @@
 package timeline
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,30 +34,24 @@ type registrar struct {
 	closed bool             // back is
 }
 
-// OpenDevices lists the backend's devices. It runs on the polling thread.
-func (t *registrar) OpenDevices() error {
+// listDevices lists the backend's devices. It runs on the polling thread.
+func (t *registrar) listDevices() ([]*record.Device, error) {
 	b := t.back
 	if err := b.ThreadInit(); err != nil {
-		return fmt.Errorf("cannot prepare the polling thread: %w", err)
+		return nil, fmt.Errorf("cannot prepare the polling thread: %w", err)
 	}
 	infos, err := b.Devices()
 	if err != nil {
-		return fmt.Errorf("cannot list devices: %w", err)
+		return nil, fmt.Errorf("cannot list devices: %w", err)
 	}
 	if len(infos) == 0 {
-		return fmt.Errorf("backend %s found no device", b.Name())
+		return nil, fmt.Errorf("backend %s found no device", b.Name())
 	}
 	list := make([]*record.Device, len(infos))
 	for i, info := range infos {
 		list[i] = t.p.NewDevice(info)
 	}
-	select {
-	case <-t.Quit:
-		return errors.New("the response arrived too late")
-	default:
-	}
-	t.p.DeviceList.Set(list)
-	return nil
+	return list, nil
 }
 
 // openDevice opens the device's clock and measures its floor, when its first stream is registered.

@@ -4,6 +4,7 @@
 package timeline
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -34,8 +35,9 @@ const (
 type Poller struct {
 	registrar
 	reader
-	Left   atomic.Bool // New continued without this thread, which then closes the backend by itself
-	locked bool
+	opening atomic.Int32 // 0, answered or abandoned
+	answer  chan error   // of the driver, once it is answered
+	locked  bool
 
 	tidied  time.Time
 	Sleep   time.Duration
@@ -46,7 +48,7 @@ type Poller struct {
 
 // New returns a Poller, which does nothing before Run.
 func New(p *record.Core, b backend.Backend, spare *record.SpareNests) *Poller {
-	t := &Poller{Sleep: MinSleep, Longest: MaxSleep}
+	t := &Poller{Sleep: MinSleep, Longest: MaxSleep, answer: make(chan error, 1)}
 	t.registrar = registrar{Worker: NewWorker(), p: p, back: b}
 	t.reader.nester = nester{placer: placer{p: p}, spare: spare}
 	p.Polling.Wakeups = t.Wakeups
@@ -60,19 +62,63 @@ func (t *Poller) Run() {
 			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to
 			// the runtime.
 			runtime.LockOSThread()
-			if t.locked { // a previous thread was lost
+			if t.locked && !t.closed { // a previous thread was lost
 				defer t.p.Guard("a new polling thread was prepared")
 				_ = t.back.ThreadInit()
 			}
 			t.locked = true
 		}
-		quit := t.loop()
-		if quit && t.Left.Load() {
-			t.p.DeviceList.Set(nil)
+		return !t.open() || t.loop()
+	})
+}
+
+// States of opening. Who changes it first, the polling thread or the caller of WaitOpen, decides.
+const (
+	answered = iota + 1
+	abandoned
+)
+
+// WaitOpen waits until the polling thread has listed the backend's devices, at most for limit. An error means that the
+// backend is closed, or will be when the driver responds, and that no device can be timed. If late is true, the
+// thread hangs in the driver and will do nothing else: another one must do its work.
+func (t *Poller) WaitOpen(limit time.Duration) (late bool, err error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err = <-t.answer:
+		return false, err
+	case <-timer.C:
+	}
+	if t.opening.CompareAndSwap(0, abandoned) {
+		return true, errors.New("the driver does not respond")
+	}
+	return false, <-t.answer
+}
+
+// open lists the devices before the first pass. It returns false if this thread was abandoned meanwhile: streams and
+// clocks belong to another one.
+func (t *Poller) open() (mine bool) {
+	if t.back == nil || t.opening.Load() == answered {
+		return true
+	}
+	var list []*record.Device
+	err := errors.New("the goroutine was ended by the application's code")
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("recovered: %v", r)
+		}
+		if err != nil {
+			t.CloseBackend() // may hang as well: no answer before it
+		}
+		if mine = t.opening.CompareAndSwap(0, answered); mine {
+			t.p.DeviceList.Set(list)
+			t.answer <- err
+		} else {
 			t.CloseBackend()
 		}
-		return quit
-	})
+	}()
+	list, err = t.listDevices()
+	return
 }
 
 // loop works until told to quit. A panic ends it early; expected panics are recovered closer to their cause.
