@@ -88,8 +88,9 @@ const (
 //
 // Record, Capturing, Bind, Current, MemoryUsage and Synchronize may be called by the application's goroutines, several
 // at the same time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself
-// does. Now may be called from anywhere. All other methods are called from one goroutine locked to its OS thread (the
-// polling thread), after ThreadInit.
+// does. Now may be called from anywhere. All other methods are called by one goroutine at a time, locked to its OS thread,
+// after ThreadInit on that thread: Devices on one of its own, because a driver may hang there, the others on the polling
+// thread.
 //
 // Implementations embed [Unimplemented], so that a method which a later version adds does not break them.
 type Backend interface {

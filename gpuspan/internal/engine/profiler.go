@@ -77,6 +77,11 @@ func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
 		now := func() time.Time { return time.Unix(0, p.Clock.Wall(p.Clock.Now())) }
 		p.Recorder = report.NewCollector(report.WithClock(now))
 	}
+	if p.Backend != nil {
+		errs = append(errs, p.openBackend())
+	} else if b == nil {
+		p.Log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
+	}
 	p.Metrics = export.NewMetrics(p.Core)
 	p.MetricsEmitted = p.Metrics.Emitted
 	p.Scope = p.NewScope(func() []attribute.KeyValue { return nil })
@@ -85,25 +90,19 @@ func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
 	go p.Poller.Run()
 	go p.Emitter.Keep(p.Emitter.Loop)
 	p.Watchdog = timeline.StartWatchdog(p.Core)
-	if b == nil {
-		p.Log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
-	} else if p.Backend != nil {
-		errs = append(errs, p.openBackend())
-	}
 	return p, errors.Join(errs...)
 }
 
-// openBackend waits for the list of devices. Without any, the profiler falls back to host times.
+// openBackend lists the devices. Without any, the profiler falls back to host times.
 func (p *Profiler) openBackend() error {
-	late, err := p.Poller.WaitOpen(p.Cfg.OpenTimeout)
-	if late {
-		p.Poller = timeline.New(p.Core, nil, p.spare)
-		go p.Poller.Run()
-	}
+	infos, err := timeline.Open(p.Core, p.Backend)
 	if err != nil {
 		p.Backend, p.SourceName = nil, record.SourceHost
 		p.Log(slog.LevelWarn, "gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))
 		return fmt.Errorf("no device can be timed, sections get host times only: %w", err)
+	}
+	for _, info := range infos {
+		p.DeviceList.Add(p.NewDevice(info))
 	}
 	return nil
 }

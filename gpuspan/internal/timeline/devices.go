@@ -4,7 +4,9 @@
 package timeline
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -28,15 +30,50 @@ func UsualHalf(h int64) int64 { return (h + halfSpread + HalfStep - 1) / HalfSte
 // registrar opens devices and registers streams on them.
 type registrar struct {
 	Worker
-	p      *record.Core
-	back   backend.Backend  // nil: host times only
-	given  []*record.Device // named by the application, without a backend
-	closed bool             // back is
+	p     *record.Core
+	back  backend.Backend  // nil: host times only
+	given []*record.Device // named by the application, without a backend
 }
 
-// listDevices lists the backend's devices. It runs on the polling thread.
-func (t *registrar) listDevices() ([]*record.Device, error) {
-	b := t.back
+// Open lists the devices of a backend, on a thread of its own, because a driver may hang while it is loaded. If it does
+// not respond within the limit, the thread is left behind with the backend, which it closes, and shares nothing else
+// with the profiler. An error means that the backend is closed or will be.
+func Open(p *record.Core, b backend.Backend) ([]backend.Device, error) {
+	type answer struct {
+		devices []backend.Device
+		err     error
+	}
+	answers, left := make(chan answer), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // never unlocked: ThreadInit changes the thread
+		a := answer{err: errors.New("the goroutine was ended by the backend's code")}
+		defer func() {
+			if r := recover(); r != nil {
+				a.err = fmt.Errorf("recovered: %v", r)
+			}
+			if a.err != nil {
+				closeBackend(p, b)
+			}
+			select {
+			case answers <- a:
+			case <-left:
+				if a.err == nil {
+					closeBackend(p, b)
+				}
+			}
+		}()
+		a.devices, a.err = listDevices(b)
+	}()
+	select {
+	case a := <-answers:
+		return a.devices, a.err
+	case <-time.After(p.Cfg.OpenTimeout):
+		close(left)
+		return nil, errors.New("the driver does not respond")
+	}
+}
+
+func listDevices(b backend.Backend) ([]backend.Device, error) {
 	if err := b.ThreadInit(); err != nil {
 		return nil, fmt.Errorf("cannot prepare the polling thread: %w", err)
 	}
@@ -47,11 +84,7 @@ func (t *registrar) listDevices() ([]*record.Device, error) {
 	if len(infos) == 0 {
 		return nil, fmt.Errorf("backend %s found no device", b.Name())
 	}
-	list := make([]*record.Device, len(infos))
-	for i, info := range infos {
-		list[i] = t.p.NewDevice(info)
-	}
-	return list, nil
+	return infos, nil
 }
 
 // openDevice opens the device's clock and measures its floor, when its first stream is registered.

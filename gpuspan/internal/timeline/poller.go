@@ -4,11 +4,9 @@
 package timeline
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -35,9 +33,7 @@ const (
 type Poller struct {
 	registrar
 	reader
-	opening atomic.Int32 // 0, answered or abandoned
-	answer  chan error   // of the driver, once it is answered
-	locked  bool
+	locked bool // to its thread
 
 	tidied  time.Time
 	Sleep   time.Duration
@@ -48,7 +44,7 @@ type Poller struct {
 
 // New returns a Poller, which does nothing before Run.
 func New(p *record.Core, b backend.Backend, spare *record.SpareNests) *Poller {
-	t := &Poller{Sleep: MinSleep, Longest: MaxSleep, answer: make(chan error, 1)}
+	t := &Poller{Sleep: MinSleep, Longest: MaxSleep}
 	t.registrar = registrar{Worker: NewWorker(), p: p, back: b}
 	t.reader.nester = nester{placer: placer{p: p}, spare: spare}
 	p.Polling.Wakeups = t.Wakeups
@@ -62,63 +58,18 @@ func (t *Poller) Run() {
 			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to
 			// the runtime.
 			runtime.LockOSThread()
-			if t.locked && !t.closed { // a previous thread was lost
-				defer t.p.Guard("a new polling thread was prepared")
-				_ = t.back.ThreadInit()
-			}
 			t.locked = true
+			t.initThread()
 		}
-		return !t.open() || t.loop()
+		return t.loop()
 	})
 }
 
-// States of opening. Who changes it first, the polling thread or the caller of WaitOpen, decides.
-const (
-	answered = iota + 1
-	abandoned
-)
-
-// WaitOpen waits until the polling thread has listed the backend's devices, at most for limit. An error means that the
-// backend is closed, or will be when the driver responds, and that no device can be timed. If late is true, the
-// thread hangs in the driver and will do nothing else: another one must do its work.
-func (t *Poller) WaitOpen(limit time.Duration) (late bool, err error) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case err = <-t.answer:
-		return false, err
-	case <-timer.C:
+func (t *Poller) initThread() {
+	defer t.p.Guard("the polling thread was prepared")
+	if err := t.back.ThreadInit(); err != nil {
+		t.p.Errors.Report("thread", fmt.Errorf("cannot prepare the polling thread: %w", err))
 	}
-	if t.opening.CompareAndSwap(0, abandoned) {
-		return true, errors.New("the driver does not respond")
-	}
-	return false, <-t.answer
-}
-
-// open lists the devices before the first pass. It returns false if this thread was abandoned meanwhile: streams and
-// clocks belong to another one.
-func (t *Poller) open() (mine bool) {
-	if t.back == nil || t.opening.Load() == answered {
-		return true
-	}
-	var list []*record.Device
-	err := errors.New("the goroutine was ended by the application's code")
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("recovered: %v", r)
-		}
-		if err != nil {
-			t.CloseBackend() // may hang as well: no answer before it
-		}
-		if mine = t.opening.CompareAndSwap(0, answered); mine {
-			t.p.DeviceList.Set(list)
-			t.answer <- err
-		} else {
-			t.CloseBackend()
-		}
-	}()
-	list, err = t.listDevices()
-	return
 }
 
 // loop works until told to quit. A panic ends it early; expected panics are recovered closer to their cause.
@@ -197,7 +148,7 @@ func (t *Poller) loop() (quit bool) {
 			return true
 		}
 		select {
-		case <-t.Quit: // also of a thread that was abandoned while it hung
+		case <-t.Quit: // also of a thread that Shutdown abandoned while it hung
 			return true
 		default:
 		}

@@ -185,7 +185,9 @@ func (t *Poller) Close() {
 	for _, d := range t.p.DeviceList.All() {
 		t.closeDevice(d)
 	}
-	t.CloseBackend()
+	if t.back != nil {
+		closeBackend(t.p, t.back)
+	}
 }
 
 func (t *registrar) closeDevice(d *record.Device) {
@@ -196,13 +198,9 @@ func (t *registrar) closeDevice(d *record.Device) {
 	}
 }
 
-func (t *registrar) CloseBackend() {
-	defer t.p.Guard("the backend was closed")
-	if t.back == nil || t.closed {
-		return
-	}
-	t.closed = true
-	if err := t.back.Close(); err != nil {
-		t.p.Errors.Report("close", fmt.Errorf("cannot close the backend: %w", err))
+func closeBackend(p *record.Core, b backend.Backend) {
+	defer p.Guard("the backend was closed")
+	if err := b.Close(); err != nil {
+		p.Errors.Report("close", fmt.Errorf("cannot close the backend: %w", err))
 	}
 }
