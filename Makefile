@@ -18,7 +18,7 @@ DOCS       := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otelgpu/docs
 PYBUILD    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otelgpu/python-build
 # The time of all files that are built from a commit.
 EPOCH       = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
-TESTALL    := internal/tools/testall/main.go internal/tools/testall/race.go
+TEST       := internal/tools/test.sh
 # A cache that several checkouts share reports lines of files that are gone.
 export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
@@ -29,14 +29,14 @@ each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-test: ## run the tests of every module and of the Python package, without servers of others
-	$(GO) run $(TESTALL)
+test: $(BIN)/gotestsum ## run the tests of every module and of the Python package, without servers of others
+	$(TEST)
 
-test-integration: ## run the tests with servers and libraries of others (Jaeger, Prometheus, Kafka, Chromium, Helm), where they can be had
-	$(GO) run $(TESTALL) -integration
+test-integration: $(BIN)/gotestsum ## run the tests with servers and libraries of others (Jaeger, Prometheus, Kafka, Chromium, Helm), where they can be had
+	$(TEST) -integration
 
-test-module: ## run the tests of one module, MODULE=gpuspan; SHORT=1 leaves out end-to-end and long ones
-	$(GO) run $(TESTALL) -module $(MODULE) $(if $(SHORT),-short)
+test-module: $(BIN)/gotestsum ## run the tests of one module, MODULE=gpuspan; SHORT=1 leaves out end-to-end and long ones
+	$(TEST) -module $(MODULE) $(if $(SHORT),-short)
 
 changed-modules: ## print the modules that differ from BASE (a commit) as a JSON list; all if BASE is empty or shared files differ
 	@cd $(TOOLS) && GOWORK=off $(GO) run ./release changed -root $(CURDIR) -base "$(BASE)"
@@ -53,8 +53,8 @@ vulncheck: $(BIN)/builder ## look for known vulnerabilities in what is shipped (
 actionlint: ## check the workflows of .github
 	cd $(TOOLS) && GOWORK=off $(GO) run github.com/rhysd/actionlint/cmd/actionlint $(CURDIR)/.github/workflows/*.yml
 
-race: ## the same as test under the race detector, without the end-to-end tests and packages that start no goroutine
-	CGO_ENABLED=1 $(GO) run $(TESTALL) -race -short
+race: $(BIN)/gotestsum ## the same as test under the race detector, without the end-to-end tests and packages that start no goroutine
+	CGO_ENABLED=1 $(TEST) -race -short
 
 efence: ## calls into C at 3,000 stack depths, with memory that is never used again
 	GODEBUG=efence=1 $(GO) test -count=1 -run='StackDepth|GrowsTheStack|Frame' ./gpuspan/internal/dl ./gpuspan/cuda/... ./gpuspan/hip ./gpuspan/nvtx
@@ -167,6 +167,9 @@ $(BIN)/builder: internal/tools/go.mod
 
 $(BIN)/vale: internal/tools/vale/go.mod
 	cd $(TOOLS)/vale && GOWORK=off $(GO) build -o $@ github.com/vale-cli/vale/v3/cmd/vale
+
+$(BIN)/gotestsum: internal/tools/go.mod
+	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ gotest.tools/gotestsum
 
 $(BIN)/golangci-lint: internal/tools/go.mod
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
