@@ -6,6 +6,7 @@ package chrometraceexporter
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
@@ -20,7 +21,10 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
+
+const maxRepeats = 100_000 // spans that are remembered
 
 // sink is the files of one exporter, used by its traces and its metrics exporter.
 type sink struct {
@@ -28,6 +32,9 @@ type sink struct {
 	log    *zap.Logger
 	tel    *metadata.TelemetryBuilder
 	forget func()
+
+	writing sync.Mutex // precedes mu
+	repeats spanfacts.Repeats
 
 	mu      sync.Mutex
 	users   int
@@ -43,6 +50,7 @@ func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
 		return nil, err
 	}
 	s := &sink{cfg: cfg, log: set.Logger, tel: tel, counter: map[string]bool{}}
+	s.repeats.Max = maxRepeats
 	for _, name := range cfg.Counters {
 		s.counter[name] = true
 	}
@@ -144,7 +152,10 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 	b := s.pool.Get().(*builder)
 	defer s.put(b)
 	b.traces(td)
-	err := r.Write(b.events)
+	repeated, err := s.write(r, b)
+	if repeated > 0 {
+		s.tel.ExporterChromeTraceSpansDropped.Add(ctx, repeated, repetition)
+	}
 	if s.rings != nil && err == nil {
 		if b.counters = s.rings.spans(b.events, b.counters); len(b.counters) > 0 {
 			err = r.WriteCounters(b.counters)
@@ -155,6 +166,28 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 		}
 	}
 	return err
+}
+
+var repetition = metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", "repeated")))
+
+// write writes the spans that are not in the files yet, and returns the number of the others. A fan-out repeats a
+// request that another exporter has rejected.
+func (s *sink) write(r *chrometrace.Rotator, b *builder) (repeated int64, err error) {
+	s.writing.Lock() // until the outcome is known, a repetition must not be taken for written
+	defer s.writing.Unlock()
+	all := len(b.events)
+	b.events = slices.DeleteFunc(b.events, func(e chrometrace.Event) bool { return s.repeats.AgainKey(keyOf(&e)) })
+	if err := r.Write(b.events); err != nil {
+		for i := range b.events {
+			s.repeats.Forget(keyOf(&b.events[i]))
+		}
+		return 0, err
+	}
+	return int64(all - len(b.events)), nil
+}
+
+func keyOf(e *chrometrace.Event) (k spanfacts.Key, start, end uint64) {
+	return spanfacts.Key{Trace: e.Trace, Span: e.Span}, uint64(e.Start), uint64(e.End)
 }
 
 func (s *sink) consumeMetrics(_ context.Context, md pmetric.Metrics) error {

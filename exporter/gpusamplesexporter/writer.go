@@ -75,7 +75,8 @@ type device struct {
 	last    time.Time
 	best    [devicesamples.NumFields]uint8 // lowest rank seen, plus 1
 	sums    [devicesamples.NumFields]countertracker.Sum
-	xid     float64
+	xid     float64 // the newest
+	xidTime int64   // Unix ns
 	hasXID  bool
 	unit    unit                           // of values that are a ratio or a percentage
 	points  []*group                       // of the current batch, in order of arrival
@@ -393,6 +394,9 @@ func (d *device) learn(said *devicesamples.Device) (learned bool) {
 func (d *device) take(r *rule, p *reading) outcome {
 	t, v := p.t, p.v
 	if r.xid {
+		if d.hasXID && t < d.xidTime {
+			return outOfOrder
+		}
 		// The gauge keeps the last XID forever; the time of its first value is unknown.
 		if d.hasXID && v != d.xid && v > 0 {
 			d.events = append(d.events, devicesamples.Event{
@@ -400,7 +404,7 @@ func (d *device) take(r *rule, p *reading) outcome {
 				Count: 1,
 			})
 		}
-		d.xid, d.hasXID = v, true
+		d.xid, d.xidTime, d.hasXID = v, t, true
 		return written
 	}
 	v, o := d.convert(r, p)

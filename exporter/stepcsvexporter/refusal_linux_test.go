@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
@@ -42,6 +43,10 @@ func TestStepsThatAFullDiskRejectsAreWrittenAndCountedOnce(t *testing.T) {
 	require.NoError(t, err)
 
 	td := steps(0, "train", 2, 3)
+	for i, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		s.SetTraceID(pcommon.TraceID{1}) // a rejected step is not taken for one that was written
+		s.SetSpanID(pcommon.SpanID{byte(i + 1)})
+	}
 	steps(0, "eval", 1, 1).ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
 	td.MarkReadOnly()
 	free := limit(uint64(info.Size()) + 4)

@@ -22,11 +22,14 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// maxRanks bounds the files that are open at once.
-const maxRanks = 4096
+const (
+	maxRanks   = 4096   // files that are open at once
+	maxRepeats = 20_000 // steps that are remembered
+)
 
 // sink is one file, or one for each rank.
 type sink struct {
@@ -36,6 +39,7 @@ type sink struct {
 
 	mu         sync.Mutex
 	files      map[int64]*stepcsv.Writer // by rank; 0 is the main rank, and spans without a rank
+	repeats    spanfacts.Repeats         // a fan-out repeats a request that another exporter has rejected
 	running    bool
 	undeclared bool
 }
@@ -45,7 +49,10 @@ func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sink{cfg: cfg, log: set.Logger, tel: tel, files: map[int64]*stepcsv.Writer{}}, nil
+	return &sink{
+		cfg: cfg, log: set.Logger, tel: tel, files: map[int64]*stepcsv.Writer{},
+		repeats: spanfacts.Repeats{Max: maxRepeats},
+	}, nil
 }
 
 // start opens the main rank's file, so that a mistake is reported at once.
@@ -139,6 +146,7 @@ func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 		rank = v.Int()
 	}
 	var rows []stepcsv.Row
+	var written []ptrace.Span
 	skipped := map[string]int64{}
 	for _, ss := range rs.ScopeSpans().All() {
 		for _, span := range ss.Spans().All() {
@@ -153,18 +161,30 @@ func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 				skipped["loop"]++
 			case !ok:
 				skipped["no_duration"]++
+			case s.repeats.AgainKey(identity(span)):
+				skipped["repeated"]++
 			default:
-				rows = append(rows, row)
+				rows, written = append(rows, row), append(written, span)
 			}
 		}
 	}
 	err := s.write(ctx, rank, rows)
+	if err != nil {
+		for _, span := range written {
+			s.repeats.Forget(identity(span))
+		}
+	}
 	if err == nil || consumererror.IsPermanent(err) {
 		for reason, n := range skipped {
 			s.tel.ExporterStepCsvStepsSkipped.Add(ctx, n, metric.WithAttributes(attribute.String("reason", reason)))
 		}
 	}
 	return err
+}
+
+// identity returns what recognizes a span that arrives again.
+func identity(s ptrace.Span) (k spanfacts.Key, start, end uint64) {
+	return spanfacts.Key{Trace: s.TraceID(), Span: s.SpanID()}, uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
 }
 
 // write appends rows to the file of a rank.

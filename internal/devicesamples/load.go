@@ -323,11 +323,14 @@ func (c *LoadCounters) Write(w LoadWriter, s LoadSeries, f LoadForm, t int64, v 
 		return
 	}
 	before, ok := c.last[s]
+	if ok && t <= before.Time {
+		return // repeated or late
+	}
 	if c.last == nil || len(c.last) >= maxLoadSeries && !ok {
 		c.last = map[LoadSeries]LoadLevel{}
 	}
 	c.last[s] = LoadLevel{t, v}
-	if ok && t > before.Time && v >= before.Running {
+	if ok && v >= before.Running {
 		// It holds in the whole interval, so it is a reading of the middle.
 		w.WriteLoad(s, before.Time+(t-before.Time)/2, cmp.Or((v-before.Running)*1e3/float64(t-before.Time), 0))
 	}

@@ -41,13 +41,13 @@ var errorNames = map[string]string{
 }
 
 // errorPoint reads a point of hw.errors.
-func (m *Model) errorPoint(p pmetric.NumberDataPoint) {
+func (m *Model) errorPoint(p pmetric.NumberDataPoint, delta bool) {
 	kind := text(p, string(semconv.ErrorTypeKey))
 	d, at := m.pointDevice(p)
 	if d == nil || errorNames[kind] == "" {
 		return
 	}
-	if n := d.increase(semconv.HWErrorsName+" "+kind, number(p), at); n > 0 {
+	if n := d.increase(semconv.HWErrorsName+" "+kind, p, delta); n > 0 {
 		e := deviceError{device: d.id, kind: kind, count: n, time: float64(at) * 1e3}
 		d.recent.each(func(r *recent) {
 			if millis(r.start) <= e.time+1e3 {
@@ -72,14 +72,12 @@ func (m *Model) sectionPoint(service string, resource pcommon.Map, p pmetric.Num
 	if d == nil {
 		return
 	}
-	state, s := text(p, string(semconv.GPUSectionStateKey)), number(p)
-	if !delta {
-		instance := ""
-		if v, ok := resource.Get("service.instance.id"); ok {
-			instance = v.AsString()
-		}
-		s = d.increase(strings.Join([]string{semconv.GPUSectionTimeName, service, clip(instance), state}, " "), s, at)
+	state, instance := text(p, string(semconv.GPUSectionStateKey)), ""
+	if v, ok := resource.Get("service.instance.id"); ok {
+		instance = clip(v.AsString())
 	}
+	key := strings.Join([]string{semconv.GPUSectionTimeName, service, instance, state}, " ")
+	s := d.increase(key, p, delta)
 	if s > 0 {
 		m.sections.put(sectionTime{
 			service: service, device: d.id, starved: state == semconv.GPUSectionStateStarved, seconds: s,

@@ -30,7 +30,7 @@ const (
 // liveProfile has the limits of the profile of a live page.
 var liveProfile = stackprofile.Options{
 	Window: profileWindow, Settle: profileSettle, MaxWait: 30 * time.Second, MaxStacks: 5000, MaxSpans: 50_000,
-	Repeats: 100_000,
+	Repeats: 200_000,
 }
 
 // reportProfile is one profile of all files: gaps have any length, and spans wait for the end of their file.

@@ -132,11 +132,17 @@ type device struct {
 	covered         [keptSeconds]second
 	samples         [keptSeconds]sample
 	recent          ring[recent]
-	counters        map[string]float64 // throttle times, by reason
+	counters        map[string]counter // of throttling, errors and processes
 	services        []string           // services that used it
 	memory          float64            // its size in bytes; 0: unknown
 	first           int64              // second of the first span; 0: none came yet
 	sampled         int64              // second of the first metric; 0: none came yet
+}
+
+// counter is the newest reading of a counter.
+type counter struct {
+	time  pcommon.Timestamp
+	value float64
 }
 
 // recent is a span of a device.
@@ -297,7 +303,7 @@ func (m *Model) deviceOf(key, name, model string) *device {
 			m.health.DevicesDropped++
 			return nil
 		}
-		d = &device{id: key, counters: map[string]float64{}}
+		d = &device{id: key, counters: map[string]counter{}}
 		m.devices[key] = d
 	}
 	if name != "" {

@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -285,9 +286,9 @@ func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
 		switch {
 		case p.Flags().NoRecordedValue(): // the series has ended
 		case measured:
-			m.point(x.Name(), measure, p)
+			m.point(x.Name(), measure, p, delta)
 		case x.Name() == semconv.HWErrorsName:
-			m.errorPoint(p)
+			m.errorPoint(p, delta)
 		case x.Name() == semconv.GPUSectionTimeName:
 			m.sectionPoint(service, resource, p, delta)
 		}
@@ -300,7 +301,7 @@ var measureOf = map[string]int{
 	semconv.HWGPUMemoryUsageName: memory, semconv.GPUThrottleTimeName: throttled, semconv.HWGPUMemoryLimitName: measures,
 }
 
-func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
+func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta bool) {
 	id := text(p, string(semconv.HWIDKey))
 	if id == "" {
 		return
@@ -333,30 +334,36 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 		d.memory = v
 		return
 	case throttled:
-		v = d.rose(name+" "+text(p, string(semconv.GPUThrottleReasonKey)), v, at)
+		v = 0
+		if d.increase(name+" "+text(p, string(semconv.GPUThrottleReasonKey)), p, delta) > 0 {
+			v = 1
+		}
 	}
 	if !s.known[measure] || v > s.value[measure] {
 		s.value[measure], s.known[measure] = v, true
 	}
 }
 
-// rose returns 1 if a counter increased since the previous point. A reason's counter may start with its first
-// occurrence: then it counts from 0, unless the device itself is new.
-func (d *device) rose(key string, v float64, at int64) float64 {
-	if d.increase(key, v, at) > 0 {
-		return 1
+// increase returns the increase of a counter since the previous point; a point that is not newer is repeated or late. A
+// reason's counter may start with its first occurrence: then it counts from 0, unless the device itself is new.
+func (d *device) increase(key string, p pmetric.NumberDataPoint, delta bool) float64 {
+	now := counter{p.Timestamp(), number(p)}
+	before, known := d.counters[key]
+	switch {
+	case known && now.time <= before.time:
+		return 0
+	case !known && len(d.counters) == maxCounters:
+		maps.DeleteFunc(d.counters, func(_ string, c counter) bool { return c.time+keptSeconds*1e9 < now.time })
+		if len(d.counters) == maxCounters {
+			return 0
+		}
 	}
-	return 0
-}
-
-// increase returns the increase of a counter since the previous point, by the same rule.
-func (d *device) increase(key string, v float64, at int64) float64 {
-	before, ok := d.counters[key]
-	if ok || len(d.counters) < maxCounters {
-		d.counters[key] = v
-	}
-	if v > before && (ok || d.sampled < at) {
-		return v - before
+	d.counters[key] = now
+	switch {
+	case delta:
+		return now.value
+	case now.value > before.value && (known || d.sampled < int64(now.time/1e9)):
+		return now.value - before.value
 	}
 	return 0
 }

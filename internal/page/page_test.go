@@ -5,11 +5,13 @@ package page
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -39,6 +41,9 @@ type span struct {
 	attributes map[string]any
 }
 
+// spanID makes the IDs of all spans different: a span that arrives again is ignored.
+var spanID atomic.Uint64
+
 func traces(t testing.TB, spans ...span) ptrace.Traces {
 	t.Helper()
 	td := ptrace.NewTraces()
@@ -49,11 +54,13 @@ func traces(t testing.TB, spans ...span) ptrace.Traces {
 		"hw.id": "GPU-1", "hw.name": "gpu0",
 		"hw.model": "Model X", "gpu.timing.source": "cuda_event",
 	}))
-	for i, s := range spans {
+	for _, s := range spans {
 		out := ss.Spans().AppendEmpty()
 		out.SetName(s.name)
 		out.SetTraceID(pcommon.TraceID{15: s.trace + 1})
-		out.SetSpanID(pcommon.SpanID{7: byte(i + 1)})
+		var id pcommon.SpanID
+		binary.BigEndian.PutUint64(id[:], spanID.Add(1))
+		out.SetSpanID(id)
 		out.SetStartTimestamp(pcommon.NewTimestampFromTime(noon.Add(-s.start)))
 		out.SetEndTimestamp(pcommon.NewTimestampFromTime(noon.Add(-s.start + s.length)))
 		require.NoError(t, out.Attributes().FromRaw(s.attributes))
@@ -288,7 +295,7 @@ func TestStepsAndRequests(t *testing.T) {
 		Time: float64(noon.Add(-time.Second).UnixMilli()), Name: "train", Service: "svc", Index: 7, Rank: 1,
 		Device: "GPU-1", Duration: 0.9,
 		Phases:  []Phase{{"forward", 0.4}},
-		Exposed: 0.1, Energy: 12, Trace: pcommon.TraceID{15: 1}.String(), Span: pcommon.SpanID{7: 1}.String(),
+		Exposed: 0.1, Energy: 12, Trace: pcommon.TraceID{15: 1}.String(), Span: st.Span,
 	}, st)
 	require.Len(t, s.Requests, 2)
 	assert.Equal(t, 7.0, s.Requests[0].Energy, "the most joules first")

@@ -22,21 +22,21 @@ import (
 )
 
 // Connector runs a connector with consumers that accept everything and then with others, which share, change and reject
-// data at random, until the shutdown and through it. All outputs of the others are the same in the end, and nothing
-// arrived twice. feed returns the connector's input in each of three rounds; its spans are moved in time so that the
+// data at random, until the shutdown and through it, and with requests that arrive repeatedly, as behind a fan-out. All
+// outputs of the others are the same in the end, and nothing arrived twice. feed returns the connector's input in each of three rounds; its spans are moved in time so that the
 // last ends now.
 func Connector(
 	t *testing.T, f connector.Factory, configure func() component.Config, feed func(round byte) []ptrace.Traces,
 ) {
-	want := run(t, f, configure(), feed, func() *Sink { return new(Sink) })
+	want := run(t, f, configure(), feed, false, func() *Sink { return new(Sink) })
 	outputs := len(want.metrics.last) + len(want.spans.accepted) + len(want.profiles.accepted)
 	require.NotZero(t, outputs, "the feed has an output")
 	seed, rejected := uint64(0), 0
 	for range 4 {
-		for _, kind := range []string{"", "shares", "changes"} {
+		for _, kind := range []string{"", "shares", "changes", "repeats"} {
 			seed++
 			t.Run(fmt.Sprintf("%d/%s", seed, kind), func(t *testing.T) {
-				got := run(t, f, configure(), feed, func() *Sink {
+				got := run(t, f, configure(), feed, kind == "repeats", func() *Sink {
 					return &Sink{Shares: kind == "shares", Changes: kind == "changes", Reject: Randomly(seed, 0.5, 0)}
 				})
 				assert.Equal(t, want.metrics.last, got.metrics.last)
@@ -58,7 +58,8 @@ func Connector(
 type outputs struct{ spans, metrics, profiles *Sink }
 
 func run(
-	t *testing.T, f connector.Factory, cfg component.Config, feed func(round byte) []ptrace.Traces, sink func() *Sink,
+	t *testing.T, f connector.Factory, cfg component.Config, feed func(round byte) []ptrace.Traces, repeats bool,
+	sink func() *Sink,
 ) outputs {
 	out := outputs{sink(), sink(), sink()}
 	synctest.Test(t, func(t *testing.T) {
@@ -81,10 +82,14 @@ func run(
 		for round := range byte(3) {
 			input := feed(round)
 			endNow(input)
-			for _, td := range input {
+			for i, td := range input {
 				td.MarkReadOnly()
 				for _, c := range all {
 					require.NoError(t, c.ConsumeTraces(t.Context(), td))
+					if repeats {
+						require.NoError(t, c.ConsumeTraces(t.Context(), td))
+						require.NoError(t, c.ConsumeTraces(t.Context(), input[i/2]))
+					}
 				}
 			}
 			time.Sleep(2 * time.Minute)

@@ -6,6 +6,7 @@ package spanfacts
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 )
 
 // Repeats detects repeated spans: senders repeat a request whose response was lost, and a load balancer divides such a
@@ -36,29 +37,47 @@ func identify(key, start, end uint64) uint64 {
 func (r *Repeats) Again(f *Facts) bool { return r.AgainHashed(f, f.Key.Hash()) }
 
 // AgainHashed is Again where the hash of the span's key is known.
-func (r *Repeats) AgainHashed(f *Facts, key uint64) bool {
-	if r.Max <= 0 || f.Key.Trace.IsEmpty() || f.Key.Span.IsEmpty() {
+func (r *Repeats) AgainHashed(f *Facts, key uint64) bool { return r.again(&f.Key, key, f.Start, f.End) }
+
+// AgainKey is Again for a span whose facts are not read.
+func (r *Repeats) AgainKey(k Key, start, end uint64) bool { return r.again(&k, k.Hash(), start, end) }
+
+func (r *Repeats) again(k *Key, key, start, end uint64) bool {
+	if r.Max <= 0 || k.Trace.IsEmpty() || k.Span.IsEmpty() {
 		return false
 	}
 	if r.lines == nil {
 		r.lines = make([][8]uint64, 1<<bits.Len(uint(r.Max-1)/4))
 	}
-	h := identify(key, f.Start, f.End)
-	line := &r.lines[h&uint64(len(r.lines)-1)]
-	for _, known := range line {
-		if known == h {
-			return true
-		}
+	h := identify(key, start, end)
+	line := r.line(h)
+	if slices.Contains(line[:], h) {
+		return true
 	}
 	copy(line[1:], line[:7])
 	line[0] = h
 	return false
 }
 
+func (r *Repeats) line(h uint64) *[8]uint64 { return &r.lines[h&uint64(len(r.lines)-1)] }
+
+// Forget forgets a span that was new and could not be stored, so that its repetition is not ignored.
+func (r *Repeats) Forget(k Key, start, end uint64) {
+	if len(r.lines) == 0 {
+		return
+	}
+	h := identify(k.Hash(), start, end)
+	line := r.line(h)
+	if at := slices.Index(line[:], h); at >= 0 {
+		copy(line[at:], line[at+1:])
+		line[7] = 0
+	}
+}
+
 // Prefetch loads the cache line that Again reads for a span. The table does not fit into a processor's own cache, and
 // Again waits for memory longer than it computes; lines of several spans arrive together.
 func (r *Repeats) Prefetch(key, start, end uint64) {
 	if len(r.lines) > 0 {
-		r.read ^= r.lines[identify(key, start, end)&uint64(len(r.lines)-1)][0]
+		r.read ^= r.line(identify(key, start, end))[0]
 	}
 }

@@ -35,6 +35,13 @@ func TestAgainDetectsRepeatedSpansWithinBounds(t *testing.T) {
 	other := span(all - 1)
 	other.End++
 	require.False(t, r.Again(other), "another span with the same IDs")
+	last := span(all - 1)
+	r.Forget(last.Key, last.Start, last.End)
+	r.Forget(last.Key, last.Start, last.End)
+	require.True(t, r.Again(span(all-2)), "the others of its line stay")
+	require.False(t, r.AgainKey(last.Key, last.Start, last.End), "forgotten on request")
+	require.True(t, r.Again(last))
+	(&Repeats{Max: most}).Forget(last.Key, last.Start, last.End)
 	for range 2 {
 		require.False(t, r.Again(&Facts{}), "without IDs")
 		require.False(t, (&Repeats{}).Again(span(1)))

@@ -71,8 +71,8 @@ func (b *Builder) Add(td ptrace.Traces, now int64) { b.AddEach(td, now, nil) }
 // a GPU span.
 type Visit func(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool)
 
-// AddEach is like Add, and calls visit for each span in the order of td, so that a caller that needs the same facts
-// reads no span twice. A nil visit is not called.
+// AddEach is like Add, and calls visit for each span that is not a repetition, in the order of td, so that a caller that
+// needs the same facts reads no span twice. A nil visit is not called.
 func (b *Builder) AddEach(td ptrace.Traces, now int64, visit Visit) {
 	var r spanfacts.Resource
 	var sc spanfacts.Scope
@@ -124,16 +124,15 @@ func (b *Builder) add(
 ) {
 	f := &b.facts
 	gpu := f.Load(s, sc)
+	work := gpu && f.Kind != spanfacts.Share // a usage record is of work in other spans
+	if (work || visit != nil) && b.repeats.AgainHashed(f, hash) {
+		b.stats.Repeated++
+		return
+	}
 	if visit != nil {
 		visit(s, f, r, gpu)
 	}
-	switch {
-	case f.Kind == spanfacts.Share:
-		return // a usage record of work in other spans
-	case gpu && b.repeats.AgainHashed(f, hash):
-		b.stats.Repeated++
-		return
-	case !gpu && b.known(f.Key, hash):
+	if gpu && !work || !gpu && b.known(f.Key, hash) {
 		return
 	}
 	i := int32(len(b.spans))

@@ -88,7 +88,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterChromeTraceSpansDropped, err = builder.meter.Int64Counter(
 		"otelcol_exporter_chrome_trace_spans_dropped",
-		metric.WithDescription("Spans omitted from completed files, by reason: no_time (start unset, or months before the first span of the file), crowded (over 1024 overlapping rows on one track). [Development]"),
+		metric.WithDescription("Spans omitted from completed files, by reason: no_time (start unset, or months before the first span of the file), crowded (over 1024 overlapping rows on one track), repeated (written before). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

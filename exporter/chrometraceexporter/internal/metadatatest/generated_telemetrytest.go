@@ -88,7 +88,7 @@ func AssertEqualExporterChromeTraceSpans(t *testing.T, tt *componenttest.Telemet
 func AssertEqualExporterChromeTraceSpansDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_chrome_trace_spans_dropped",
-		Description: "Spans omitted from completed files, by reason: no_time (start unset, or months before the first span of the file), crowded (over 1024 overlapping rows on one track). [Development]",
+		Description: "Spans omitted from completed files, by reason: no_time (start unset, or months before the first span of the file), crowded (over 1024 overlapping rows on one track), repeated (written before). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

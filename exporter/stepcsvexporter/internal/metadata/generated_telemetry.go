@@ -68,7 +68,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterStepCsvStepsSkipped, err = builder.meter.Int64Counter(
 		"otelcol_exporter_step_csv_steps_skipped",
-		metric.WithDescription("Steps without a row, by reason: rank (not the main rank), loop (not the configured one), no_duration (the step has no duration). [Development]"),
+		metric.WithDescription("Steps without a row, by reason: rank (not the main rank), loop (not the configured one), no_duration (the step has no duration), repeated (written before). [Development]"),
 		metric.WithUnit("{step}"),
 	)
 	errs = errors.Join(errs, err)

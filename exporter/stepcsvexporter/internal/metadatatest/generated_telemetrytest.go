@@ -40,7 +40,7 @@ func AssertEqualExporterStepCsvRows(t *testing.T, tt *componenttest.Telemetry, d
 func AssertEqualExporterStepCsvStepsSkipped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_step_csv_steps_skipped",
-		Description: "Steps without a row, by reason: rank (not the main rank), loop (not the configured one), no_duration (the step has no duration). [Development]",
+		Description: "Steps without a row, by reason: rank (not the main rank), loop (not the configured one), no_duration (the step has no duration), repeated (written before). [Development]",
 		Unit:        "{step}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
