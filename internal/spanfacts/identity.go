@@ -142,6 +142,19 @@ func (r *Resource) Load(attrs pcommon.Map) {
 	}
 }
 
+// Process returns a number that distinguishes the processes whose spans may have equal IDs, because their random
+// generators are seeded alike: ranks by job and rank, others by service.instance.id, 0 for a process that states
+// neither. Other attributes are not part of it, because a process may have several providers whose resources differ.
+func (r *Resource) Process() uint64 {
+	switch {
+	case r.Rank >= 0:
+		return maphash.Comparable(numbers, Resource{JobID: r.JobID, Rank: r.Rank})
+	case r.Instance != "":
+		return maphash.String(numbers, r.Instance)
+	}
+	return 0
+}
+
 // Scope has the values that an instrumentation scope states for all its spans, and its resource's values for what the
 // scope does not state.
 type Scope struct {

@@ -12,113 +12,114 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// assembler sums up the descendants of each step. When the parent of a sum arrives, the sum is added to the
-// grandparent's, or written on the span if that is a step. Spans are not delayed, only sums wait.
+// assembler sums up the descendants of each step. Spans are not delayed: a step has what arrived before it or in its
+// own batch.
 type assembler struct {
 	cfg AssembleConfig
 
-	mu    sync.Mutex
-	sums  spanfacts.Waiting[partial]
-	order spanfacts.Order
-	// rejected are the spans of batches that the next component rejected, with the sum of a step's descendants. They are
-	// expected again, and are in the sums of their parents already.
-	rejected spanfacts.Waiting[partial]
+	mu      sync.Mutex
+	tree    *spantree.Tree[arrived, *partial]
+	f       spanfacts.Facts // the span that is being added
+	evicted int64           // sums, since the start of the batch
 }
+
+// arrived is what is kept of a span.
+type arrived struct {
+	flops bool // it states the FLOPs of its descendants
+	step  bool
+	total *partial // of a step, which may arrive again
+}
+
+// spansPerSum is how many spans are remembered for each sum.
+const spansPerSum = 8
 
 func newAssembler(cfg AssembleConfig) *assembler {
-	return &assembler{
-		cfg: cfg, sums: spanfacts.Waiting[partial]{Max: cfg.MaxSums}, rejected: spanfacts.Waiting[partial]{Max: cfg.MaxSums},
-	}
-}
-
-// assembly is what assemble did with a batch, to be repeated if the batch is rejected.
-type assembly struct {
-	spans     []spanfacts.Key
-	steps     map[spanfacts.Key]partial
-	assembled int64
-}
-
-// reject records that a batch was rejected: its spans arrive again.
-func (a *assembler) reject(b *assembly, now int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.rejected.Expire(now - int64(a.cfg.MaxAge))
-	for _, k := range b.spans {
-		if !k.Trace.IsEmpty() && !k.Span.IsEmpty() {
-			sum, _ := a.rejected.At(k, now)
-			*sum = b.steps[k]
-		}
-	}
+	a := &assembler{cfg: cfg}
+	a.tree = spantree.New(spantree.Rules[arrived, *partial]{
+		MaxSums: cfg.MaxSums, MaxSpans: spansPerSum * cfg.MaxSums,
+		Lift: a.lift, Dropped: func(**partial) { a.evicted++ },
+	})
+	return a
 }
 
 // assemble reads a batch, whose spans may be in any order. now is unix ns.
-func (a *assembler) assemble(td ptrace.Traces, now int64) (done assembly, evicted int64) {
-	type scoped struct {
+func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted int64) {
+	type step struct {
 		ptrace.Span
-		scope *spanfacts.Scope
+		process uint64
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.order.Reset()
-	var spans []scoped
+	a.evicted = 0
+	a.tree.Expire(now - int64(a.cfg.MaxAge))
+	var steps []step
+	var resource spanfacts.Resource
+	var scope spanfacts.Scope
 	for _, rs := range td.ResourceSpans().All() {
+		resource.Load(rs.Resource().Attributes())
+		process := resource.Process()
 		for _, ss := range rs.ScopeSpans().All() {
-			scope := new(spanfacts.Scope)
 			scope.Load(nil, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
-				spans = append(spans, scoped{s, scope})
-				trace := s.TraceID()
-				a.order.Add(spanfacts.Key{Trace: trace, Span: s.SpanID()}, spanfacts.Key{Trace: trace, Span: s.ParentSpanID()})
+				a.f.Load(s, &scope)
+				if a.f.Kind == spanfacts.Step {
+					steps = append(steps, step{s, process})
+					continue
+				}
+				at := spantree.Span{Process: process, Key: a.f.Key, Parent: a.f.Parent}
+				a.tree.Add(at, arrived{flops: a.f.Kind.Work() && a.f.FLOPs > 0}, now)
 			}
 		}
 	}
-	evicted = int64(a.sums.Expire(now - int64(a.cfg.MaxAge)))
-	done.spans = make([]spanfacts.Key, 0, len(spans))
-	var f spanfacts.Facts
-	for _, i := range a.order.ChildrenFirst() {
-		f.Load(spans[i].Span, spans[i].scope)
-		done.spans = append(done.spans, f.Key)
-		evicted += a.span(spans[i].Span, &f, &done, now)
+	for _, s := range steps {
+		a.f.Load(s.Span, nil)
+		if a.total(s.process, now).complete(s.Span, &a.f) {
+			assembled++
+		}
 	}
-	return done, evicted
+	return assembled, a.evicted
 }
 
-// span reads one span and returns how many sums were evicted at the limit.
-func (a *assembler) span(s ptrace.Span, f *spanfacts.Facts, done *assembly, now int64) (evicted int64) {
-	below, some := a.sums.Take(f.Key)
-	before, again := a.rejected.Take(f.Key)
-	if f.Kind == spanfacts.Step {
-		if again {
-			before.merge(&below, a.cfg.MaxIntervals)
-			below, some = before, true
-		}
-		if some && below.complete(s, f) {
-			done.assembled++
-		}
-		if some {
-			if done.steps == nil {
-				done.steps = map[spanfacts.Key]partial{}
-			}
-			done.steps[f.Key] = below
-		}
-		return 0
+// total returns the sum of the descendants of a step.
+func (a *assembler) total(process uint64, now int64) *partial {
+	if again := a.tree.Find(process, a.f.Key); again != nil {
+		return again.total
 	}
-	if again && !some {
-		return 0
+	sum, _ := a.tree.Take(process, a.f.Key)
+	a.tree.Add(spantree.Span{Process: process, Key: a.f.Key}, arrived{step: true, total: sum}, now)
+	return sum
+}
+
+// lift adds a span to the sum of the span above it: its own FLOPs replace those of its descendants, and its interval
+// covers theirs, as does its phase. Descendants that arrive after their step count only if the step arrives again.
+func (a *assembler) lift(n *arrived, isNew bool, below, into **partial) bool {
+	switch {
+	case n.step && isNew:
+		return false
+	case n.step:
+		a.evicted++
+		into = &n.total
 	}
-	if f.Kind.Work() && !again {
-		below.addSpan(f, a.cfg.MaxIntervals)
-		some = true
+	work := isNew && a.f.Kind.Work()
+	if *below != nil && n.flops {
+		(*below).flops = 0
 	}
-	if !some || f.Parent.IsEmpty() || f.Key.Trace.IsEmpty() {
-		return 0
+	switch {
+	case *into != nil && *below != nil:
+		(*into).merge(*below, a.cfg.MaxIntervals)
+	case *below != nil:
+		*into = *below
+	case *into == nil && work:
+		*into = new(partial)
 	}
-	at, dropped := a.sums.At(spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, now)
-	at.merge(&below, a.cfg.MaxIntervals)
-	return int64(dropped)
+	if work {
+		(*into).addSpan(&a.f, a.cfg.MaxIntervals)
+	}
+	return *into != nil && !n.step
 }
 
 // phaseNames are the categories of sections that are phases of a step.
@@ -145,12 +146,9 @@ type partial struct {
 	phases    [len(phaseNames)]intervals.Set
 }
 
-// addSpan replaces the sum of a span's children by the span itself: its own FLOPs replace theirs, its interval covers
-// theirs, and so does its phase.
+// addSpan adds a span without its children.
 func (p *partial) addSpan(f *spanfacts.Facts, limit int) {
-	if f.FLOPs > 0 {
-		p.flops, p.precision, p.mixed = f.FLOPs, f.Precision, false
-	}
+	p.addFLOPs(f.FLOPs, f.Precision, false)
 	v := intervals.Unix(f.Start, f.End)
 	p.covered.Add(v, limit)
 	if i := phaseOf(f); i >= 0 {
@@ -158,17 +156,21 @@ func (p *partial) addSpan(f *spanfacts.Facts, limit int) {
 	}
 }
 
+func (p *partial) addFLOPs(flops float64, precision string, mixed bool) {
+	switch {
+	case flops <= 0:
+		return
+	case p.flops == 0:
+		p.precision, p.mixed = precision, mixed
+	case p.precision != precision:
+		p.precision, p.mixed = "", true
+	}
+	p.flops += flops
+}
+
 // merge adds the sum of another child.
 func (p *partial) merge(c *partial, limit int) {
-	if c.flops > 0 {
-		switch {
-		case p.flops == 0:
-			p.precision, p.mixed = c.precision, c.mixed
-		case p.precision != c.precision:
-			p.precision, p.mixed = "", true
-		}
-		p.flops += c.flops
-	}
+	p.addFLOPs(c.flops, c.precision, c.mixed)
 	p.covered.AddAll(c.covered, limit)
 	for i := range c.phases {
 		p.phases[i].AddAll(c.phases[i], limit)
@@ -177,11 +179,11 @@ func (p *partial) merge(c *partial, limit int) {
 
 // complete writes the totals that a step span lacks; it reports whether it wrote any.
 func (p *partial) complete(s ptrace.Span, f *spanfacts.Facts) bool {
-	attrs := s.Attributes()
-	clip := intervals.Unix(f.Start, f.End)
-	if f.Elapsed == 0 {
+	if p == nil || f.Elapsed == 0 {
 		return false
 	}
+	attrs := s.Attributes()
+	clip := intervals.Unix(f.Start, f.End)
 	before := attrs.Len()
 	step := f.StepDuration
 	if step == 0 {

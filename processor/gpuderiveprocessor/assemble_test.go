@@ -122,7 +122,7 @@ func TestSectionsThatStartBeforeTheirStepBelongToIt(t *testing.T) {
 		got := gained(stepOf([]ptrace.Traces{td}), spans[0].a)
 		assert.Equal(t, 0.02, got["gpu.step.phase.duration.forward"], "%v", order)
 		assert.Equal(t, 1e12, got["gpu.flop.count"], "%v", order)
-		assert.Zero(t, d.steps.sums.Len())
+		assert.Zero(t, d.steps.tree.Waiting())
 	}
 }
 
@@ -130,9 +130,6 @@ func TestSectionsThatStartBeforeTheirStepBelongToIt(t *testing.T) {
 func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 	byEnd := []int{1, 3, 2, 5, 7, 6, 4, 8, 0} // indexes of stepTree by end; 7, the host span, ends before its child
 	for cut := 1; cut < len(byEnd); cut++ {
-		if byEnd[cut-1] == 7 || cut > 5 && cut < 8 {
-			continue // between the host span and its later child, nothing is known
-		}
 		d := newTestDeriver(t, assembling(nil))
 		var batches []ptrace.Traces
 		for _, part := range [][]int{byEnd[:cut], byEnd[cut:]} {
@@ -144,7 +141,68 @@ func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 			batches = append(batches, td)
 		}
 		assertGained(t, stepWant, gained(stepOf(batches), stepTree[0].a))
-		assert.Zero(t, d.steps.sums.Len(), "no sum is left")
+		assert.Zero(t, d.steps.tree.Waiting(), "no sum is left")
+	}
+}
+
+// Ranks whose random generators are seeded alike draw the same IDs. Their spans arrive in any order, in any batches, and
+// some again, before their steps or in one batch with them.
+func TestStepTotalsDoNotDependOnOrderRepeatsOrOtherRanks(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		d := newTestDeriver(t, assembling(nil))
+		var below, steps []ptrace.Traces
+		for rank := range int64(2) {
+			for i := range stepTree {
+				td := ptrace.NewTraces()
+				put(t, td, stepTree[i])
+				of := td.ResourceSpans().At(0).Resource().Attributes()
+				of.PutStr("gpu.job.id", "7")
+				of.PutInt("gpu.job.rank", rank)
+				if i == 0 {
+					steps = append(steps, td)
+					continue
+				}
+				for range 1 + r.IntN(2) {
+					again := ptrace.NewTraces()
+					td.CopyTo(again)
+					below = append(below, again)
+				}
+			}
+		}
+		r.Shuffle(len(below), func(i, j int) { below[i], below[j] = below[j], below[i] })
+		last := ptrace.NewTraces()
+		steps[0].CopyTo(last)
+		for _, td := range below {
+			if r.IntN(4) > 0 {
+				process(t, d, td)
+				continue
+			}
+			td.ResourceSpans().MoveAndAppendTo(last.ResourceSpans())
+		}
+		process(t, d, last)
+		process(t, d, steps[1])
+		process(t, d, steps[0]) // again
+		for _, td := range []ptrace.Traces{last, steps[1], steps[0]} {
+			assertGained(t, stepWant, gained(stepOf([]ptrace.Traces{td}), stepTree[0].a))
+		}
+		assert.Zero(t, d.steps.tree.Waiting())
+	}
+}
+
+func TestSpansThatArriveAfterTheirStepAreCounted(t *testing.T) {
+	d := newTestDeriver(t, assembling(nil))
+	for _, n := range []node{stepTree[1], stepTree[0]} {
+		td := ptrace.NewTraces()
+		put(t, td, n)
+		_, evicted := d.steps.assemble(td, epoch)
+		assert.Zero(t, evicted)
+	}
+	for _, tt := range []struct{ span, evicted int64 }{{2, 1}, {3, 1}, {2, 0}, {8, 0}} { // the parent of 8 is not known
+		td := ptrace.NewTraces()
+		put(t, td, stepTree[tt.span])
+		_, evicted := d.steps.assemble(td, epoch)
+		assert.Equal(t, tt.evicted, evicted, "span %d", tt.span)
 	}
 }
 
@@ -194,9 +252,9 @@ func TestPendingSumsAreLimited(t *testing.T) {
 		_, n := d.steps.assemble(td, now)
 		evicted += n
 	}
-	assert.Equal(t, 3, d.steps.sums.Len())
+	assert.Equal(t, 3, d.steps.tree.Waiting())
 	assert.EqualValues(t, 17, evicted)
 	_, n := d.steps.assemble(ptrace.NewTraces(), now+int64(time.Minute))
 	assert.EqualValues(t, 3, n)
-	assert.Zero(t, d.steps.sums.Len())
+	assert.Zero(t, d.steps.tree.Waiting())
 }

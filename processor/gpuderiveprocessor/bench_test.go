@@ -5,10 +5,12 @@ package gpuderiveprocessor
 
 import (
 	"context"
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -67,4 +69,45 @@ func BenchmarkFormulas(b *testing.B) {
 	for b.Loop() {
 		out.derive(&f, r, d.floor)
 	}
+}
+
+// BenchmarkAssemble measures batches of 16 steps with 5 phases of 6 operations each, beside BenchmarkProcess.
+func BenchmarkAssemble(b *testing.B) {
+	d := newTestDeriver(b, assembling(func(a *AssembleConfig) { a.MaxSums = 4096 }))
+	td := ptrace.NewTraces()
+	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for i := range 16 * 36 {
+		s := spans.AppendEmpty()
+		n, parent := byte(i%36), byte(1)
+		typ := "section"
+		switch {
+		case n == 35:
+			n, parent, typ = 1, 0, "step"
+		case n%7 == 6:
+			n, parent = 40+n/7, 1
+			s.Attributes().PutStr("gpu.operation.category", phaseNames[n-40])
+		default:
+			n, parent = 50+n, 40+n/7
+			s.Attributes().PutDouble("gpu.flop.count", 1e12)
+		}
+		s.SetSpanID(pcommon.SpanID{n, byte(i / 36)})
+		if parent > 0 {
+			s.SetParentSpanID(pcommon.SpanID{parent, byte(i / 36)})
+		}
+		s.SetStartTimestamp(pcommon.Timestamp(epoch + i*1000))
+		s.SetEndTimestamp(pcommon.Timestamp(epoch + i*1000 + 900))
+		s.Attributes().PutStr("gpu.operation.type", typ)
+	}
+	n := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		var trace pcommon.TraceID
+		binary.BigEndian.PutUint64(trace[:], n)
+		for _, s := range spans.All() {
+			s.SetTraceID(trace)
+		}
+		d.steps.assemble(td, epoch+int64(n))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(spans.Len()), "ns/span")
 }

@@ -84,7 +84,7 @@ type batch struct {
 type tally struct {
 	counts          [outcomes]int64
 	mapped, noPeaks int64
-	assembly        assembly
+	assembled       int64 // steps
 }
 
 type tallyKey struct{}
@@ -99,11 +99,8 @@ type counted struct {
 func (c counted) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	var t tally
 	err := c.Traces.ConsumeTraces(context.WithValue(ctx, tallyKey{}, &t), td)
-	switch {
-	case err == nil:
+	if err == nil {
 		c.count(ctx, &t)
-	case c.steps != nil:
-		c.steps.reject(&t.assembly, time.Now().UnixNano())
 	}
 	return err
 }
@@ -118,7 +115,7 @@ func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces,
 	b.mapped = d.mappings.mapAll(td)
 	if d.steps != nil {
 		var evicted int64
-		t.assembly, evicted = d.steps.assemble(td, b.now)
+		t.assembled, evicted = d.steps.assemble(td, b.now)
 		sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsEvicted, evicted, nil)
 	}
 	for _, rs := range td.ResourceSpans().All() {
@@ -297,5 +294,5 @@ func (d *deriver) count(ctx context.Context, b *tally) {
 	}
 	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveMapped, b.mapped, nil)
 	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveUnknownPeaks, b.noPeaks, nil)
-	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsAssembled, b.assembly.assembled, nil)
+	sharedcomponent.Count(ctx, d.tel.ProcessorGpuDeriveStepsAssembled, b.assembled, nil)
 }

@@ -82,7 +82,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuDeriveStepsEvicted, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_derive_steps_evicted",
-		metric.WithDescription("Partial sums of steps evicted because the limit was reached or the step did not arrive in time. [Development]"),
+		metric.WithDescription("Partial sums that no step received, because the limit was reached, or the step arrived before them or not in time. [Development]"),
 		metric.WithUnit("{sum}"),
 	)
 	errs = errors.Join(errs, err)

@@ -72,7 +72,7 @@ func AssertEqualProcessorGpuDeriveStepsAssembled(t *testing.T, tt *componenttest
 func AssertEqualProcessorGpuDeriveStepsEvicted(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_derive_steps_evicted",
-		Description: "Partial sums of steps evicted because the limit was reached or the step did not arrive in time. [Development]",
+		Description: "Partial sums that no step received, because the limit was reached, or the step arrived before them or not in time. [Development]",
 		Unit:        "{sum}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
