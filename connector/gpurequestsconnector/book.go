@@ -115,11 +115,12 @@ func (b *book) take(td ptrace.Traces, now int64) {
 	for i := range b.spans {
 		s := &b.spans[i]
 		s.done = true
+		s.counted = s.nested && !s.batch
 		if s.kind != leafWork && s.kind != windowWork || s.batch {
 			b.remember(s, now)
 		}
 		switch {
-		case s.nested:
+		case s.nested && s.rest == 0:
 		case s.batch:
 			b.charge(s, now)
 		case s.kind == requestSpan:
@@ -201,6 +202,9 @@ func (b *book) operation(o operation) *operation {
 // charge divides a batch among its requests.
 func (b *book) charge(s *span, now int64) {
 	own := s.debt(s.device)
+	if s.nested {
+		own.time, own.energy = 0, min(s.rest, own.energy)
+	}
 	b.parts = spanfacts.Shares(s.links, b.parts[:0])
 	size := max(float64(len(b.parts))+float64(s.links.DroppedLinksCount()), s.batchSize)
 	op := b.operation(s.operation)
@@ -228,6 +232,9 @@ func (b *book) charge(s *span, now int64) {
 			a.batches++
 			a.sizes += size
 			a.times(s, i)
+		}
+		if s.nested {
+			p.Items = 0
 		}
 		a.add(s, p.Items, p.Share*own.time, p.Share*own.energy)
 		b.stats.charged += p.Share * own.energy

@@ -266,7 +266,7 @@ func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
 	b.take(payload(t, service,
 		in{name: "POST", trace: 1, id: 1, start: 0, end: 30, kind: server},
 		in{name: "run", trace: 1, id: 2, parent: 1, start: 1, end: 30},
-		in{name: "infer", trace: 1, id: 3, parent: 2, start: 5, end: 9, a: gpu("inference", 0.004, 2, nil)},
+		in{name: "infer", trace: 1, id: 3, parent: 2, start: 5, end: 9, a: gpu("inference", 0.004, 2, attrs{"gpu.self_energy": 1.0})},
 		in{name: "gemm", trace: 1, id: 4, parent: 3, start: 5, end: 8, a: gpu("", 0.003, 1, nil)},
 		in{name: "post", trace: 1, id: 5, parent: 2, start: 10, end: 12, a: gpu("inference", 0.002, 1, nil)},
 		in{name: "train", trace: 2, id: 6, start: 10, end: 12, a: gpu("", 0.002, 7, nil)},
@@ -282,6 +282,39 @@ func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
 	assert.Empty(t, written(t, closed), "the trace shows it itself")
 	assert.Equal(t, 3.0, b.stats.charged)
 	assert.Equal(t, 7.0, b.stats.unassigned)
+}
+
+// A section whose energy is withheld hides no energy of the work inside it, wherever that is.
+func TestWithheldEnergyHidesNoneInside(t *testing.T) {
+	for name, links := range map[string][]linked{"section": nil, "batch": {{trace: 3, id: 9}}} {
+		for _, between := range []bool{false, true} {
+			b := newTest(t, nil)
+			outer := gpu("inference", 0.004, 0, nil)
+			delete(outer, "gpu.energy")
+			all := []in{
+				{name: "POST", trace: 1, id: 1, start: 0, end: 30, kind: server},
+				{name: "infer", trace: 1, id: 3, parent: 1, start: 5, end: 9, a: outer, links: links},
+				{name: "layer", trace: 1, id: 4, parent: 3, start: 5, end: 8, a: gpu("layer", 0.003, 1, nil)},
+				{name: "inner batch", trace: 1, id: 5, parent: 3, start: 5, end: 8, a: gpu("", 0.003, 4, nil), links: []linked{{trace: 2, id: 2}}},
+			}
+			if between {
+				for _, x := range all {
+					b.take(payload(t, service, x), clock)
+				}
+			} else {
+				b.take(payload(t, service, all...), clock)
+			}
+			joules := map[byte]float64{}
+			for _, r := range append(b.due(after(time.Minute), true), b.due(after(time.Minute), true)...) {
+				joules[r.Trace[0]] += r.energy()
+			}
+			assert.Equal(t, 4.0, joules[2], "%s %v", name, between)
+			assert.Equal(t, 5.0, b.stats.charged+b.stats.unassigned, "%s %v", name, between)
+			if links == nil {
+				assert.Equal(t, 1.0, joules[1], "%s %v", name, between)
+			}
+		}
+	}
 }
 
 // A capture window records some kernels of a request whose sections are timed anyway: they are not additional work, and

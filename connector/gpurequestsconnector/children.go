@@ -104,12 +104,11 @@ func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
 
 // wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
 func (b *book) wait(s *span, now int64) {
-	if i, ok := b.index[s.above()]; ok {
-		if b.spans[i].work() {
-			return // the span around it has it, and so has what is around that
-		}
-	}
 	own := s.debt(s.device)
+	if s.nested {
+		own = debt{s.device, 0, s.rest}
+		s.usage = usage{energy: s.rest, coverage: s.coverage, upper: s.upper}
+	}
 	if s.kind == leafWork && s.parent.IsEmpty() {
 		b.stats.unassigned += own.energy
 		return
@@ -141,16 +140,17 @@ func (b *book) adopt(trace pcommon.TraceID, now int64) {
 		case around != nil || r == nil:
 			return false
 		case b.had(c):
+			b.joinRest(r, c, now)
 		default:
-			b.join(r, c, now)
+			b.counted(c, now)
+			b.join(r, c)
 		}
 		return true
 	})
 }
 
 // join adds GPU work of the request's own trace to its usage record.
-func (b *book) join(r *request, c *child, now int64) {
-	b.counted(c, now)
+func (b *book) join(r *request, c *child) {
 	own := c.debt(c.device)
 	s := span{seenSpan: seenSpan{key: c.key, start: c.start, device: c.device}, end: c.end, usage: c.usage}
 	a := b.account(r, c.op, c.source)
@@ -159,6 +159,24 @@ func (b *book) join(r *request, c *child, now int64) {
 	a.times(&s, 0)
 	a.add(&s, c.items, own.time, own.energy)
 	b.stats.charged += own.energy
+}
+
+// joinRest ends the wait of GPU work inside other GPU work. Energy that is no part of that is added to the request, or
+// is unattributed without one.
+func (b *book) joinRest(r *request, c *child, now int64) {
+	rest := b.outside(c, now)
+	if s := b.recent.Find(c.key); s != nil {
+		s.counted = true
+	}
+	if rest == 0 {
+		return
+	}
+	if r == nil {
+		b.stats.unassigned += rest
+		return
+	}
+	c.usage = usage{energy: rest, coverage: c.coverage, upper: c.upper}
+	b.join(r, c)
 }
 
 // counted ends the wait of a child whose energy is accounted for. GPU work above it that has not arrived yet contains
@@ -198,6 +216,11 @@ func (b *book) expire(now int64, all bool) {
 			})
 			switch {
 			case around != nil || b.had(c):
+				var r *request
+				if above != nil && c.kind.adopted() {
+					r = b.requests[above.key]
+				}
+				b.joinRest(r, c, now)
 			case above == nil || !c.kind.adopted():
 				b.stats.unassigned += c.debt(c.device).energy
 				b.counted(c, now)
@@ -207,7 +230,8 @@ func (b *book) expire(now int64, all bool) {
 					r = b.open(above.key, now)
 					opened = append(opened, r)
 				}
-				b.join(r, c, now)
+				b.counted(c, now)
+				b.join(r, c)
 			}
 			return true
 		})

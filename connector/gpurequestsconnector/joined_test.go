@@ -4,9 +4,11 @@
 package gpurequestsconnector
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +37,13 @@ func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012
 // joined returns the output of gpu_join for a request whose spans are within 3 s from now, on three devices of 100 W,
 // 200 W and 300 W.
 func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
+	out := joinedAt(t, map[int]ptrace.Traces{30: td})
+	require.Len(t, out, 1)
+	return out[0]
+}
+
+// joinedAt is joined for requests that arrive after so many samples, 100 ms apart.
+func joinedAt(t *testing.T, requests map[int]ptrace.Traces) []ptrace.Traces {
 	ctx := context.Background()
 	samples := gpusamplesextension.NewFactory()
 	ext, err := samples.Create(ctx, extensiontest.NewNopSettings(samples.Type()), samples.CreateDefaultConfig())
@@ -55,21 +64,20 @@ func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
 	p, err := f.CreateTraces(ctx, processortest.NewNopSettings(f.Type()), cfg, out)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(ctx, extensions{id: ext}))
-	for i := range 150 {
+	for i := range 300 {
 		for n, w := range devices {
 			s := devicesamples.Sample{Time: time.Now().UnixNano()}
 			s.Set(devicesamples.Energy, 10*float64(i*(n+1)))
 			w.Write([]devicesamples.Sample{s})
 		}
-		if i == 30 {
+		if td, ok := requests[i]; ok {
 			require.NoError(t, p.ConsumeTraces(ctx, td))
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	require.NoError(t, p.Shutdown(ctx))
 	require.NoError(t, ext.Shutdown(ctx))
-	require.Len(t, out.AllTraces(), 1)
-	return out.AllTraces()[0]
+	return out.AllTraces()
 }
 
 // randomWork returns trees of steps, sections, kernels and host spans of two processes and three devices, with batches,
@@ -130,28 +138,75 @@ func randomWork(rng *rand.Rand) ptrace.Traces {
 	return td
 }
 
+// byID returns the spans of randomWork in the order of their IDs.
+func byID(td ptrace.Traces) []ptrace.ResourceSpans {
+	var list []ptrace.ResourceSpans
+	for _, rs := range td.ResourceSpans().All() {
+		list = append(list, rs)
+	}
+	slices.SortFunc(list, func(a, b ptrace.ResourceSpans) int {
+		x, y := a.ScopeSpans().At(0).Spans().At(0).SpanID(), b.ScopeSpans().At(0).Spans().At(0).SpanID()
+		return bytes.Compare(x[:], y[:])
+	})
+	return list
+}
+
+// ownEnergy returns the energy of spans without their descendants.
+func ownEnergy(td ptrace.Traces) (total float64) {
+	for _, rs := range td.ResourceSpans().All() {
+		at := rs.ScopeSpans().At(0).Spans().At(0).Attributes()
+		own, ok := at.Get("gpu.self_energy")
+		if !ok {
+			own, ok = at.Get("gpu.energy")
+		}
+		if ok {
+			total += own.Double()
+		}
+	}
+	return total
+}
+
 // All energy that gpu_join attributes to spans belongs to a request or is unattributed, for any nesting of steps and
 // batches on any devices.
 func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
 			td := joined(t, randomWork(rand.New(rand.NewPCG(seed, 5))))
-			total := 0.0
-			for _, rs := range td.ResourceSpans().All() {
-				at := rs.ScopeSpans().At(0).Spans().At(0).Attributes()
-				own, ok := at.Get("gpu.self_energy")
-				if !ok {
-					own, ok = at.Get("gpu.energy")
-				}
-				if ok {
-					total += own.Double()
-				}
-			}
+			total := ownEnergy(td)
 			b := newTest(t, nil)
 			b.take(td, clock)
 			b.due(clock, true)
 			assert.InDelta(t, total, b.stats.charged+b.stats.unassigned, 1e-9*(1+total), "seed %d", seed)
 		})
+	}
+}
+
+// The same for spans that arrive up to 20 s late, after their parents: what gpu_join released before does not include
+// them.
+func TestEnergyOfLateWorkIsConserved(t *testing.T) {
+	for seed := range uint64(300) {
+		var total, counted float64
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 5))
+			all, requests, arrival := randomWork(rng), map[int]ptrace.Traces{}, map[pcommon.SpanID]int{}
+			for _, rs := range byID(all) { // parents first
+				s := rs.ScopeSpans().At(0).Spans().At(0)
+				at := max([]int{30, 32, 100, 101, 200}[rng.IntN(5)], arrival[s.ParentSpanID()])
+				arrival[s.SpanID()] = at
+				if _, ok := requests[at]; !ok {
+					requests[at] = ptrace.NewTraces()
+				}
+				rs.CopyTo(requests[at].ResourceSpans().AppendEmpty())
+			}
+			b := newTest(t, nil)
+			for _, td := range joinedAt(t, requests) {
+				total += ownEnergy(td)
+				b.take(td, clock)
+			}
+			b.due(clock, true)
+			counted = b.stats.charged + b.stats.unassigned
+		})
+		assert.InDelta(t, total, counted, 1e-9*(1+total), "seed %d", seed)
 	}
 }
 

@@ -18,6 +18,10 @@ import (
 // the outer one under the id of the first ancestor that is not known yet ([debt]). When the outer one came before, it
 // was charged as a whole, and the inner one is not charged again. GPU work without links waits, and gives up its part
 // as long as it does.
+//
+// A span has only the descendants that gpu_join knew when it released the span, and without energy it has none. So what
+// arrives is claimed from the energy that the spans above it state of their descendants, and the rest is counted by
+// itself.
 
 // debt is what batches on a device have subtracted from an ancestor that has not arrived yet.
 type debt struct {
@@ -25,10 +29,12 @@ type debt struct {
 	time, energy float64
 }
 
-// take subtracts from work what batches within it have.
-func (u *usage) take(o debt) {
-	u.innerTime += o.time
-	u.innerEnergy += o.energy
+// take subtracts from work what batches within it have, and returns the energy that was no part of it.
+func (s *span) take(o debt) (rest float64) {
+	rest = s.claim(o.energy)
+	s.innerTime += o.time
+	s.innerEnergy += o.energy - rest
+	return rest
 }
 
 // maxDepth bounds the walk up; cycles of parents end there.
@@ -40,58 +46,79 @@ func (b *book) nest(now int64) {
 		s := &b.spans[i]
 		waiting, _ := b.debts.Take(s.key)
 		for _, o := range waiting {
-			if s.take(o); !s.batch {
+			if rest := s.take(o); s.batch {
+				o = debt{o.device, 0, rest}
+			}
+			if !s.batch || o.energy > 0 {
 				b.lift(s.above(), o, now)
 			}
 		}
 		if s.batch {
-			s.outer, s.nested = b.lift(s.above(), debt{s.device, s.time, s.energy}, now)
+			s.outer, s.rest, s.nested = b.lift(s.above(), debt{s.device, s.time, s.energy}, now)
 		}
 	}
 	for i := range b.spans {
-		s, outer := &b.spans[i], b.spans[i].outer
-		for depth := 0; !s.nested && outer >= 0 && depth < maxDepth; depth++ {
-			s.nested, outer = b.spans[outer].nested, b.spans[outer].outer
+		s, top := &b.spans[i], -1
+		for outer, depth := s.outer, 0; outer >= 0 && depth < maxDepth; depth++ {
+			if b.spans[outer].nested {
+				top = outer // whose rest includes this batch's
+			}
+			outer = b.spans[outer].outer
+		}
+		if top >= 0 && !s.nested {
+			s.nested, s.rest = true, min(s.debt(s.device).energy, b.spans[top].rest)
+			b.spans[top].rest -= s.rest
+		}
+		if i, ok := b.index[s.above()]; ok && !s.batch && s.kind != requestSpan && b.spans[i].work() {
+			s.nested, s.rest = true, b.spans[i].claim(s.debt(s.device).energy)
 		}
 	}
 }
 
-// lift walks up from a span's parent and subtracts o from each GPU span, up to the first batch. It
-// returns that batch's number (−1 if the payload has none), and whether the energy was counted with an earlier span.
-func (b *book) lift(k key, o debt, now int64) (outer int, before bool) {
+// lift walks up from a span's parent and subtracts o from each GPU span, up to the first batch. It returns that batch's
+// number (−1 if the payload has none), whether the span was counted with an earlier span, and the energy that no
+// earlier span has.
+func (b *book) lift(k key, o debt, now int64) (outer int, rest float64, before bool) {
+	outer = -1
 	for range maxDepth {
 		if k.Span.IsEmpty() {
-			return -1, false
+			break
 		}
 		i, here := b.index[k]
 		var s *seenSpan
 		if here = here && !b.spans[i].done; here {
 			s = &b.spans[i].seenSpan
-		} else if s, i = b.recent.Find(k), -1; s == nil {
+		} else if s = b.recent.Find(k); s == nil {
 			b.owe(k, o, now)
-			return -1, false
+			break
 		}
 		switch {
 		case s.kind == hostSpan:
-			k.Span = s.parent
-			continue
 		case s.kind == requestSpan:
-			return -1, false
+			return outer, o.energy, before
 		case !here && (s.batch || s.counted):
-			return -1, true
+			before = true
+			o.time, o.energy = 0, s.claim(o.energy)
 		case here:
-			b.spans[i].take(o)
+			left := b.spans[i].take(o)
+			if s.batch {
+				if outer < 0 {
+					outer = i
+				}
+				o.time, o.energy = 0, left
+			}
 		default:
 			if c := b.waiting.find(k); c != nil {
-				c.take(o)
+				c.innerTime += o.time
+				c.innerEnergy += o.energy - s.claim(o.energy)
 			}
 		}
-		if s.batch {
-			return i, false
+		if o.time == 0 && o.energy == 0 && (before || outer >= 0) {
+			break
 		}
 		k.Span = s.parent
 	}
-	return -1, false
+	return outer, o.energy, before
 }
 
 // owe records what a span that has not arrived yet contains.
@@ -121,6 +148,32 @@ func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *see
 		}
 	}
 	return nil, around
+}
+
+// outside returns the energy of GPU work that no GPU work above it includes.
+func (b *book) outside(c *child, now int64) float64 {
+	own, k := c.debt(c.device), c.above()
+	own.time = 0
+	for range maxDepth {
+		if k.Span.IsEmpty() {
+			break
+		}
+		s := b.recent.Find(k)
+		if s == nil {
+			b.owe(k, own, now)
+			break
+		}
+		if s.kind == requestSpan {
+			break
+		}
+		if s.kind != hostSpan {
+			if own.energy = s.claim(own.energy); own.energy == 0 {
+				break
+			}
+		}
+		k = s.above()
+	}
+	return own.energy
 }
 
 // had reports whether GPU work above a child, whose energy contains the child's, was counted before. A request may be

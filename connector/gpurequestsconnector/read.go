@@ -43,9 +43,10 @@ type span struct {
 	batchSize float64
 
 	// Set by nest.
-	outer  int  // the batch around it in the payload, −1: none
-	nested bool // its energy was counted with an earlier span
-	done   bool // charged or waiting: nothing is subtracted from it any more
+	outer  int     // the batch around it in the payload, −1: none
+	nested bool    // its energy was counted with the span around it
+	rest   float64 // if nested, J of it that were not
+	done   bool    // charged or waiting: nothing is subtracted from it any more
 
 	source *source     // whose span it is
 	links  ptrace.Span // of a batch: itself
@@ -68,6 +69,7 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 	}
 	if f.HasSelfEnergy {
 		s.self = f.SelfEnergy
+		s.inner = max(0, s.energy-s.self)
 	}
 	switch f.Kind {
 	case spanfacts.None, spanfacts.Share, spanfacts.Host:
@@ -114,6 +116,20 @@ func (u *usage) debt(device string) debt {
 	return debt{device, max(0, u.time-u.innerTime), max(u.self, u.energy-u.innerEnergy)}
 }
 
+// leastRest is the part of a span's energy that is rounding.
+const leastRest = 1e-9
+
+// claim takes the energy of a descendant from what the span states of its descendants, and returns the rest, which is
+// not part of the span: it had no energy itself, or it was released before the descendant arrived.
+func (s *seenSpan) claim(energy float64) (rest float64) {
+	part := min(energy, s.inner)
+	s.inner -= part
+	if rest = energy - part; rest <= leastRest*energy {
+		return 0
+	}
+	return rest
+}
+
 // seenSpan is what is kept of a span.
 type seenSpan struct {
 	key
@@ -125,6 +141,8 @@ type seenSpan struct {
 	entry   bool // of kind server or consumer
 	batch   bool
 	counted bool // GPU work without links that was assigned to a request or left unattributed
+
+	inner float64 // J of descendants that the span's energy includes and that have not arrived
 
 	queue, firstItem, prefill, decode float64 // as stated by the engine, s
 }
