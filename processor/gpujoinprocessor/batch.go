@@ -130,7 +130,9 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 				b.wire = append(b.wire, s)
 				stream, ok := g.read(&share, &f, s, &scoped, r, &at, now, maxWait)
 				if !ok {
-					b.host = append(b.host, hostSpan{attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span}, f.Parent})
+					b.host = append(b.host, hostSpan{
+						attribution.Key{Trace: f.Key.Trace, Span: r.own(f.Key.Span)}, r.ownParent(s, f.Parent),
+					})
 					continue
 				}
 				g.wire, g.target, g.scope = int32(len(b.wire)-1), b.targets.number(&at), int32(len(b.scopes))

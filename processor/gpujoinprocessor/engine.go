@@ -23,6 +23,7 @@ type engine struct {
 	uses     devicesamples.UseReader // nil: unknown which process uses which device
 	ordinals map[int64]string
 	loads    loads
+	shared   sharedIDs
 	ledger   devicesamples.Contradictions // nil: none are reported
 
 	mu     sync.Mutex
@@ -65,8 +66,8 @@ func (e *engine) contradict(c plausibility.Contradiction) {
 }
 
 // look finds the devices of a batch's spans, and which of the spans are waited for. known is how many of these have
-// arrived before.
-func (e *engine) look(b *batch) (known int) {
+// arrived before. again means that the batch must be read again, see findSharedIDs.
+func (e *engine) look(b *batch) (known int, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
@@ -85,7 +86,7 @@ func (e *engine) look(b *batch) (known int) {
 			known++
 		}
 	}
-	return known
+	return known, e.findSharedIDs(b)
 }
 
 // arrive adds the spans of a batch to the energy attribution, pins them there until the batch is written, and
@@ -126,6 +127,7 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 			w.board.dev.Pass(h.key, h.parent)
 		}
 	}
+	e.reunite(b)
 	e.connect(b)
 	e.sawBeside(b.others())
 	return known == 0 || known < b.waiting

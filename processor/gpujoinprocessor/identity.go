@@ -14,25 +14,30 @@ import (
 
 // resourceInfo holds the values of a resource that the join needs.
 type resourceInfo struct {
-	process  uint64
-	server   uint64  // of requests: the service with a known load; 0: none
-	load     string  // the name of that load
-	loads    *loads  // nil if server is 0
-	weight   float64 // of requests: how many each represents, as stated by the resource
-	workload devicesamples.Workload
+	process uint64
+	group   uint64 // of processes that may share IDs: the job of a rank, otherwise the service; 0: none
+	// sharesIDs means that other processes of the group send spans with equal IDs, see [sharedIDs].
+	sharesIDs bool
+	server    uint64  // of requests: the service with a known load; 0: none
+	load      string  // the name of that load
+	loads     *loads  // nil if server is 0
+	weight    float64 // of requests: how many each represents, as stated by the resource
+	workload  devicesamples.Workload
 }
 
 // identifier computes process identities. The seed lives as long as the processor, because numbers are compared within
 // it only.
 type identifier struct {
-	seed  maphash.Seed
-	loads *loads
+	seed   maphash.Seed
+	loads  *loads
+	shared *sharedIDs
 }
 
 // The attributes that identify a process: an instance ID alone, or otherwise a process ID with what identifies its
 // machine or container.
 var (
 	instanceKeys = [...]string{"service.namespace", "service.name", "service.instance.id"}
+	jobKeys      = [...]string{string(semconv.GPUJobIDKey)}
 	processKeys  = [...]string{"process.pid", "host.id", "host.name", "container.id", "k8s.pod.uid", "k8s.pod.name"}
 )
 
@@ -41,7 +46,7 @@ var (
 // all attributes was rejected: one process may have several providers whose resources differ in details.
 func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 	var r resourceInfo
-	instance, pid, service := false, false, ""
+	instance, pid, ranked, service := false, false, false, ""
 	for k, v := range attrs.All() {
 		switch k {
 		case "host.id":
@@ -54,6 +59,8 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 			r.weight = weightOf(v)
 		case "service.instance.id":
 			instance = v.Type() != pcommon.ValueTypeStr || v.Str() != ""
+		case string(semconv.GPUJobRankKey):
+			ranked = true
 		case "process.pid":
 			pid = true
 			r.workload.PID = v.Int()
@@ -82,6 +89,13 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 			r.process += i.pair(k, v) // a sum, because the order of attributes has no meaning
 		}
 	}
+	switch {
+	case ranked:
+		r.group = i.of(attrs, jobKeys[:])
+	case instance || pid:
+		r.group = i.of(attrs, instanceKeys[:2])
+	}
+	r.sharesIDs = i.shared.contains(r.group)
 	return r
 }
 

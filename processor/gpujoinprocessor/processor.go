@@ -45,7 +45,9 @@ type joinProcessor struct {
 	attrs   attributes // of the consumer
 	said    [outcomes]sync.Once
 	large   sync.Once
-	dropped [losses]sync.Once
+	// sharedIDs logs once that processes share IDs.
+	sharedIDs sync.Once
+	dropped   [losses]sync.Once
 
 	rejecting, wasRejected bool // the next component: now, and the batch before
 	lostAtShutdown         atomic.Int64
@@ -83,7 +85,7 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 		cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{},
 		beside: boundedmap.NewRecent[uint64, struct{}](maxSums),
 	}
-	p.ident, p.attrs.loads = identifier{maphash.MakeSeed(), &p.engine.loads}, &p.engine.loads
+	p.ident, p.attrs.loads = identifier{maphash.MakeSeed(), &p.engine.loads, &p.engine.shared}, &p.engine.loads
 	p.engine.loads.wait = int64(cfg.MaxWait)
 	p.engine.budget.Max = cfg.MaxSpans
 	for ordinal, id := range cfg.Ordinals {
@@ -231,7 +233,18 @@ func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int)
 	if len(b.spans) == 0 {
 		return 0, p.next.ConsumeTraces(ctx, td)
 	}
-	switch known := p.engine.look(b); {
+	known, again := p.engine.look(b)
+	if again {
+		p.sharedIDs.Do(func() {
+			p.logger.Warn("spans of one job or service have equal IDs and different times, so trace stores merge them (give the SDK a " +
+				"generator of IDs that the program does not seed; in Python otelgpu.ids.UniqueIds(), or " +
+				"OTEL_PYTHON_ID_GENERATOR=otelgpu); further ones are not logged")
+		})
+		b.reset()
+		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+		known, _ = p.engine.look(b)
+	}
+	switch {
 	case b.waiting == 0:
 		if err = p.next.ConsumeTraces(ctx, td); err == nil {
 			p.accepted(ctx, b)

@@ -76,8 +76,8 @@ func (g *gpuSpan) read(
 	}
 	stream = f.Stream
 	*share = attribution.Span{
-		Key:     attribution.Key{Trace: f.Key.Trace, Span: f.Key.Span},
-		Parent:  f.Parent,
+		Key:     attribution.Key{Trace: f.Key.Trace, Span: r.own(f.Key.Span)},
+		Parent:  r.ownParent(s, f.Parent),
 		Process: r.process,
 		Start:   int64(min(f.Start, math.MaxInt64)),
 		End:     int64(min(f.End, math.MaxInt64)),

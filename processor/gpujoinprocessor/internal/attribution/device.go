@@ -126,6 +126,12 @@ func (d *Device) Contains(s *Span) bool {
 	return n != nil && n.known && !n.refused && n.times == s.times()
 }
 
+// OtherSpan reports whether another span with the ID has arrived.
+func (d *Device) OtherSpan(s *Span) bool {
+	n := d.of(s)
+	return n != nil && n.known && n.times != s.times()
+}
+
 // MarkRejected records that the request of a span was refused after it had arrived: it will arrive again.
 func (d *Device) MarkRejected(k Key, at Handle) {
 	if n := d.at(at.node); n != nil && n.key == k {
