@@ -574,7 +574,8 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
     try:
         if not rt.enabled or not schedule.records(index):
             return idle
-        parent = trace.get_current_span().get_span_context()
+        above = trace.get_current_span()
+        parent = above.get_span_context()
         if parent.is_valid and not parent.trace_flags.sampled:
             rt.counts["unsampled"] += 1
             return idle
@@ -595,6 +596,8 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
                 step._start_event = backend.record(on)
         step._wall_start = time.time_ns()
         step._span = rt.tracer(step.device).start_span(_text(name), start_time=step._wall_start)
+        if rt.comparison is not None and parent.is_valid:
+            rt.comparison.observe(above)
         return step
     except Exception as e:
         rt.trouble("starting a step", repr(e))

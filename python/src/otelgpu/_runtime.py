@@ -166,6 +166,7 @@ class Runtime:
         self.step_files: List[Any] = []  # of step_csv()
         self.scopeless = False  # scopes of the provider have no attributes
         self.provider: Any = None
+        self.comparison: Optional[_ids.Comparison] = None  # of the program's span IDs; None: they are unique
         self.not_captured = False  # the driver has started without the capture library, which it never loads later
         self.open_step: Any = None  # of the newest running loop
         self.yielded = 0  # when the reading thread last paused, in ns of the monotonic clock
@@ -308,6 +309,7 @@ class Runtime:
             thread = self.thread
         if thread is not None and thread.is_alive():
             thread.join(END_DEADLINE)
+        self._compare_ids()
         if self.backend is not None:
             self.backend.close(END_DEADLINE)
         with self.lock:
@@ -365,6 +367,7 @@ class Runtime:
                         self.pending.pop(key, None)
         self._place()
         self._end_steps(now)
+        self._compare_ids()
 
     def _anchor(self, now: float) -> None:
         """Takes anchors of each device with pending work: regularly, and after work finished."""
@@ -462,6 +465,8 @@ class Runtime:
                 node.start_event = node.end_event = None
         identity = self.backend.identity(root.device) if root.device is not None and self.backend is not None else {}
         self.report.add(root, identity.get(n.HW_MODEL))
+        if self.comparison is not None and root.context is not None:
+            self.comparison.observe(trace.get_current_span(root.context))
         self._emit(root, self._context(root), offset)
 
     @staticmethod
@@ -580,11 +585,12 @@ class Runtime:
                 log.warning("otelgpu: no OpenTelemetry SDK is configured, so no span is sent (set a TracerProvider before "
                             "the first section, or start the program by opentelemetry-instrument)")
             return
-        if _ids.seeded(provider) and _ranks() > 1 and "ids" not in self.said:
-            self.said.add("ids")
-            log.warning("otelgpu: the SDK draws the IDs of the program's own spans from Python's `random`, so ranks that seed it alike, "
-                        "as trainers do, share trace and span IDs (pass id_generator=otelgpu.ids.UniqueIds() to the TracerProvider, "
-                        "or set OTEL_PYTHON_ID_GENERATOR=otelgpu for opentelemetry-instrument); otelgpu's spans have unique IDs")
+        if _ids.seeded(provider) and "ids" not in self.said:
+            job, rank, ranks = _job_of_ranks()
+            if ranks > 1:
+                self.comparison = _ids.Comparison(job, rank, SCOPE)
+        else:
+            self.comparison = None
         # Handlers of atexit run in reverse order, and the provider has registered its shutdown.
         atexit.unregister(_end)
         atexit.register(_end)
@@ -595,6 +601,22 @@ class Runtime:
                     setattr(provider, name, _after_flush(method))
                 except AttributeError:
                     pass  # a provider with __slots__: program exit still waits
+
+    def _compare_ids(self) -> None:
+        """Logs once if ranks of this host share the IDs of the program's own spans."""
+        comparison = self.comparison
+        if comparison is None or comparison.done:
+            return
+        try:
+            if comparison.equal():
+                self.said.add("ids")
+                log.warning("otelgpu: ranks of this job share the trace and span IDs of the program's own spans, because the SDK draws "
+                            "them from Python's `random`, which the ranks seed alike (pass id_generator=otelgpu.ids.UniqueIds() to "
+                            "the TracerProvider, or set OTEL_PYTHON_ID_GENERATOR=otelgpu for opentelemetry-instrument); otelgpu's "
+                            "spans have unique IDs")
+        except Exception as e:
+            comparison.done = True
+            log.debug("otelgpu: cannot compare the span IDs of ranks: %r", e)
 
     def _end_steps(self, now: float) -> None:
         with self.lock:
@@ -635,13 +657,15 @@ def _after_flush(method: Callable[..., Any]) -> Callable[..., Any]:
     return around
 
 
-def _ranks() -> int:
-    """Returns the number of ranks of the job, as far as the environment tells."""
-    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
-        value = os.environ.get(name, "").strip()
-        if value.isascii() and value.isdigit():
-            return int(value)
-    return 1
+def _job_of_ranks() -> Tuple[str, int, int]:
+    """Returns the job of this process, its rank, and the number of ranks; 0 without a launcher."""
+    from ._job import job
+
+    found = job()
+    rank, ranks = found.get(n.JOB_RANK), found.get(n.JOB_WORLD_SIZE)
+    if not isinstance(rank, int) or not isinstance(ranks, int):
+        return "", 0, 0
+    return str(found.get(n.JOB_ID) or os.getppid()), rank, ranks
 
 
 _runtime = Runtime()
