@@ -713,6 +713,10 @@ const (
 	// defines it.
 	GPUWindowNonComputeDurationKey = attribute.Key("gpu.window.non_compute.duration")
 
+	// GPUWindowNotRecordedDurationKey (double, s): Time in which launched work without a record may have run;
+	// neither busy nor idle.
+	GPUWindowNotRecordedDurationKey = attribute.Key("gpu.window.not_recorded.duration")
+
 	// GPUWindowOverlapDurationKey (double, s): Time in which communication and compute kernels ran together.
 	GPUWindowOverlapDurationKey = attribute.Key("gpu.window.overlap.duration")
 
@@ -1016,6 +1020,7 @@ const (
 	GPUFindingKindNoDevice             = "no_device"             // the profile has no activity of a device
 	GPUFindingKindNoLoad               = "no_load"               // the program waits for work from outside
 	GPUFindingKindNotJudged            = "not_judged"            // less than half of the window could be judged
+	GPUFindingKindNotRecorded          = "not_recorded"          // work was launched that has no record, so that the device may have worked while it seems idle
 	GPUFindingKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUFindingKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
 	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself delays the host

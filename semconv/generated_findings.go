@@ -30,6 +30,7 @@ const (
 	FindingMemorySpikeThreshold          = 0.25 // of highest allocation
 	FindingNoLoadThreshold               = 0.5  // of window
 	FindingNotJudgedThreshold            = 0.5  // of window
+	FindingNotRecordedThreshold          = 0.05 // of window
 	FindingPageMigrationsThreshold       = 0.05 // of window
 	FindingPageableCopiesThreshold       = 0.05 // of window
 	FindingProfilerOverheadThreshold     = 0.05 // of window
@@ -236,6 +237,11 @@ func FindingKinds() []FindingKind {
 			Kind: "not_judged", Title: "less than half of the window could be judged", Threshold: FindingNotJudgedThreshold, Of: "window",
 			ReportedBy: []string{"profile"},
 			Remedy:     "record operators with the shapes of their inputs (record_shapes=True), name the device (--device)",
+		},
+		{
+			Kind: "not_recorded", Title: "work was launched that has no record, so that the device may have worked while it seems idle", Threshold: FindingNotRecordedThreshold, Of: "window",
+			ReportedBy: []string{"profile"},
+			Remedy:     "record a shorter time, or with larger buffers (nsys: --cuda-flush-interval; PyTorch: fewer steps in the schedule), so that no record is dropped; graphs with loops need --cuda-graph-trace=graph",
 		},
 		{
 			Kind: "page_migrations", Title: "pages of managed memory move while nothing computes or kernels wait for them", Threshold: FindingPageMigrationsThreshold, Of: "window",

@@ -49,14 +49,14 @@ func pathLines(p *criticalpath.Path, process bool) []string {
 	}
 	for i := range p.Parts {
 		x := &p.Parts[i]
-		if x.Name == "" || len(parts) == pathParts || p.Share(x.Time) < leastPathPart {
+		if x.Name == "" || len(parts) == pathParts || p.Share(x.Gain) < leastPathPart {
 			continue
 		}
 		name := finding.Clip(x.Name)
 		if x.Lane != "" {
 			name = fmt.Sprintf("%s on %s", name, x.Lane)
 		}
-		parts = append(parts, timed(name, x.Time))
+		parts = append(parts, timed(name, x.Gain))
 	}
 	lines := []string{fmt.Sprintf("critical path of %s: %s = %s", of, finding.Duration(int64(p.Mean(p.Length))),
 		strings.Join(kinds, " + "))}

@@ -25,6 +25,14 @@ const (
 	Low    Certainty = "low"    // inferred from a comparison or a rule of thumb
 )
 
+// Lower returns the next lower certainty.
+func (c Certainty) Lower() Certainty {
+	if c == High {
+		return Medium
+	}
+	return Low
+}
+
 // Finding is a cause that costs time, with its effect.
 type Finding struct {
 	Kind    string     `json:"kind"`

@@ -37,6 +37,7 @@ type Stats struct {
 	Paths        []*criticalpath.Path // by process, if Options.Paths
 	Graphs       link.Graphs
 	Outliers     event.Outliers
+	Untimed      event.Untimed
 	event.Unused
 }
 
@@ -44,12 +45,13 @@ type Stats struct {
 // the context ends. It may be called again, and writes the same.
 func (p *Profile) Emit(ctx context.Context, next consumer.ConsumeTracesFunc) (Stats, error) {
 	s, err := p.emit(ctx, next)
-	s.Unused = event.Unused{Skipped: maps.Clone(p.Skipped), Faults: slices.Concat(p.Faults, s.Outliers.Named)}
+	s.Unused = event.Unused{Skipped: maps.Clone(p.Skipped), Faults: slices.Concat(p.Faults, s.Outliers.Named, s.Untimed.Named)}
 	for _, loss := range []struct {
 		n      int64
 		reason string
 	}{
 		{s.Outliers.Count, "time more than a day from all other events"},
+		{s.Untimed.Count, "activity of a device that starts before its launch"},
 		{s.DeepSteps, "totals of the device, of a step within 64 others"},
 		{s.Forgotten, "launch that was dropped before its work started, because there was no room"},
 		{s.NamesDropped, "name beyond the limit of memory"},
@@ -74,8 +76,8 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 			return st, err
 		}
 	}
-	st.Outliers = p.Outliers()
-	st.Events = p.Len() - st.Outliers.Count
+	st.Outliers, st.Untimed = p.Outliers(), p.Untimed()
+	st.Events = p.Len() - st.Outliers.Count - st.Untimed.Count
 	st.Kernels, st.Copies = p.Count(event.KindKernel), p.Count(event.KindCopy)
 	st.Memsets, st.Steps = p.Count(event.KindMemset), p.Count(event.KindStep)
 	replays, err := p.Replays(ctx)

@@ -61,6 +61,14 @@ func (w *walk) waiting(track uint32) []wait {
 			th.waits = append(th.waits, wait{a.Called, a.Returned, int32(i), 0})
 		}
 	}
+	for _, run := range w.r.polls[track] {
+		if run.calls < 2 {
+			continue
+		}
+		if act := w.endOf(track, run.Start, run.End); act != noActivity {
+			th.waits = append(th.waits, wait{run.Start, run.End, act, run.name})
+		}
+	}
 	slices.SortStableFunc(th.waits, func(a, b wait) int { return cmp.Compare(a.end, b.end) })
 	return th.waits
 }
@@ -163,7 +171,11 @@ func (w *walk) host(track uint32) position {
 				return position{act: noActivity, thread: other}
 			}
 		}
-		w.put(Host, track, p.Name, from)
+		k := Host
+		if p.Class == timeline.CallWait && w.t-from > timeline.UnrecordedWait && !w.launches(track, &p) {
+			k = NotRecorded
+		}
+		w.put(k, track, p.Name, from)
 	}
 	if !waits || w.t <= w.from {
 		return position{act: noActivity, thread: nowhere}
@@ -172,6 +184,17 @@ func (w *walk) host(track uint32) position {
 	if name == 0 {
 		name = w.thread(track).at(w.t).Name
 	}
-	w.put(Host, track, name, min(w.r.acts[x.act].End, w.t))
+	k, end := Host, min(w.r.acts[x.act].End, w.t)
+	if w.t-end > timeline.UnrecordedWait {
+		k = NotRecorded
+	}
+	w.put(k, track, name, end)
 	return position{act: x.act}
+}
+
+// launches reports whether a call of a thread launched an activity, which it may have prepared.
+func (w *walk) launches(track uint32, p *timeline.Piece) bool {
+	return slices.ContainsFunc(w.r.acts, func(a Activity) bool {
+		return a.Launched && a.Thread == track && a.Called >= p.Start && a.Called < p.End
+	})
 }

@@ -19,8 +19,8 @@ type Path struct {
 	Steps   int64         `json:"steps,omitempty"` // 0: the profile has none, and is one path
 	Length  time.Duration `json:"length_ns"`       // of all steps
 	Kinds   []KindTime    `json:"kinds"`           // the longest first; they add up to Length
-	// Parts are what takes most of the path, the longest first; with Rest, of the MoreParts, they add up to Length. If one
-	// took no time, the steps would be shorter by its time at most: by less where another path is nearly as long.
+	// Parts are what takes most of the path, the largest gain first; with Rest, of the MoreParts, they add up to Length.
+	// Where another path is nearly as long, less than the gain can be saved.
 	Parts     []Part        `json:"parts"`
 	MoreParts int           `json:"moreParts,omitempty"`
 	Rest      time.Duration `json:"rest_ns,omitempty"`
@@ -45,6 +45,9 @@ type Part struct {
 	Lane  string        `json:"lane,omitempty"` // thread of the host
 	Count int64         `json:"count"`          // of segments
 	Time  time.Duration `json:"time_ns"`
+	// Gain is what the steps would be shorter by at most if the part took no time: of a part that is no activity of a
+	// device, the time in which no activity ran.
+	Gain time.Duration `json:"gain_ns"`
 }
 
 // Step is the path of one step.
@@ -71,11 +74,11 @@ type Longest struct {
 }
 
 var kinds = [kindCount]string{
-	"host", "launch_delay", "kernel", "communication", "copy", "queue_delay", "unexplained",
+	"host", "launch_delay", "kernel", "communication", "copy", "queue_delay", "unexplained", "not_recorded",
 }
 
 var kindsForPeople = [kindCount]string{
-	"host", "launch delay", "kernels", "communication", "copies", "delay between queued work", "not explained",
+	"host", "launch delay", "kernels", "communication", "copies", "delay between queued work", "not explained", "not recorded",
 }
 
 // String returns the kind as in JSON.
@@ -120,7 +123,7 @@ type key struct {
 	name uint32
 }
 
-type sum struct{ count, time int64 }
+type sum struct{ count, time, gain int64 }
 
 type sums struct {
 	Steps, Length, Dropped int64
@@ -164,7 +167,7 @@ func (p *partial) add(list []segment, s *scratch) {
 			k.name = x.name
 		}
 		t := p.parts[k]
-		p.parts[k] = sum{t.count + 1, t.time + x.end - x.start}
+		p.parts[k] = sum{t.count + 1, t.time + x.end - x.start, t.gain + x.gain}
 		drawn = append(drawn, x)
 	}
 	s.drawn = drawn
@@ -236,7 +239,7 @@ func (s *sums) step(st *step, list []segment, to int64) {
 	s.Length += p.length()
 	for k, x := range p.parts {
 		t := boundedmap.Bounded(s.parts, k, key{kind: k.kind, name: otherName}, maxKeys)
-		t.count, t.time = t.count+x.count, t.time+x.time
+		t.count, t.time, t.gain = t.count+x.count, t.time+x.time, t.gain+x.gain
 	}
 	clear(p.parts)
 	s.scratch.parts, p.parts = p.parts, nil
@@ -316,7 +319,9 @@ func (p *Path) list(s *sums, names func(key) (name, lane string)) {
 		byKind[k.kind] += time.Duration(x.time)
 		name, lane := names(k)
 		part := boundedmap.Of(all, identity{k.kind, name, lane})
-		*part = Part{k.kind, name, lane, part.Count + x.count, part.Time + time.Duration(x.time)}
+		*part = Part{
+			k.kind, name, lane, part.Count + x.count, part.Time + time.Duration(x.time), part.Gain + time.Duration(x.gain),
+		}
 	}
 	for k, t := range byKind {
 		if t > 0 {
@@ -328,7 +333,7 @@ func (p *Path) list(s *sums, names func(key) (name, lane string)) {
 		p.Parts = append(p.Parts, *x)
 	}
 	slices.SortFunc(p.Parts, func(a, b Part) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(cmp.Compare(b.Gain, a.Gain), cmp.Compare(b.Time, a.Time), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Lane, b.Lane))
 	})
 	p.Parts, p.MoreParts, p.Rest = Most(p.Parts, maxParts, p.MoreParts, p.Rest)
@@ -361,7 +366,7 @@ func (s *Step) coarser(n int) {
 	list := make([]segment, 0, len(s.Segments))
 	at := int64(0)
 	for _, x := range s.Segments {
-		list = append(list, segment{at, at + x[0], Kind(x[1]), uint32(x[2]), uint32(x[3])})
+		list = append(list, segment{start: at, end: at + x[0], kind: Kind(x[1]), lane: uint32(x[2]), name: uint32(x[3])})
 		at += x[0]
 	}
 	least := max(1, int64(s.Shortest))
@@ -410,7 +415,7 @@ func (r *Recorder) names(n *Naming, k key) (name, lane string) {
 
 // lane returns the name of the row in which a segment is drawn.
 func (n *Naming) lane(s *segment) string {
-	if s.kind == Host {
+	if s.kind == Host || s.kind == NotRecorded {
 		return n.Thread(s.lane)
 	}
 	return n.Stream(s.lane)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
@@ -30,10 +31,11 @@ type Recorder struct {
 	labels   []string
 	acts     []Activity
 	waits    []eventWait // by Called
-	steps    []step      // not walked yet, by start, without overlap
-	complete int64       // completion of the step before
-	limit    int         // length of acts at which steps are walked
-	whole    bool        // there are no steps
+	polls    map[uint32][]polling
+	steps    []step // not walked yet, by start, without overlap
+	complete int64  // completion of the step before
+	limit    int    // length of acts at which steps are walked
+	whole    bool   // there are no steps
 	walk     walk
 	sums     sums
 }
@@ -54,6 +56,38 @@ type eventWait struct {
 	stream, on       uint32
 }
 
+// polling is a thread that asks again and again whether work has ended, and launches nothing meanwhile: a wait.
+type polling struct {
+	intervals.Interval
+	name  uint32
+	calls int
+	over  bool // the thread has launched something
+}
+
+// maxPolls bounds the waits by polling of a thread that are kept.
+const maxPolls = 1 << 12
+
+// Poll adds a call that asks whether work has ended.
+func (r *Recorder) Poll(thread, name uint32, start, end int64) {
+	list := r.polls[thread]
+	if n := len(list); n > 0 && !list[n-1].over && start-list[n-1].End <= timeline.PauseLimit {
+		list[n-1].End = end
+		list[n-1].calls++
+		return
+	}
+	if len(list) == maxPolls {
+		list = slices.Delete(list, 0, maxPolls/2)
+	}
+	r.polls[thread] = append(list, polling{intervals.Interval{Start: start, End: end}, name, 1, false})
+}
+
+// Launch states that a thread launched something.
+func (r *Recorder) Launch(thread uint32) {
+	if list := r.polls[thread]; len(list) > 0 {
+		list[len(list)-1].over = true
+	}
+}
+
 // Limits of what is kept: from the first number of activities or pieces on, complete steps are walked; at the second
 // one, a step is divided.
 const (
@@ -67,7 +101,7 @@ const (
 // NewRecorder returns a recorder of steps, or, of a process without steps, of the time from begin on.
 func NewRecorder(steps bool, begin int64) *Recorder {
 	r := &Recorder{
-		threads: map[uint32]*timeline.History{}, limit: fewActivities, whole: !steps, complete: begin, sums: newSums(),
+		threads: map[uint32]*timeline.History{}, polls: map[uint32][]polling{}, limit: fewActivities, whole: !steps, complete: begin, sums: newSums(),
 	}
 	if r.whole {
 		r.steps = []step{{start: begin, end: begin, last: begin}}

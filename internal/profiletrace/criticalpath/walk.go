@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
@@ -23,6 +24,7 @@ const (
 	Copy                      // a copy or memset ran
 	QueueDelay                // from the end of the activity that the work waited for to its start
 	Unexplained               // the device waited for something that the profile does not show
+	NotRecorded               // the host waited for the device, which has no recorded work
 	kindCount
 )
 
@@ -49,13 +51,15 @@ type segment struct {
 	kind       Kind
 	lane       uint32 // stream, or thread of the host
 	name       uint32
+	gain       int64 // what could be saved at most: of a part that is no activity, the time without any
 }
 
 // walk walks back over what a recorder holds.
 type walk struct {
 	r        *Recorder
 	byEnd    []int32            // activities by end
-	streams  map[uint32][]int32 // likewise, of each stream
+	busy     intervals.Set      // when any activity ran
+	streams  map[uint32][]int32 // activities of each stream by start
 	before   []int32            // by activity: the one before on its stream; noActivity: none
 	delay    int64              // usual time from a launch to the start, on an idle stream
 	threads  map[uint32]*hostThread
@@ -80,9 +84,11 @@ func (w *walk) prepare(r *Recorder) {
 		return cmp.Or(cmp.Compare(acts[a].End, acts[b].End), cmp.Compare(a, b))
 	})
 	w.streams, w.threads, w.followed = map[uint32][]int32{}, map[uint32]*hostThread{}, w.followed[:0]
-	for _, i := range w.byEnd {
+	w.busy = w.busy[:0]
+	for i := range acts {
 		s := acts[i].Stream
-		w.streams[s] = append(w.streams[s], i)
+		w.streams[s] = append(w.streams[s], int32(i))
+		w.busy.Add(intervals.Interval{Start: acts[i].Start, End: acts[i].End}, 0)
 	}
 	for i := range r.steps {
 		if th := r.steps[i].track; !r.whole && !slices.Contains(w.followed, th) {
@@ -98,9 +104,15 @@ func (w *walk) prepare(r *Recorder) {
 	}
 	w.before = slices.Grow(w.before[:0], len(acts))
 	var delays []int64
+	// The activity before is the one that started before, which may still run: with programmatic dependent launch, a
+	// kernel starts before the previous one of its stream ends.
+	last := map[uint32]int32{}
 	for i := range acts {
 		a := &acts[i]
-		p := w.previous(int32(i))
+		p, seen := last[a.Stream]
+		if last[a.Stream] = int32(i); !seen {
+			p = noActivity
+		}
 		w.before = append(w.before, p)
 		if !a.Launched {
 			continue
@@ -134,18 +146,6 @@ func (w *walk) endedBy(list []int32, t int64) int32 {
 	return list[n-1]
 }
 
-// previous returns the activity of the same stream that ended last before the start of one.
-func (w *walk) previous(i int32) int32 {
-	a := &w.r.acts[i]
-	list := w.streams[a.Stream]
-	for n := w.ended(list, a.Start+clockError) - 1; n >= 0; n-- {
-		if list[n] < i {
-			return list[n]
-		}
-	}
-	return noActivity
-}
-
 // put adds the segment from a time to where the walk is.
 func (w *walk) put(k Kind, lane, name uint32, from int64) {
 	from = max(from, w.from)
@@ -158,7 +158,7 @@ func (w *walk) put(k Kind, lane, name uint32, from int64) {
 			return
 		}
 	}
-	w.segments = append(w.segments, segment{from, w.t, k, lane, name})
+	w.segments = append(w.segments, segment{start: from, end: w.t, kind: k, lane: lane, name: name})
 	w.t = from
 }
 
@@ -177,6 +177,12 @@ func (w *walk) back(from, to int64, at position) []segment {
 			still = 0
 		} else if still++; still > 1000 || at == (position{act: noActivity, thread: nowhere}) {
 			w.put(Unexplained, 0, 0, from)
+		}
+	}
+	for i := range w.segments {
+		s := &w.segments[i]
+		if s.gain = s.end - s.start; s.kind != Kernel && s.kind != Communication && s.kind != Copy {
+			s.gain -= w.busy.Within(intervals.Interval{Start: s.start, End: s.end})
 		}
 	}
 	return w.segments
@@ -287,9 +293,10 @@ func (w *walk) event(i int32) (found int32) {
 	for n--; n >= 0 && list[n].called > since; n-- {
 		x := &list[n]
 		of := w.streams[x.on]
-		for k := w.ended(of, a.Start+clockError) - 1; k >= 0; k-- {
+		k, _ := slices.BinarySearch(of, i)
+		for k--; k >= 0; k-- {
 			c := of[k]
-			if acts[c].Launched && acts[c].Called <= x.recorded && c < i {
+			if acts[c].Launched && acts[c].Called <= x.recorded {
 				if found == noActivity || acts[c].End > acts[found].End {
 					found = c
 				}

@@ -334,3 +334,65 @@ func TestTheMedianStepIsFound(t *testing.T) {
 		adds(t, p)
 	}
 }
+
+// With programmatic dependent launch, each kernel starts before the one before it ends.
+func TestOverlappingKernelsOfAStreamAreThePath(t *testing.T) {
+	s := newScene(false, 1)
+	s.op(1, "forward", 0, 20)
+	for i := range int64(10) {
+		s.kernel(1, 1, "gemm", 2*i, 20+37*i, 60+37*i)
+	}
+	p := s.r.Path(naming)
+	require.NotNil(t, p)
+	adds(t, p)
+	assert.Equal(t, Kernel, p.Kinds[0].Kind)
+	assert.Equal(t, time.Duration((60+37*9-20)*us), p.Kinds[0].Time, "from the first start to the last end")
+}
+
+// The host asks every 50 µs whether the kernel has ended: what it waits for is the path, and little could be gained.
+func TestPollingIsAWait(t *testing.T) {
+	s := newScene(false, 1)
+	s.op(1, "forward", 0, 10)
+	s.kernel(1, 1, "gemm", 2, 10, 1010)
+	for at := int64(20); at < 1030; at += 50 {
+		s.r.Poll(1, number("sync"), at*us, (at+2)*us)
+	}
+	s.op(1, "optimizer", 1030, 1040)
+	s.kernel(1, 1, "adam", 1032, 1040, 1100)
+	p := s.r.Path(naming)
+	require.NotNil(t, p)
+	adds(t, p)
+	assert.Equal(t, Kernel, p.Kinds[0].Kind)
+	assert.Equal(t, time.Duration(1060*us), p.Kinds[0].Time)
+}
+
+// Work of the host beside a busy device can save what the device is idle for, and no more.
+func TestTheGainOfTheHostIsBoundedByIdleTime(t *testing.T) {
+	s := newScene(false, 1)
+	s.op(1, "forward", 0, 1000)
+	s.kernel(1, 1, "gemm", 5, 10, 960)
+	s.kernel(1, 1, "adam", 995, 1000, 1100)
+	p := s.r.Path(naming)
+	require.NotNil(t, p)
+	for _, x := range p.Parts {
+		if x.Kind == Host {
+			assert.Equal(t, time.Duration(995*us), x.Time)
+			assert.Equal(t, time.Duration(45*us), x.Gain, "10 µs before the first kernel and 35 µs after it")
+		}
+	}
+}
+
+// A wait that outlasts all recorded work is no work of the host.
+func TestAWaitForUnrecordedWorkIsNotTheHost(t *testing.T) {
+	s := newScene(false, 1)
+	s.op(1, "forward", 0, 10)
+	s.kernel(1, 1, "gemm", 2, 10, 110)
+	s.rang(1, timeline.CallWait, "sync", 20, 3110)
+	s.op(1, "optimizer", 3110, 3120)
+	s.kernel(1, 1, "adam", 3112, 3120, 3200)
+	p := s.r.Path(naming)
+	require.NotNil(t, p)
+	adds(t, p)
+	assert.Equal(t, NotRecorded, p.Kinds[0].Kind)
+	assert.Equal(t, time.Duration(3000*us), p.Kinds[0].Time)
+}

@@ -99,6 +99,7 @@ func ReportOf(s ptrace.Span) (facts.Report, bool) {
 			CommHidden:  lengthOf(m, semconv.GPUWindowOverlapDurationKey),
 			CopyExposed: lengthOf(m, semconv.GPUWindowMemoryExposedDurationKey),
 			Idle:        lengthOf(m, semconv.GPUWindowIdleDurationKey),
+			NotRecorded: lengthOf(m, semconv.GPUWindowNotRecordedDurationKey),
 		},
 	}
 	if all := lengthOf(m, semconv.GPUWindowMemoryDurationKey); all > 0 {

@@ -50,8 +50,11 @@ func (s *spans) deviceWindow(d *link.DeviceFacts) {
 	}
 	parts := &r.Parts
 	putSeconds(m, semconv.GPUWindowDurationKey, int64(r.Window))
-	putSeconds(m, semconv.GPUWindowBusyDurationKey, int64(r.Window-parts.Idle))
+	putSeconds(m, semconv.GPUWindowBusyDurationKey, int64(r.Window-parts.Idle-parts.NotRecorded))
 	putSeconds(m, semconv.GPUWindowIdleDurationKey, int64(parts.Idle))
+	if parts.NotRecorded > 0 {
+		putSeconds(m, semconv.GPUWindowNotRecordedDurationKey, int64(parts.NotRecorded))
+	}
 	for _, idle := range r.Idle {
 		putSeconds(m, semconv.GPUWindowCauseDurationKey(idle.Cause.String()), int64(idle.Time))
 	}
@@ -68,7 +71,7 @@ func (s *spans) deviceWindow(d *link.DeviceFacts) {
 		putInt(m, semconv.GPUWindowKernelCountKey, r.Kernels)
 		putSeconds(m, semconv.GPUWindowKernelDurationKey, all)
 		putSeconds(m, semconv.GPUWindowComputeDurationKey, int64(parts.Computing))
-		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, int64(r.Window-parts.Idle-parts.Computing))
+		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, int64(r.Window-parts.Idle-parts.NotRecorded-parts.Computing))
 		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(times))
 	}
 	writeComputed(m, &d.Computed)

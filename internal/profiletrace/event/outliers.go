@@ -40,12 +40,12 @@ func (o *Outliers) of(r *Record) bool {
 	return start < o.first || start > o.last || start+r.Duration > o.last
 }
 
-// Each calls f for all records in order of time, except outliers.
+// Each calls f for all records in order of time, except outliers and activities without a usable time.
 func (s *Store) Each(f func(*Record) error) error {
 	if s.outliers.Count == 0 {
-		return s.sorter.each(f)
+		return s.timed(f)
 	}
-	return s.sorter.each(func(r *Record) error {
+	return s.timed(func(r *Record) error {
 		if s.outliers.of(r) {
 			return nil
 		}
@@ -55,6 +55,9 @@ func (s *Store) Each(f func(*Record) error) error {
 
 // Bound sets the time of the profile from its events and, if it is near them, the file's statement.
 func (s *Store) Bound() error {
+	if err := s.findUntimed(); err != nil {
+		return err
+	}
 	if err := s.findOutliers(); err != nil {
 		return err
 	}
@@ -90,7 +93,7 @@ func (s *Store) findOutliers() error {
 	few := fewOutliers(int64(s.seq))
 	type cluster struct{ first, last, n int64 }
 	var clusters []cluster
-	err := s.sorter.each(func(r *Record) error {
+	err := s.timed(func(r *Record) error {
 		start, end := r.Start(), r.Start()+min(r.Duration, outlierDistance)
 		n := len(clusters)
 		switch {
@@ -120,7 +123,7 @@ func (s *Store) findOutliers() error {
 // takeOut removes the outliers, if they are few.
 func (s *Store) takeOut(o *Outliers, few int64) error {
 	first, last, bounds, hull := int64(math.MaxInt64), int64(math.MinInt64), newStepBounds(), o.last
-	err := s.sorter.each(func(r *Record) error {
+	err := s.timed(func(r *Record) error {
 		start, end := r.Start(), r.Start()+r.Duration
 		if start < o.first || start > hull || apart(hull, end) {
 			o.Count++

@@ -101,9 +101,15 @@ type Store struct {
 	earliest  int64  // the same of all events, memory and the profiler's own included
 	latest    int64
 	outliers  Outliers
-	firstStep int64
-	bounds    stepBounds
-	clocks    map[int64][]ClockReading // by device
+	untimed   Untimed
+	// correlations of calls, of activities with a time, and of those whose time is not usable
+	called, worked, lost *numbers
+	calls                map[uint32]*callSample // by name
+
+	firstCall, firstLaunched, firstCorrelation int64 // starts of calls and activities with a correlation
+	firstStep                                  int64
+	bounds                                     stepBounds
+	clocks                                     map[int64][]ClockReading // by device
 
 	windowFirst, windowLast int64 // as stated by the file
 	hasWindow               bool
@@ -132,6 +138,7 @@ func NewStore(l Limits) *Store {
 		tracks: map[Track]uint32{}, processes: map[int64]*ProcessCount{}, clocks: map[int64][]ClockReading{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
 		earliest: math.MaxInt64, latest: math.MinInt64,
+		calls: map[uint32]*callSample{}, called: &numbers{}, worked: &numbers{}, lost: &numbers{}, firstCall: math.MaxInt64, firstLaunched: math.MaxInt64,
 		bounds: newStepBounds(), Unused: Unused{Skipped: map[string]int64{}},
 	}
 }
@@ -156,6 +163,9 @@ func (s *Store) Add(e *Event) error {
 		return nil
 	case e.Start < -MaxTime || e.Start > MaxTime || e.Duration > MaxTime || e.Start+e.Duration > MaxTime:
 		s.Skip(ErrTimeRange.Error())
+		return nil
+	case e.Kind.Device() && e.Start == 0 && e.Duration == 0:
+		s.Skip(noTime)
 		return nil
 	case s.limits.Events > 0 && int64(s.seq) >= int64(s.limits.Events):
 		return fmt.Errorf("more than %d events (set `max_events` higher, or to -1 for no limit)", s.limits.Events)
@@ -192,6 +202,9 @@ func (s *Store) Add(e *Event) error {
 	}
 	return nil
 }
+
+// noTime is the reason for which an activity is omitted that the profiler never gave a time. Its call has no record.
+const noTime = "activity of a device without a time (start and duration are 0)"
 
 // trackID numbers rows. Most files write the events of a row one after the other, so the last one is tried first.
 func (s *Store) trackID(t Track) uint32 {
@@ -274,6 +287,18 @@ func (s *Store) count(e *Event) {
 	}
 	s.seed[0] = Mix(s.seed[0] ^ uint64(e.Start))
 	s.seed[1] = Mix(s.seed[1] ^ uint64(e.Duration) ^ uint64(e.Correlation)<<20 ^ uint64(e.Name)<<40)
+	switch {
+	case e.Correlation == 0:
+	case e.Kind == KindRuntime:
+		s.called.add(e.Correlation)
+		s.sampleCall(e)
+		if s.firstCall = min(s.firstCall, e.Start); s.firstCorrelation == 0 {
+			s.firstCorrelation = e.Correlation
+		}
+	case e.Kind.Device():
+		s.worked.add(e.Correlation)
+		s.firstLaunched = min(s.firstLaunched, e.Start)
+	}
 	switch e.Kind {
 	case KindOperator, KindRuntime, KindAnnotation, KindStep:
 		if s.process == nil || s.process.PID != e.Process {
@@ -299,7 +324,7 @@ func (s *Store) Len() int64 { return int64(s.seq) }
 func (s *Store) Spilled() int64 { return s.sorter.at }
 
 // Count returns how many events of a kind there are, without outliers once Bound was called.
-func (s *Store) Count(k Kind) int64 { return s.counts[k] - s.outliers.kinds[k] }
+func (s *Store) Count(k Kind) int64 { return s.counts[k] - s.outliers.kinds[k] - s.untimed.kinds[k] }
 
 // Period returns the start and end of the profile, in ns since the file's base. Call Bound first.
 func (s *Store) Period() (first, last int64) { return s.first, s.last }

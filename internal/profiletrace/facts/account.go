@@ -53,7 +53,7 @@ func (a *Spending) Idle(s timeline.Share) {
 		a.Other.add(s.Others, n)
 	}
 	switch s.Cause {
-	case timeline.CauseUnknown, timeline.CauseLatency:
+	case timeline.CauseUnknown, timeline.CauseLatency, timeline.CauseNotRecorded:
 		return
 	}
 	p := a.Location(locationKey{s.Cause, s.Name, s.In})
@@ -140,7 +140,7 @@ func (a *Spending) IdleTime() (sum int64) {
 	for _, n := range a.Idles {
 		sum += n
 	}
-	return sum
+	return sum - a.Idles[timeline.CauseNotRecorded]
 }
 
 // amounts are times by name.

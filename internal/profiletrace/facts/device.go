@@ -142,7 +142,9 @@ func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
 				d.OfGraphs += s.To - s.From
 			}
 			d.Trials.idle(a, s)
-			d.moduleOf(a.Module).idle += time.Duration(s.To - s.From)
+			if s.Cause != timeline.CauseNotRecorded {
+				d.moduleOf(a.Module).idle += time.Duration(s.To - s.From)
+			}
 			d.took(s.Claim)
 			d.Held.idle(a, s)
 			if d.fed && s.Cause == timeline.CauseSynchronization {

@@ -46,8 +46,8 @@ type Report struct {
 	Findings    []finding.Finding `json:"findings"`
 }
 
-// Parts are the parts of a window. Computing, CommExposed, CopyExposed and Idle add up to it; CommHidden and CopyHidden
-// overlapped them.
+// Parts are the parts of a window. Computing, CommExposed, CopyExposed, Idle and NotRecorded add up to it; CommHidden
+// and CopyHidden overlapped them.
 type Parts struct {
 	Computing   time.Duration `json:"computing_ns"`
 	CommExposed time.Duration `json:"communication_exposed_ns"`
@@ -55,6 +55,8 @@ type Parts struct {
 	CopyExposed time.Duration `json:"copying_exposed_ns"`
 	CopyHidden  time.Duration `json:"copying_hidden_ns"`
 	Idle        time.Duration `json:"idle_ns"`
+	// NotRecorded is time in which launched work without a record may have run.
+	NotRecorded time.Duration `json:"not_recorded_ns,omitzero"`
 }
 
 // Step is the time of a step's only device. Parts and idle times add up to the part of the step inside the device's
@@ -167,6 +169,9 @@ type Context struct {
 	Clocks  []event.ClockReading // of the device, as far as the file contains them
 	Windows bool                 // the host runs Windows
 	Modules *ModuleTree
+
+	Launches, Lost int64  // launches of kernels and graphs, and how many of them have no recorded work
+	Incomplete     string // why the file lacks records, by its own statement; empty: not known
 }
 
 // Memory is the course of the framework's allocated memory.
@@ -213,13 +218,14 @@ func (a *Spending) exclusive() Parts {
 	return Parts{
 		Computing: time.Duration(a.Parts[timeline.Computing]), CommExposed: time.Duration(a.Parts[timeline.Communicating]),
 		CopyExposed: time.Duration(a.Parts[timeline.Copying]), Idle: time.Duration(a.IdleTime()),
+		NotRecorded: time.Duration(a.Idles[timeline.CauseNotRecorded]),
 	}
 }
 
 // causeTimes returns the causes with any time, the longest first.
 func causeTimes(idles [timeline.Causes]int64) (list []CauseTime) {
 	for c, n := range idles {
-		if n > 0 {
+		if n > 0 && timeline.Cause(c) != timeline.CauseNotRecorded {
 			list = append(list, CauseTime{Cause: timeline.Cause(c), Time: time.Duration(n)})
 		}
 	}
@@ -296,6 +302,9 @@ func (r Report) String() string {
 			list = append(list, fmt.Sprintf("%s %s", c.Cause, finding.Duration(c.Time)))
 		}
 		fmt.Fprintf(&b, " (%s)", strings.Join(list, ", "))
+	}
+	if r.Parts.NotRecorded > 0 {
+		fmt.Fprintf(&b, " + not recorded %s", part(r.Parts.NotRecorded))
 	}
 	if e := r.Efficiency; e.Time > 0 && e.FLOPs+e.Bytes > 0 {
 		seconds := e.Time.Seconds()

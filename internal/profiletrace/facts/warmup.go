@@ -60,7 +60,8 @@ func (w *warmUp) end(d *Device) {
 		d.Other.add(name, n)
 	}
 	as := func(c timeline.Cause) timeline.Cause {
-		if w.qualifies && c != timeline.CauseNoLoad && c != timeline.CauseProfiler {
+		if w.qualifies && c != timeline.CauseNoLoad && c != timeline.CauseProfiler &&
+			c != timeline.CauseNotRecorded {
 			return timeline.CauseWarmUp
 		}
 		return c

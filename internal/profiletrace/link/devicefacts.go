@@ -52,6 +52,14 @@ func (s *Sweep) context(ordinal int64) *facts.Context {
 	f.Modules = &s.modules
 	f.Clocks, f.Windows = s.in.Clocks(ordinal), s.in.Meta.Windows
 	f.Memory = s.in.memory(s.memories[ordinal])
+	for _, p := range s.Processes {
+		for _, device := range [...]int64{ordinal, anyDevice} {
+			if l := p.lost[device]; l != nil {
+				f.Launches, f.Lost = f.Launches+l.launches, f.Lost+l.count
+			}
+		}
+	}
+	f.Incomplete = s.in.Meta.Partial
 	return f
 }
 

@@ -119,6 +119,9 @@ type Process struct {
 	hasMain bool
 	bySteps bool
 	waits   int64 // for the device
+
+	lost      map[int64]*lost // by device
+	capturing bool            // a graph
 }
 
 // leads records a thread that starts a step.

@@ -88,7 +88,9 @@ type thread struct {
 	beside  *thread // of ranges that end on any thread
 	last    int64   // end of its last launch
 	// what recording cost since then, on the machine where that was measured
-	recorded time.Duration
+	recorded  time.Duration
+	device    int64 // of its last launch with a record
+	hasDevice bool
 }
 
 // frame is an open host range.
@@ -151,7 +153,7 @@ func (in *Input) Analysis(v Visitor, replays Replays) *Sweep {
 }
 
 func (s *Sweep) newProcess(pid int64, known bool) *Process {
-	return &Process{Pid: pid, Known: known, Window: &Node{Start: s.first, End: s.end}}
+	return &Process{Pid: pid, Known: known, Window: &Node{Start: s.first, End: s.end}, lost: map[int64]*lost{}}
 }
 
 // Run visits all events by time.
@@ -210,6 +212,17 @@ func (s *Sweep) host(r *event.Record) {
 		if fl.Class == timeline.CallWait {
 			th.process.waits++
 		}
+		if r.Kind == event.KindRuntime {
+			th.process.capture(fl.Class)
+			if fl.Settles {
+				th.process.waited(r)
+			}
+			if path := th.process.path; path != nil && fl.Polls {
+				path.Poll(r.Track, r.Name, start, end)
+			} else if path != nil && fl.Class == timeline.CallLaunch {
+				path.Launch(r.Track)
+			}
+		}
 		f.opaque = (f.opaque || fl.Opaque) && !fl.Operator
 		f.Work = s.workOf(r, &f, st)
 		f.name(r, &fl)
@@ -257,6 +270,9 @@ func (s *Sweep) host(r *event.Record) {
 		}
 		if fl.Class == timeline.CallLaunch {
 			th.launched(r)
+			if s.analyses {
+				s.countLaunch(r, th, &fl)
+			}
 		}
 		if fl.Kernel && f.Work != nil {
 			f.Work.Launches++
@@ -336,6 +352,15 @@ func (s *Sweep) device(r *event.Record) {
 	}
 	if s.analyses {
 		s.analyse(proc, a, r)
+		if a.HasLaunch {
+			th := &s.threads[a.Launch.thread]
+			th.device, th.hasDevice = a.Device, true
+			for _, d := range [...]int64{a.Device, anyDevice} {
+				if l := proc.lost[d]; l != nil {
+					l.started(a)
+				}
+			}
+		}
 	}
 	if s.observer != nil {
 		s.observer.Activity(a)

@@ -123,6 +123,7 @@ func (d *deviceWindow) judge(s *Sweep, proc *Process, a *Activity, firstOfWork b
 	if d.verdicts.Gap(a.Start) {
 		l.Threads, l.Beside = s.around(proc, a, d.before, d.hasBefore), d.beside
 		l.Others = d.others
+		l.Lost = proc.lostIn(d.ordinal, d.verdicts.Needs(begin), a.Start)
 	}
 	d.verdicts.Add(v, &l, begin)
 	if s.ordinals > 1 {

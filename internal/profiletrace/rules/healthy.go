@@ -18,9 +18,11 @@ func (j *judge) healthy(r *facts.Report) []finding.Finding {
 	if slices.ContainsFunc(j.list, func(v finding.Finding) bool { return v.Gain > 0 }) {
 		return j.sorted()
 	}
-	isNotJudged := func(v finding.Finding) bool { return v.Kind == semconv.GPUFindingKindNotJudged }
-	if i := slices.IndexFunc(j.list, isNotJudged); i >= 0 {
-		return slices.Concat(j.list[i:i+1], j.list[:i], j.list[i+1:])
+	for _, kind := range [...]string{semconv.GPUFindingKindNotRecorded, semconv.GPUFindingKindNotJudged} {
+		i := slices.IndexFunc(j.list, func(v finding.Finding) bool { return v.Kind == kind })
+		if i >= 0 {
+			return slices.Concat(j.list[i:i+1], j.list[:i], j.list[i+1:])
+		}
 	}
 	v := finding.Finding{
 		Kind: semconv.GPUFindingKindHealthy, Subject: j.subject, Threshold: thresholdGain, Certainty: finding.High,

@@ -121,9 +121,11 @@ func Device(d *facts.Totals, f *facts.Context, r *facts.Report) []finding.Findin
 	j.parallelism(d, &rest, claimed, needed)
 	j.tailWave(&rest, claimed, needed)
 	j.notJudged(d, r)
+	j.notRecorded()
 	j.memory(&j.f.Memory)
 	j.warmUp(d, r)
 	j.unevenSteps(r)
+	j.doubt()
 	return append(idles, j.healthy(r)...)
 }
 

@@ -110,6 +110,7 @@ var thresholdCases = map[string]func(s situation, n int64){
 	semconv.GPUFindingKindNotJudged: operator(func(n int64) facts.Operator {
 		return facts.Operator{Name: "mm", Time: windowLength, Alone: time.Duration(windowLength - n), Rate: efficient}
 	}),
+	semconv.GPUFindingKindNotRecorded:      idleFor(timeline.CauseNotRecorded),
 	semconv.GPUFindingKindPageMigrations:   copiesFor(timeline.MemoryManaged),
 	semconv.GPUFindingKindPageableCopies:   copiesFor("pageable"),
 	semconv.GPUFindingKindProfilerOverhead: idleFor(timeline.CauseProfiler),

@@ -31,12 +31,14 @@ const (
 	CauseNoLoad          // the program waited for work from outside, as a server for requests
 	CauseCapture         // the host captured a graph, which launches nothing
 	CauseWarmUp          // whatever it was, before a program that replays graphs began to
+	// the device may have worked: launched work, or work that the host waited for, has no record. It is no idle time
+	CauseNotRecorded
 	causeCount
 )
 
 var causes = [causeCount]string{
 	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "after_wait", "peer", "latency",
-	"dependency", "profiler", "no_load", "capture", "warm_up",
+	"dependency", "profiler", "no_load", "capture", "warm_up", "not_recorded",
 }
 
 // causesForPeople are the causes with another name in sentences.
@@ -44,6 +46,7 @@ var causesForPeople = map[Cause]string{
 	CauseHost: "other work of the host", CauseDispatch: "launch-bound", CauseCall: "slow runtime calls",
 	CauseAfterWait: "work without a name after waits", CausePeer: "waiting for another rank",
 	CauseLatency: "launch latency", CauseNoLoad: "no load", CauseCapture: "capture of graphs", CauseWarmUp: "warm-up",
+	CauseNotRecorded: "not recorded",
 }
 
 // ForPeople returns the name of the cause in sentences.
@@ -77,6 +80,8 @@ const (
 	PauseLimit = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
 	longPiece  = int64(100 * time.Microsecond) // too long for a small operator
 	slowCall   = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
-	tinyCall   = int64(20 * time.Microsecond)  // calls that query a property are part of the dispatch
-	clockSlack = int64(10 * time.Microsecond)  // a wait may seem to end before the work that it waited for
+	// for which the host waits longer than the recorded work runs; then other work ran. Waking a thread takes 10 to 100 µs
+	UnrecordedWait = int64(time.Millisecond)
+	tinyCall       = int64(20 * time.Microsecond) // calls that query a property are part of the dispatch
+	clockSlack     = int64(10 * time.Microsecond) // a wait may seem to end before the work that it waited for
 )

@@ -3,6 +3,12 @@
 
 package timeline
 
+import (
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/intervals"
+)
+
 // Launch is the call that put the work which ends a gap on the device.
 type Launch struct {
 	Known      bool
@@ -18,6 +24,8 @@ type Launch struct {
 	Beside func(from, to int64) uint32
 
 	Lead *Lead // of the device; nil: none
+	// Lost is when launched work without a record may have run, in order.
+	Lost intervals.Set
 }
 
 // Lead is the head start that a wait took from the host: without the wait it would have been that much earlier. The
@@ -80,9 +88,46 @@ func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
 // Split finds the causes of the gap [from, to), which the launch ended; its parts add up to the gap.
 func (s *Splitter) Split(from, to int64, l *Launch) []Share {
 	s.shares = s.shares[:0]
+	s.explain(from, to, l)
+	for _, lost := range l.Lost {
+		s.unrecorded(lost)
+	}
+	return s.shares
+}
+
+// unrecorded takes an interval from the causes that were found: the device may have worked.
+func (s *Splitter) unrecorded(lost intervals.Interval) {
+	for i := 0; i < len(s.shares); i++ {
+		x := s.shares[i]
+		from, to := max(x.From, lost.Start), min(x.To, lost.End)
+		if from >= to || x.Cause == CauseNotRecorded {
+			continue
+		}
+		parts := make([]Share, 0, 3)
+		part := func(from, to int64, c Cause) {
+			if from < to {
+				y := Share{Claim: Claim{From: from, To: to, Class: Idle, Cause: c}}
+				if c != CauseNotRecorded {
+					y = x
+					y.From, y.To = from, to
+					y.Waited, y.Recorded = min(y.Waited, to-from), min(y.Recorded, to-from)
+				}
+				parts = append(parts, y)
+			}
+		}
+		part(x.From, from, x.Cause)
+		part(from, to, CauseNotRecorded)
+		part(to, x.To, x.Cause)
+		s.shares = slices.Replace(s.shares, i, i+1, parts...)
+		i += len(parts) - 1
+	}
+}
+
+// explain sets the shares of the gap by what the threads of the host did.
+func (s *Splitter) explain(from, to int64, l *Launch) {
 	if l.Known && l.End <= from {
 		s.waited(from, to, l)
-		return s.shares
+		return
 	}
 	late := to
 	if l.Known {
@@ -92,15 +137,20 @@ func (s *Splitter) Split(from, to int64, l *Launch) []Share {
 	s.did(from-clockSlack, late, l.Threads)
 	if !l.Known {
 		for _, p := range s.pieces {
+			start := max(p.start, from)
 			switch p.class {
 			case RangeLoader, RangePeer, RangeProfiler, RangeOutside:
-				s.put(max(p.start, from), p.end, causeOf[p.class], p.name, p.in)
+				s.put(start, p.end, causeOf[p.class], p.name, p.in)
 			default:
-				s.put(max(p.start, from), p.end, CauseUnknown, 0, 0)
+				c := CauseUnknown
+				if p.awaits(start, l) {
+					c = CauseNotRecorded
+				}
+				s.put(start, p.end, c, 0, 0)
 			}
 		}
 		s.rest(from, to, CauseUnknown)
-		return s.shares
+		return
 	}
 	s.host(from, l)
 	s.rest(from, late, CauseHost)
@@ -113,7 +163,12 @@ func (s *Splitter) Split(from, to int64, l *Launch) []Share {
 	}
 	s.waited(late, to, l)
 	s.record(l.Lead)
-	return s.shares
+}
+
+// awaits reports whether the host waited for the device from a time at which the device had no recorded work, for so
+// long that it had other work. The call that launches the next work by itself may prepare it.
+func (p *piece) awaits(start int64, l *Launch) bool {
+	return p.class == CallWait && p.end-start > UnrecordedWait && !(l.Known && p.since == l.Start)
 }
 
 // record estimates how much of the dispatch, and of the latency after it, is what recording cost the host.
@@ -198,7 +253,11 @@ func (s *Splitter) host(from int64, l *Launch) {
 	for i := 0; i < len(s.pieces); {
 		p := s.pieces[i]
 		if c := causeOf[p.class]; c != CauseUnknown {
-			s.put(max(p.start, from), p.end, c, p.name, p.in)
+			if start := max(p.start, from); p.awaits(start, l) && (l.Beside == nil || l.Beside(start, p.end) == 0) {
+				s.put(start, p.end, CauseNotRecorded, 0, 0)
+			} else {
+				s.put(start, p.end, c, p.name, p.in)
+			}
 			if since = p.end; c == CauseSynchronization {
 				cost += p.end - p.since
 				a.time += p.end - p.since

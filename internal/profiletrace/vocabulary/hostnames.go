@@ -22,6 +22,8 @@ type Meaning struct {
 	Operator bool // of a library: inside such a region it still names the work
 	Class    timeline.Range
 	Kernel   bool // a call that launches one kernel
+	Polls    bool // a call that asks whether work has ended
+	Settles  bool // a call that returns when all work of a device or stream has ended
 	Plain    bool // an annotation without a number
 	Backward bool // a function of the backward pass
 	Moves    bool // an operator that moves bytes and computes nothing
@@ -35,6 +37,8 @@ func MeaningOf(kind event.Kind, name string) Meaning {
 		f.Opaque, f.Class = strings.Contains(name, "GraphLaunch"), callClass(name)
 		f.Kernel = strings.Contains(name, "LaunchKernel") || strings.Contains(name, "LaunchCooperativeKernel") ||
 			strings.Contains(name, "KernelLaunch")
+		f.Polls = strings.Contains(name, "EventQuery") || strings.Contains(name, "StreamQuery")
+		f.Settles = f.Class == timeline.CallWait && !strings.Contains(name, "Event")
 		return f
 	case event.KindStep:
 		f.Class = timeline.RangeStep

@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func statsOf(t *testing.T, path string) Stats {
+	t.Helper()
+	st, err := ReadFile(t.Context(), path, Options{Detail: DetailSteps, Paths: true},
+		func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
+	require.Len(t, st.Devices, 1)
+	return st
+}
+
+func publicCase(t *testing.T, name string) string {
+	t.Helper()
+	return recorded.Path(t, "cases", "profiles", name+".pt.trace.json")
+}
+
+// 30 of 32 graph launches lack their kernels: the device was busy for 93 % of the time.
+func TestWorkWithoutARecordIsNotIdle(t *testing.T) {
+	d := statsOf(t, publicCase(t, "graph_kernels_unrecorded")).Devices[0]
+	v := d.Findings[0]
+	assert.Equal(t, semconv.GPUFindingKindNotRecorded, v.Kind)
+	assert.Contains(t, v.Chain[0], "30 of 32 launches")
+	assert.Less(t, d.Parts.Idle, d.Window/20)
+	assert.InDelta(t, 1, float64(d.Parts.NotRecorded+d.Parts.Idle+d.Parts.Computing)/float64(d.Window), 1e-9)
+	for _, v := range d.Findings {
+		assert.False(t, v.Gain > 0 && v.Certainty == finding.High, v)
+	}
+}
+
+// Five of 80 kernels are 27 hours before their launches.
+func TestActivitiesBeforeTheirLaunchHaveNoTime(t *testing.T) {
+	st := statsOf(t, publicCase(t, "clock_1e14ns"))
+	d := st.Devices[0]
+	assert.EqualValues(t, 75, d.Kernels)
+	assert.EqualValues(t, 5, st.Skipped["activity of a device that starts before its launch"])
+	assert.InDelta(t, 15.1, d.Window.Seconds()*1e3, 0.1)
+	assert.Greater(t, float64(d.Parts.Computing)/float64(d.Window), 0.99)
+}
+
+// kernelsChanged is the trace of six healthy steps, each event changed.
+func kernelsChanged(t *testing.T, change func(i int, e map[string]any)) string {
+	t.Helper()
+	text, err := os.ReadFile(publicCase(t, "healthy"))
+	require.NoError(t, err)
+	var trace map[string]any
+	require.NoError(t, json.Unmarshal(text, &trace))
+	i := 0
+	for _, x := range trace["traceEvents"].([]any) {
+		if e := x.(map[string]any); e["cat"] == "kernel" {
+			change(i, e)
+			i++
+		}
+	}
+	path := filepath.Join(t.TempDir(), "changed.json")
+	text, err = json.Marshal(trace)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+// The profiler gave no time to most kernels.
+func TestKernelsWithoutATimeAreNotIdleTime(t *testing.T) {
+	d := statsOf(t, kernelsChanged(t, func(i int, e map[string]any) {
+		if i%6 != 0 {
+			e["ts"], e["dur"] = 0, 0
+		}
+	})).Devices[0]
+	assert.EqualValues(t, 20, d.Kernels)
+	assert.Less(t, d.Window, 25*time.Millisecond)
+	assert.Equal(t, semconv.GPUFindingKindNotRecorded, d.Findings[0].Kind)
+	assert.Less(t, d.Parts.Idle, d.Window/50)
+}
+
+// However far a few kernels are displaced, no finding claims more time than the host has.
+func TestDisplacedKernelsAreOmitted(t *testing.T) {
+	for _, by := range []float64{1e11, 5e10, 2e6} { // µs
+		st := statsOf(t, kernelsChanged(t, func(i int, e map[string]any) {
+			if i < 5 {
+				e["ts"] = e["ts"].(float64) - by
+			}
+		}))
+		assert.EqualValues(t, 115, st.Devices[0].Kernels)
+		assert.Less(t, st.Devices[0].Window, 25*time.Millisecond)
+	}
+}
+
+// Clocks that differ by more than the sweep allows for displace all kernels alike: no record is wrong by itself.
+func TestDifferentClocksLoseNoKernel(t *testing.T) {
+	st := statsOf(t, kernelsChanged(t, func(_ int, e map[string]any) { e["ts"] = e["ts"].(float64) - 30_000 }))
+	assert.EqualValues(t, 120, st.Devices[0].Kernels)
+}
+
+// Each kernel starts 3 µs before the one before it ends.
+func TestTheCriticalPathFollowsOverlappingKernels(t *testing.T) {
+	p := statsOf(t, publicCase(t, "pdl_overlap")).Paths[0]
+	assert.Greater(t, p.Share(p.Kinds[0].Time), 0.97)
+	assert.Equal(t, "kernel", p.Kinds[0].Kind.String())
+}
