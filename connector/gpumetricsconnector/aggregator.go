@@ -147,7 +147,7 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 			for _, s := range ss.Spans().All() {
 				if !f.load(s, &scope) {
 					if a.jobs != nil {
-						a.jobs.tree.addHost(a.jobs.rank, &f)
+						a.jobs.host(&f)
 					}
 					continue
 				}

@@ -63,6 +63,42 @@ func BenchmarkSections(b *testing.B) {
 	b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/float64(b.N)/512, "cpu-ns/span")
 }
 
+// BenchmarkRanks measures batches of one rank: 8 steps with 4 phases of 8 operations below host spans.
+func BenchmarkRanks(b *testing.B) {
+	var spans []span
+	op := func(name string, id, parent byte) span {
+		return span{name, 0, 10, attrs{"gpu.operation.type": "section", "gpu.duration": 1e-5}, id, parent, ""}
+	}
+	for i := range byte(4) {
+		for j := range byte(8) {
+			spans = append(spans, op(fmt.Sprint("op", j), 100+i*8+j, 50+i*8+j), span{"host", 0, 10, nil, 50 + i*8 + j, 10 + i, ""})
+		}
+		spans = append(spans, op(fmt.Sprint("phase", i), 10+i, 1))
+	}
+	spans = append(spans, span{"step", 0, 100, attrs{
+		"gpu.operation.type": "step", "gpu.step.index": 1, "gpu.step.duration": 1e-4,
+	}, 1, 0, ""})
+	td := batch(b, rankOf(0, 4), spans...)
+	list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	a := newTest(b, nil)
+	n, now := int64(0), clock
+	b.ReportAllocs()
+	cpu := cputime.Used()
+	for b.Loop() {
+		n++
+		now += 1e8
+		for _, s := range list.All() {
+			s.SetTraceID([16]byte(binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(n))))
+		}
+		list.At(len(spans)-1).Attributes().PutInt("gpu.step.index", n)
+		a.take(td, now)
+		if n%64 == 0 {
+			a.compare(now, false)
+		}
+	}
+	b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/float64(b.N)/float64(len(spans)), "cpu-ns/span")
+}
+
 // BenchmarkOutput measures one output of 7,000 series, including 1,000 histograms.
 func BenchmarkOutput(b *testing.B) {
 	a := newTest(b, nil)

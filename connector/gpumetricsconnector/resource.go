@@ -101,9 +101,11 @@ func (r *resource) identify(of *spanfacts.Resource) {
 	r.service, r.job, r.rank, r.world = of.Service, of.JobID, of.Rank, of.WorldSize
 	r.process = 0
 	if of.Instance != "" {
-		r.process = maphash.String(ranks, of.Instance)
+		r.process = maphash.String(instances, of.Instance)
 	}
 }
+
+var instances = maphash.MakeSeed()
 
 // startOf returns the time from which a series created for a span counts: the span's start, but not before points that
 // were written, because an evicted series must not overlap itself. It returns 0, unknown, if the start is from a clock

@@ -7,29 +7,39 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
 const (
-	// maxSums limits the spans for whose descendants sums are kept, maxParts the sums of all of them, about 100 bytes
-	// each.
+	// maxSums limits the spans for whose descendants sums are kept, and the spans that are remembered; maxParts limits
+	// the parts of all sums, about 100 bytes each.
 	maxSums, maxParts = 1 << 16, 1 << 18
 	// maxHosts limits the walk through host spans; a cycle of parents ends there too.
 	maxHosts = 128
 )
 
-// sectionTree sums up operations by name, level by level, until a step takes the sums of its descendants. Spans of a
-// batch may be in any order; over batches children precede parents, which is how they end.
+// sectionTree sums up the operations of a rank by name, level by level, until a step takes the sums of its descendants.
 type sectionTree struct {
-	sums  spanfacts.Waiting[straggler.Sections]
+	*spantree.Tree[sectionSpan, *descendants]
 	count int // parts in sums
 
-	// of the current batch
-	spans   []treeSpan
+	spans   []treeSpan           // of the current batch
 	streams []spanfacts.NestSpan // the same
-	order   spanfacts.Order      // of spans
-	hosts   []hostSpan
-	ups     map[spanfacts.Key]spanfacts.Key // parents of hosts
+	own     treeSpan             // the span that is being added
+}
+
+// descendants are what is below a span.
+type descendants struct {
+	straggler.Sections
+	meetings []straggler.Meeting // collectives directly below
+}
+
+// sectionSpan is a span that has arrived. If it has no name, it is a host span, and what is below it counts for the
+// span above it.
+type sectionSpan struct {
+	name, category string
+	ends           bool // nothing below it counts
 }
 
 type treeSpan struct {
@@ -37,112 +47,114 @@ type treeSpan struct {
 	key            spanfacts.Key
 	time           float64
 	name, category string
+	meeting        *straggler.Meeting
 }
 
-func (s *treeSpan) parent() spanfacts.Key { return spanfacts.Key{Trace: s.Trace, Span: s.Parent} }
+func newSectionTree() *sectionTree {
+	t := &sectionTree{}
+	t.Tree = spantree.New(spantree.Rules[sectionSpan, *descendants]{
+		MaxSums: maxSums, MaxSpans: maxSums / 4,
+		Lift: t.lift, Dropped: func(d **descendants) { t.count -= (*d).Size() },
+	})
+	return t
+}
 
-// hostSpan is a span that is not of the GPU.
-type hostSpan struct{ key, parent spanfacts.Key }
-
-// add adds a span of the batch; process identifies its process.
-func (t *sectionTree) add(process uint64, f *facts) {
-	key := f.Key.In(process)
+// read adds a span of the batch; process identifies its process.
+func (t *sectionTree) read(process uint64, f *facts) {
 	t.spans = append(t.spans, treeSpan{
-		key: key, time: f.Time, name: f.Name, category: f.Category,
+		key: f.Key, time: f.Time, name: f.Name, category: f.Category,
 		NestSpan: spanfacts.NestSpan{
-			Owner: process, Device: f.Device.Number(), Stream: f.Stream, Trace: key.Trace, Parent: f.Parent,
+			Owner: process, Device: f.Device.Number(), Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
 			Start: int64(f.Start), End: int64(f.End),
 		},
 	})
 }
 
-// addHost adds a host span of the batch, so that the spans below it count for the span above it.
-func (t *sectionTree) addHost(process uint64, f *facts) {
-	t.hosts = append(t.hosts, hostSpan{f.Key.In(process), f.parent().In(process)})
+// pass adds a span that is not a section: a host span, or one below which nothing counts, which may be a collective.
+func (t *sectionTree) pass(process uint64, f *facts, meeting *straggler.Meeting, ends bool) {
+	t.own.meeting = meeting
+	t.Add(spantree.Span{Process: process, Key: f.Key, Parent: f.Parent}, sectionSpan{ends: ends}, meeting != nil, 0)
 }
 
-// settle adds the spans of the batch to the sums, children before parents.
+// settle adds the spans of the batch to the sums.
 func (t *sectionTree) settle() {
-	if len(t.spans) > 0 || t.sums.Len() > 0 {
-		for _, h := range t.hosts {
-			t.ups[h.key] = h.parent
+	for i := range t.spans {
+		t.streams = append(t.streams, t.spans[i].NestSpan)
+		s := &t.streams[i]
+		for range maxHosts { // siblings on a stream may be below different host spans
+			host, up := t.Find(s.Owner, spanfacts.Key{Trace: s.Trace, Span: s.Parent})
+			if host == nil || host.name != "" || host.ends {
+				break
+			}
+			s.Parent = up
 		}
-		for i := range t.spans {
-			s := &t.spans[i]
-			up := t.above(s.parent())
-			s.Trace, s.Parent = up.Trace, up.Span
-			t.streams = append(t.streams, s.NestSpan)
-		}
-		spanfacts.Nest(t.streams, func(inner, outer int) {
-			x := &t.streams[inner]
-			x.Trace, x.Parent = t.spans[outer].key.Trace, t.spans[outer].key.Span
-			t.spans[inner].NestSpan = *x
-		})
-		t.streams = t.streams[:0]
-		t.order.Reset()
-		for i := range t.spans {
-			t.order.Add(t.spans[i].key, t.spans[i].parent())
-		}
-		for _, i := range t.order.ChildrenFirst() {
-			t.span(&t.spans[i])
-		}
-		clear(t.spans) // their strings share the batch's memory
-		for _, h := range t.hosts {
-			t.lift(h.key, t.above(h.parent))
-		}
-		clear(t.ups)
 	}
-	t.spans, t.hosts = t.spans[:0], t.hosts[:0]
+	spanfacts.Nest(t.streams, func(inner, outer int) {
+		x := &t.streams[inner]
+		x.Trace, x.Parent = t.spans[outer].key.Trace, t.spans[outer].key.Span
+	})
+	for i := range t.spans {
+		t.own = t.spans[i]
+		t.section(t.streams[i].Parent)
+	}
+	clear(t.spans) // their strings share the batch's memory
+	t.own = treeSpan{}
+	t.spans, t.streams = t.spans[:0], t.streams[:0]
 }
 
-// above returns the first of a span and its ancestors that is not a host span of this batch.
-func (t *sectionTree) above(key spanfacts.Key) spanfacts.Key {
-	for range maxHosts {
-		up, ok := t.ups[key]
-		if !ok {
-			break
+// section adds a section, which is in t.own, below a parent.
+func (t *sectionTree) section(parent [8]byte) {
+	for t.count >= maxParts && t.Waiting() > 0 {
+		t.DropOldest()
+	}
+	t.Add(spantree.Span{Process: t.own.Owner, Key: t.own.key, Parent: parent}, sectionSpan{name: t.own.name}, true, 0)
+}
+
+// lift adds a span to what is below the span above it.
+func (t *sectionTree) lift(n *sectionSpan, own bool, from, into **descendants) bool {
+	var inside *straggler.Sections
+	if *from != nil {
+		inside = &(*from).Sections
+		t.count -= inside.Size()
+	}
+	if n.ends && !own {
+		return false
+	}
+	if *into == nil {
+		*into = &descendants{}
+	}
+	to := *into
+	switch {
+	case n.ends:
+		if len(to.meetings) < maxMeetings {
+			to.meetings = append(to.meetings, *t.own.meeting)
 		}
-		key = up
+	case n.name == "":
+		t.count += to.Join(inside)
+		room := min(len((*from).meetings), maxMeetings-len(to.meetings))
+		to.meetings = append(to.meetings, (*from).meetings[:room]...)
+	case own:
+		if known := to.Find(n.name); known != nil {
+			n.name, n.category = known.Name, known.Category
+		} else {
+			n.name, n.category = strings.Clone(n.name), strings.Clone(t.own.category)
+		}
+		extent := straggler.Extent{Start: uint64(t.own.Start), End: uint64(t.own.End)}
+		if !spanfacts.Sound(extent.Start, extent.End) {
+			extent = straggler.Extent{}
+		}
+		t.count += to.Add(n.name, n.category, t.own.time, extent, inside)
+	default:
+		t.count += to.Add(n.name, n.category, 0, straggler.Extent{}, inside)
 	}
-	return key
+	return true
 }
 
-// span adds a span, with its descendants, to the sums of its parent.
-func (t *sectionTree) span(s *treeSpan) {
-	below := t.take(s.key)
-	parent := s.parent()
-	if parent.Span.IsEmpty() {
-		return
+// take removes and returns what is below a step; nil if unknown.
+func (t *sectionTree) take(process uint64, step spanfacts.Key) *descendants {
+	d, ok := t.Take(process, step)
+	if ok {
+		t.count -= d.Size()
 	}
-	for t.count >= maxParts && t.sums.Len() > 0 {
-		t.sums.DropOldest()
-	}
-	at, _ := t.sums.At(parent, 0)
-	name, category := s.name, s.category
-	if at.Find(name) == nil {
-		name, category = strings.Clone(name), strings.Clone(category)
-	}
-	extent := straggler.Extent{Start: uint64(s.Start), End: uint64(s.End)}
-	if !spanfacts.Sound(extent.Start, extent.End) {
-		extent = straggler.Extent{}
-	}
-	t.count += at.Add(name, category, s.time, extent, below)
-}
-
-// lift moves the sums that wait for a host span, whose batch arrived later, to its parent.
-func (t *sectionTree) lift(host, up spanfacts.Key) {
-	if below := t.take(host); below != nil && !up.Span.IsEmpty() && up != host {
-		at, _ := t.sums.At(up, 0)
-		t.count += at.Join(below)
-	}
-}
-
-// take removes and returns the sums of a span's descendants; nil if unknown.
-func (t *sectionTree) take(key spanfacts.Key) *straggler.Sections {
-	below, ok := t.sums.Take(key)
-	if !ok {
-		return nil
-	}
-	t.count -= below.Size()
-	return &below
+	return d
 }

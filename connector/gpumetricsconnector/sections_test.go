@@ -6,7 +6,6 @@ package gpumetricsconnector
 import (
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	pathpkg "path"
 	"slices"
@@ -149,18 +148,27 @@ func TestTheFindingNamesTheDeepestSectionThatExplainsTheLoss(t *testing.T) {
 			require.Len(t, delay, 1, "%s, seed %d", slow, seed)
 			assert.InEpsilon(t, want.delay/1000, delay["2 "+want.section], 1e-9, "%s, seed %d: %v", slow, seed, delay)
 			assert.Zero(t, a.jobs.tree.count)
-			assert.Zero(t, a.jobs.tree.sums.Len())
+			assert.Zero(t, a.jobs.tree.Waiting())
 		}
 	}
 }
 
+// Batches of a rank arrive in the order of the spans' ends or in any other, and ranks may have equal IDs.
 func TestSectionsOfANestMayArriveInSeveralBatches(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(100) {
 		a := newTest(t, nil)
 		r := rand.New(rand.NewPCG(seed, 6))
 		for rank := range 4 {
 			spans := nest(t, rank, 1, "backward/layer.0/mlp/gemm", float64(rank/3*20))
 			slices.SortStableFunc(spans, func(x, y ptrace.Span) int { return int(x.EndTimestamp()) - int(y.EndTimestamp()) })
+			if seed%2 == 0 {
+				r.Shuffle(len(spans), func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
+			}
+			for _, s := range spans {
+				if seed%4 < 2 {
+					s.SetTraceID([16]byte{1})
+				}
+			}
 			var batches [][]ptrace.Span
 			for len(spans) > 0 {
 				n := 1 + r.IntN(len(spans))
@@ -189,7 +197,7 @@ func TestSectionsThatStartBeforeTheirParentBelongToIt(t *testing.T) {
 		}
 		_, delay := scores(t, a, clock)
 		assert.InEpsilon(t, 0.020, delay["3 backward/layer.1/mlp/gemm"], 1e-9, "seed %d: %v", seed, delay)
-		assert.Zero(t, a.jobs.tree.sums.Len())
+		assert.Zero(t, a.jobs.tree.Waiting())
 	}
 }
 
@@ -235,7 +243,8 @@ func below(spans []ptrace.Span, s ptrace.Span, name string) bool {
 }
 
 func TestHostSpansBetweenSectionsAreSkipped(t *testing.T) {
-	for _, later := range []bool{false, true} { // the host span arrives with its kernel or with the step
+	r := rand.New(rand.NewPCG(4, 4))
+	for later := range 40 { // 0: all spans arrive at once; otherwise alone, in any order
 		a := newTest(t, nil)
 		for rank := range 4 {
 			ms := 0.020 + float64(rank/3)*0.020
@@ -251,10 +260,12 @@ func TestHostSpansBetweenSectionsAreSkipped(t *testing.T) {
 				s.SetTraceID([16]byte{byte(rank + 1)})
 				spans = append(spans, s)
 			}
-			if later {
-				send(t, a, rank, spans[:1], spans[1:])
-			} else {
+			if later == 0 {
 				send(t, a, rank, spans)
+				continue
+			}
+			for _, i := range r.Perm(len(spans)) {
+				send(t, a, rank, spans[i:i+1])
 			}
 		}
 		_, delay := scores(t, a, clock)
@@ -307,66 +318,48 @@ func TestPendingSectionsAreLimited(t *testing.T) {
 			s.SetTraceID([16]byte{byte(i)})
 		}
 		a.take(td, clock)
-		n := 0
-		for k := range 256 * (i + 1) {
-			p := a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{byte(k / 256)}, Span: [8]byte{byte(k)}}.In(a.jobs.rank))
-			if p == nil {
-				continue
-			}
-			n += p.Size()
-			require.LessOrEqual(t, levels(p), 16)
-		}
-		require.Equal(t, n, a.jobs.tree.count)
 	}
+	n := a.jobs.tree.count
+	for k := range 256 * 40 {
+		key := spanfacts.Key{Trace: [16]byte{byte(k / 256)}, Span: [8]byte{byte(k)}}
+		if d := a.jobs.tree.take(a.jobs.process, key); d != nil {
+			require.LessOrEqual(t, levels(&d.Sections), 16)
+			n -= d.Size()
+			require.Equal(t, n, a.jobs.tree.count)
+		}
+	}
+	require.Zero(t, n)
 	var chain []span
-	for id := range 200 { // each one the child of the previous one
+	for id := range 120 { // each one the child of the previous one
 		chain = append(chain, span{fmt.Sprint("op", id), uint64(id), uint64(1000 - id), op, byte(2 + id), byte(1 + id), ""})
 	}
 	a = newTest(t, nil)
 	a.take(batch(t, rankOf(0, 4), chain...), clock)
-	require.Equal(t, 1, a.jobs.tree.sums.Len())
-	assert.Equal(t, 16, levels(a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}.In(a.jobs.rank))))
+	require.Equal(t, 1, a.jobs.tree.Waiting())
+	below := a.jobs.tree.take(a.jobs.process, spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}})
+	assert.Equal(t, 16, levels(&below.Sections))
 }
 
-// Parents that form a cycle with other spans below it, in any order, are one sum: each span is included once, below the
-// span of the cycle that the walk reaches first.
-func TestACycleOfParentsIsOneSum(t *testing.T) {
+// Below parents that form a cycle there is no step: nothing of them is kept.
+func TestACycleOfParentsIsDropped(t *testing.T) {
 	op := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001}
 	r := rand.New(rand.NewPCG(3, 11))
 	for range 200 {
 		n := 2 + r.IntN(8)
 		circle := 1 + r.IntN(n)
-		spans, once := make([]span, n), map[string]int{}
+		spans := make([]span, n)
 		for i := range spans {
 			parent := (i + 1) % circle // the next one in the cycle
 			if i >= circle {
 				parent = r.IntN(i) // below it
 			}
 			spans[i] = span{fmt.Sprint("op", i), 0, 10, op, byte(1 + i), byte(1 + parent), ""}
-			once[spans[i].name] = 1
 		}
 		r.Shuffle(n, func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
-		first := spans[0]
-		for int(first.id) > circle {
-			first = spans[slices.IndexFunc(spans, func(s span) bool { return s.id == first.parent })]
-		}
 		a := newTest(t, nil)
 		a.take(batch(t, rankOf(0, 4), spans...), clock)
-		require.Equal(t, 1, a.jobs.tree.sums.Len(), "%v", spans)
-		require.Equal(t, n, a.jobs.tree.count)
-		sum := a.jobs.tree.sums.Get(spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{first.id}}.In(a.jobs.rank))
-		require.NotNil(t, sum, "%v", spans)
-		runs := map[string]int{}
-		countRuns(sum, runs)
-		require.Equal(t, once, runs, "%v", spans)
-	}
-}
-
-// countRuns counts the runs of each section, which take 1 ms each.
-func countRuns(p *straggler.Sections, runs map[string]int) {
-	for _, x := range p.All() {
-		runs[x.Name] += int(math.Round(x.Duration * 1000))
-		countRuns(x.Below, runs)
+		require.Zero(t, a.jobs.tree.Waiting(), "%v", spans)
+		require.Zero(t, a.jobs.tree.count)
 	}
 }
 
@@ -382,17 +375,16 @@ func TestPartsOfPendingSumsAreLimited(t *testing.T) {
 	most := maxParts / names
 	for i := range most + 10 {
 		for name := range names {
-			up := step(i)
-			tree.span(&treeSpan{
-				NestSpan: spanfacts.NestSpan{Trace: up.Trace, Parent: up.Span}, name: fmt.Sprint("op", name), time: 1,
-			})
+			key := spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{2 + byte(name), byte(i), byte(i >> 8), byte(i >> 16)}}
+			tree.own = treeSpan{key: key, name: fmt.Sprint("op", name), time: 1}
+			tree.section(step(i).Span)
 			require.LessOrEqual(t, tree.count, maxParts)
 		}
 	}
 	assert.Equal(t, maxParts, tree.count)
-	assert.Equal(t, most, tree.sums.Len())
+	assert.Equal(t, most, tree.Waiting())
 	for i := range most + 10 {
-		sum := tree.sums.Get(step(i))
+		sum := tree.take(0, step(i))
 		if i < 10 {
 			require.Nil(t, sum, "%d", i)
 			continue

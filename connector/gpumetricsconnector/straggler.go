@@ -4,7 +4,6 @@
 package gpumetricsconnector
 
 import (
-	"hash/maphash"
 	"math"
 	"strings"
 
@@ -19,35 +18,30 @@ import (
 
 // stragglers compares the ranks of jobs, step by step.
 type stragglers struct {
-	jobs *straggler.Jobs[rankStep]
-	tree *sectionTree
-	// meetings are the collectives directly below steps that have not arrived yet.
-	meetings spanfacts.Waiting[[]straggler.Meeting]
-
+	jobs  *straggler.Jobs[rankStep]
+	tree  *sectionTree
 	spans bool        // there is a consumer for the spans of stragglers
 	found []*reported // since the last call; stays empty without spans
 	// source is the resource of the spans being read, which shares the batch's memory; bounded is what is kept of it,
 	// or empty until it is needed.
 	source, bounded pcommon.Map
 	copies          int    // of resources since the last comparison
-	rank            uint64 // of the spans being read, for [spanfacts.Key.In]
+	process         uint64 // of the spans being read, 0 if they have no rank of a job
 }
-
-var ranks = maphash.MakeSeed()
 
 // read begins a resource.
 func (g *stragglers) read(attrs pcommon.Map, res *spanfacts.Resource) {
-	g.source, g.bounded, g.rank = attrs, pcommon.Map{}, 0
+	g.source, g.bounded, g.process = attrs, pcommon.Map{}, 0
 	if res.JobID != "" && res.Rank >= 0 {
-		g.rank = maphash.Comparable(ranks, straggler.Loop{Job: res.JobID}) ^ maphash.Comparable(ranks, res.Rank)
+		g.process = res.Process()
 	}
 }
 
 // stepSpan is the span of a rank's step, with the fields that a span below it needs.
 type stepSpan struct {
 	spanfacts.Key
-	inRank     spanfacts.Key // see [spanfacts.Key.In]
-	start, end uint64        // unix ns
+	process    uint64
+	start, end uint64 // unix ns
 	flags      uint32
 	state      string
 	resource   pcommon.Map // set only if spans have a consumer
@@ -60,44 +54,42 @@ type rankStep struct {
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
-	t := &sectionTree{ups: make(map[spanfacts.Key]spanfacts.Key)}
-	t.sums.Max = maxSums
-	t.sums.Dropped = func(s straggler.Sections) { t.count -= s.Size() }
 	limits := straggler.Limits{MaxWait: cfg.MaxWait, MinRanks: cfg.MinRanks, MaxWaiting: cfg.MaxWaiting}
-	g := &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: t}
-	g.meetings.Max = maxSums
-	return g
+	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: newSectionTree()}
 }
 
 // maxMeetings bounds the collectives of one step by which its peers are found.
 const maxMeetings = 32
 
-// meeting adds a collective to its parent step's collectives.
-func (g *stragglers) meeting(r *resource, f *facts) {
-	transfer := f.Peer >= 0
-	if r.job == "" || r.rank < 0 || f.GroupID == "" || f.Parent.IsEmpty() || !transfer && !f.HasSequence {
-		return
+// meeting returns by which peers a collective is found, nil if it does not state them.
+func meeting(f *facts) *straggler.Meeting {
+	if f.Kind != spanfacts.Collective || f.GroupID == "" || f.Peer < 0 && !f.HasSequence {
+		return nil
 	}
-	list, _ := g.meetings.At(f.parent().In(g.rank), 0)
-	if len(*list) < maxMeetings {
-		m := straggler.Meeting{Group: strings.Clone(f.GroupID), Peer: f.Peer}
-		if !transfer {
-			m.Sequence = f.Sequence
-		}
-		*list = append(*list, m)
+	m := &straggler.Meeting{Group: strings.Clone(f.GroupID), Peer: f.Peer}
+	if f.Peer < 0 {
+		m.Sequence = f.Sequence
+	}
+	return m
+}
+
+// section adds a span of the device to what is below its parent. Communication is omitted: in it the fast ranks wait
+// for the slow one.
+func (g *stragglers) section(r *resource, f *facts) {
+	switch {
+	case r.job == "" || r.rank < 0 || f.Parent.IsEmpty():
+	case f.collective() || f.Time == 0:
+		g.tree.pass(g.process, f, meeting(f), true)
+	default:
+		g.tree.read(g.process, f)
 	}
 }
 
-// section adds an operation to the sums of its parent. Communication is omitted: in it the fast ranks wait for the slow
-// one.
-func (g *stragglers) section(r *resource, f *facts) {
-	if f.Kind == spanfacts.Collective {
-		g.meeting(r, f)
+// host adds a span that is not of the device.
+func (g *stragglers) host(f *facts) {
+	if g.process != 0 {
+		g.tree.pass(g.process, f, nil, false)
 	}
-	if r.job == "" || r.rank < 0 || f.Time == 0 || f.collective() || f.Key.Trace.IsEmpty() || f.Parent.IsEmpty() {
-		return
-	}
-	g.tree.add(g.rank, f)
 }
 
 // step adds a step of one rank. Without job, rank and index there is nothing to compare.
@@ -132,7 +124,7 @@ func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	rs := rankStep{
 		stepSpan: stepSpan{
-			Key: f.Key, inRank: f.Key.In(g.rank), start: f.Start, end: f.End,
+			Key: f.Key, process: g.process, start: f.Start, end: f.End,
 			flags: f.flags, state: strings.Clone(f.state),
 		},
 		Rank: straggler.Rank{Rank: r.rank, Step: f.StepTime()},
@@ -195,10 +187,12 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	steps := make(map[int64]*stepSpan, len(c.Steps))
 	for i := range c.Steps {
 		s := &c.Steps[i]
-		below := g.tree.take(s.inRank)
-		s.Meetings, _ = g.meetings.Take(s.inRank)
+		below := g.tree.take(s.process, s.Key)
+		if below != nil {
+			s.Meetings = below.meetings
+			s.Loose = s.Phases.Divide(&below.Sections)
+		}
 		if c.Enough {
-			s.Loose = s.Phases.Divide(below)
 			ranks[i], steps[s.Rank.Rank] = s.Rank, &s.stepSpan
 		}
 	}

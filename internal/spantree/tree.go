@@ -34,10 +34,10 @@ const maxDepth = 128
 // Rules are the user's part of a tree: N is kept of a span that has arrived, S is a sum, whose zero value is empty.
 type Rules[N, S any] struct {
 	// Lift adds to the sum of the span above what a span contributes: what becomes of the sum of its descendants, and if
-	// it is new, its own part. It returns whether it added anything. below may be changed, and into may keep its memory.
+	// own is set, its own part. It returns whether it added anything. below may be changed, and into may keep its memory.
 	// The result must not depend on how a sum is divided among several calls, nor on the order of the calls. The sum above
 	// a root is dropped silently.
-	Lift func(n *N, isNew bool, below, into *S) bool
+	Lift func(n *N, own bool, below, into *S) bool
 	// Dropped is called for a sum that nobody will take. It may be nil.
 	Dropped func(*S)
 
@@ -51,6 +51,7 @@ type Tree[N, S any] struct {
 	nodes   []node[N, S] // the first two are the ends of the lists
 	index   hashindex.Index
 	free    int32 // the first free node, 0 if there is none
+	parent  int32 // the last one that was found: siblings mostly arrive together
 	count   [2]int
 	moving  [2]S // of lift, which passes them to the rules
 	removed S
@@ -89,9 +90,9 @@ type Span struct {
 // Waiting returns the number of sums that wait for spans.
 func (t *Tree[N, S]) Waiting() int { return t.count[awaited] }
 
-// Add adds a span that has arrived. It returns false for a repeat, and for a span without a trace ID. A span without an
-// ID of its own contributes to its parent but cannot have children.
-func (t *Tree[N, S]) Add(s Span, n N, now int64) bool {
+// Add adds a span that has arrived; own: it contributes itself to the span above. It returns false for a repeat, and for
+// a span without a trace ID. A span without an ID of its own contributes to its parent but cannot have children.
+func (t *Tree[N, S]) Add(s Span, n N, own bool, now int64) bool {
 	if s.Trace.IsEmpty() {
 		return false
 	}
@@ -116,7 +117,9 @@ func (t *Tree[N, S]) Add(s Span, n N, now int64) bool {
 	x := &t.nodes[at]
 	x.parent, x.span = s.Parent, n
 	t.link(at, arrived, now)
-	t.lift(at, now)
+	if own || known {
+		t.lift(at, own, now)
+	}
 	if s.Span.IsEmpty() {
 		t.remove(at)
 	}
@@ -124,38 +127,45 @@ func (t *Tree[N, S]) Add(s Span, n N, now int64) bool {
 }
 
 // lift moves the sum of a span that has just arrived, and the span's own part, up to the first span that is awaited.
-func (t *Tree[N, S]) lift(at int32, now int64) {
+func (t *Tree[N, S]) lift(at int32, own bool, now int64) {
 	var none S
 	t.moving[0], t.nodes[at].sum = t.nodes[at].sum, none
 	for depth := range maxDepth {
 		x, below, into := &t.nodes[at], &t.moving[depth&1], &t.moving[1-depth&1]
 		root, up := x.parent.IsEmpty(), spanfacts.Key{Trace: x.key.Trace, Span: x.parent}
-		hash := uint32(up.Hash())
-		parent, known := t.find(hash, &up)
+		parent, hash := t.parent, uint32(0)
+		known := t.nodes[parent].key == up
+		if !known {
+			hash = uint32(up.Hash())
+			if parent, known = t.find(hash, &up); known {
+				t.parent = parent
+			}
+		}
 		waits := known && t.nodes[parent].list == awaited
 		if *into = none; waits {
 			into = &t.nodes[parent].sum
 		}
-		switch more := t.rules.Lift(&x.span, depth == 0, below, into); {
+		switch more := t.rules.Lift(&x.span, own, below, into); {
 		case !more || waits || root:
 			return
 		case !known:
-			t.await(hash, up, into, now)
+			t.parent = t.await(hash, up, into, now)
 			return
 		}
-		at = parent
+		at, own = parent, false
 	}
 	t.drop(&t.moving[maxDepth&1])
 }
 
-// await keeps the sum for a span that has not arrived.
-func (t *Tree[N, S]) await(hash uint32, key spanfacts.Key, sum *S, now int64) {
+// await keeps the sum for a span that has not arrived, in a new node.
+func (t *Tree[N, S]) await(hash uint32, key spanfacts.Key, sum *S, now int64) int32 {
 	if t.count[awaited] >= t.rules.MaxSums {
 		t.drop(t.remove(t.nodes[awaited].next))
 	}
 	at := t.place(hash, key)
 	t.nodes[at].sum = *sum
 	t.link(at, awaited, now)
+	return at
 }
 
 func (t *Tree[N, S]) drop(sum *S) {
@@ -164,14 +174,14 @@ func (t *Tree[N, S]) drop(sum *S) {
 	}
 }
 
-// Find returns what is kept of a span that has arrived, nil if the tree does not know it. The pointer is valid until
-// the next Add.
-func (t *Tree[N, S]) Find(process uint64, key spanfacts.Key) *N {
+// Find returns what is kept of a span that has arrived, and its parent; nil if the tree does not know it. The pointer is
+// valid until the next Add.
+func (t *Tree[N, S]) Find(process uint64, key spanfacts.Key) (*N, pcommon.SpanID) {
 	key = key.In(process)
 	if at, known := t.find(uint32(key.Hash()), &key); known && t.nodes[at].list == arrived {
-		return &t.nodes[at].span
+		return &t.nodes[at].span, t.nodes[at].parent
 	}
-	return nil
+	return nil, pcommon.SpanID{}
 }
 
 // Take removes and returns the sum that waits for a span; ok is false if there is none.

@@ -40,7 +40,7 @@ func newPaths(own *string, spans, sums int, dropped func(paths)) *Tree[named, pa
 				dropped(*p)
 			}
 		},
-		Lift: func(n *named, isNew bool, below, into *paths) bool {
+		Lift: func(n *named, isOwn bool, below, into *paths) bool {
 			if *into == nil {
 				*into = paths{}
 			}
@@ -49,7 +49,7 @@ func newPaths(own *string, spans, sums int, dropped func(paths)) *Tree[named, pa
 					(*into)[path] += count
 				}
 			}
-			if isNew && *own != "" {
+			if isOwn {
 				(*into)[*own]++
 			}
 			return len(*into) > 0
@@ -153,9 +153,11 @@ func TestSumsDoNotDependOnArrivalRepeatsOrOtherProcesses(t *testing.T) {
 		seen := map[int]bool{}
 		for _, i := range sent {
 			own = spans[i].own
-			require.Equal(t, !seen[i], tree.Add(spans[i].Span, spans[i].named, r.Int64N(100)-50), "a repeat is not added")
+			require.Equal(t, !seen[i], tree.Add(spans[i].Span, spans[i].named, own != "", r.Int64N(100)-50), "a repeat is not added")
 			seen[i] = true
-			require.Equal(t, spans[i].named, *tree.Find(spans[i].Process, spans[i].Key))
+			kept, parent := tree.Find(spans[i].Process, spans[i].Key)
+			require.Equal(t, spans[i].named, *kept)
+			require.Equal(t, spans[i].Parent, parent)
 		}
 		want := expected(spans)
 		assert.Equal(t, len(want), tree.Waiting(), "seed %d", seed)
@@ -174,9 +176,9 @@ func newCounts(spans, sums int) (tree *Tree[struct{}, int], dropped *int) {
 	return New(Rules[struct{}, int]{
 		MaxSpans: spans, MaxSums: sums,
 		Dropped: func(n *int) { *dropped += *n },
-		Lift: func(_ *struct{}, isNew bool, below, into *int) bool {
+		Lift: func(_ *struct{}, isOwn bool, below, into *int) bool {
 			*into += *below
-			if isNew {
+			if isOwn {
 				*into++
 			}
 			return *into > 0
@@ -202,7 +204,7 @@ func TestEverySpanIsTakenOrDroppedWithinTheBounds(t *testing.T) {
 			case 2:
 				tree.DropOldest()
 			default:
-				if tree.Add(s, struct{}{}, now) {
+				if tree.Add(s, struct{}{}, true, now) {
 					added++
 				}
 			}
@@ -218,6 +220,11 @@ func TestEverySpanIsTakenOrDroppedWithinTheBounds(t *testing.T) {
 	}
 }
 
+func knows(t *Tree[struct{}, int], s Span) bool {
+	kept, _ := t.Find(s.Process, s.Key)
+	return kept != nil
+}
+
 func TestOldestSumsAndSpansAreDroppedFirst(t *testing.T) {
 	tree, dropped := newCounts(2, 2)
 	span := func(n, parent uint64) Span {
@@ -226,19 +233,19 @@ func TestOldestSumsAndSpansAreDroppedFirst(t *testing.T) {
 		return s
 	}
 	for n := range uint64(3) {
-		tree.Add(span(1+n, 11+n), struct{}{}, int64(n))
+		tree.Add(span(1+n, 11+n), struct{}{}, true, int64(n))
 	}
 	assert.Equal(t, 1, *dropped)
 	sum, ok := tree.Take(0, span(11, 0).Key)
 	assert.False(t, ok, "%d", sum)
-	assert.Nil(t, tree.Find(0, span(1, 0).Key))
-	assert.True(t, tree.Add(span(1, 0), struct{}{}, 3), "a forgotten span is new again")
+	assert.False(t, knows(tree, span(1, 0)))
+	assert.True(t, tree.Add(span(1, 0), struct{}{}, true, 3), "a forgotten span is new again")
 	tree.Expire(1)
 	assert.Equal(t, 2, *dropped)
 	assert.Equal(t, 1, tree.Waiting())
 	tree.Expire(3)
 	assert.Equal(t, 3, *dropped)
-	assert.Nil(t, tree.Find(0, span(1, 0).Key))
+	assert.False(t, knows(tree, span(1, 0)))
 }
 
 func TestChainsBelowAnArrivedSpanHaveALimit(t *testing.T) {
@@ -247,7 +254,7 @@ func TestChainsBelowAnArrivedSpanHaveALimit(t *testing.T) {
 		for n := range uint64(tt.length) { // the root first
 			s := Span{Parent: id(n + 1)}
 			s.Trace, s.Span = pcommon.TraceID{1}, id(n+2)
-			require.True(t, tree.Add(s, struct{}{}, 0))
+			require.True(t, tree.Add(s, struct{}{}, true, 0))
 		}
 		assert.Equal(t, tt.dropped, *dropped, "%d spans", tt.length)
 		sum, _ := tree.Take(0, spanfacts.Key{Trace: pcommon.TraceID{1}, Span: id(1)})
@@ -258,10 +265,10 @@ func TestChainsBelowAnArrivedSpanHaveALimit(t *testing.T) {
 func TestSpansWithoutIDs(t *testing.T) {
 	tree, _ := newCounts(1, 1)
 	s := Span{Parent: id(1)}
-	assert.False(t, tree.Add(s, struct{}{}, 0), "no trace")
+	assert.False(t, tree.Add(s, struct{}{}, true, 0), "no trace")
 	s.Trace = pcommon.TraceID{1}
 	for range 3 {
-		assert.True(t, tree.Add(s, struct{}{}, 0), "spans without an ID cannot repeat")
+		assert.True(t, tree.Add(s, struct{}{}, true, 0), "spans without an ID cannot repeat")
 	}
 	sum, _ := tree.Take(0, spanfacts.Key{Trace: s.Trace, Span: s.Parent})
 	assert.Equal(t, 3, sum)
@@ -277,7 +284,7 @@ func TestSpansAreNotAllocated(t *testing.T) {
 			n++
 			s := Span{Parent: id(n | 7)}
 			s.Trace, s.Span = pcommon.TraceID{1}, id(n)
-			tree.Add(s, struct{}{}, int64(n))
+			tree.Add(s, struct{}{}, true, int64(n))
 		}
 	}
 	step()
@@ -299,7 +306,7 @@ func BenchmarkAdd(b *testing.B) {
 				if n&7 == 7 {
 					s.Parent = id(n | 31 | 1<<63)
 				}
-				tree.Add(s, struct{}{}, int64(n))
+				tree.Add(s, struct{}{}, true, int64(n))
 				if n&31 == 31 {
 					tree.Take(7, spanfacts.Key{Trace: s.Trace, Span: s.Parent})
 				}
@@ -307,4 +314,3 @@ func BenchmarkAdd(b *testing.B) {
 		})
 	}
 }
-

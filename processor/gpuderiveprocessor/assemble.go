@@ -71,7 +71,8 @@ func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted in
 					continue
 				}
 				at := spantree.Span{Process: process, Key: a.f.Key, Parent: a.f.Parent}
-				a.tree.Add(at, arrived{flops: a.f.Kind.Work() && a.f.FLOPs > 0}, now)
+				work := a.f.Kind.Work()
+				a.tree.Add(at, arrived{flops: work && a.f.FLOPs > 0}, work, now)
 			}
 		}
 	}
@@ -86,25 +87,21 @@ func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted in
 
 // total returns the sum of the descendants of a step.
 func (a *assembler) total(process uint64, now int64) *partial {
-	if again := a.tree.Find(process, a.f.Key); again != nil {
+	if again, _ := a.tree.Find(process, a.f.Key); again != nil {
 		return again.total
 	}
 	sum, _ := a.tree.Take(process, a.f.Key)
-	a.tree.Add(spantree.Span{Process: process, Key: a.f.Key}, arrived{step: true, total: sum}, now)
+	a.tree.Add(spantree.Span{Process: process, Key: a.f.Key}, arrived{step: true, total: sum}, false, now)
 	return sum
 }
 
 // lift adds a span to the sum of the span above it: its own FLOPs replace those of its descendants, and its interval
 // covers theirs, as does its phase. Descendants that arrive after their step count only if the step arrives again.
-func (a *assembler) lift(n *arrived, isNew bool, below, into **partial) bool {
-	switch {
-	case n.step && isNew:
-		return false
-	case n.step:
+func (a *assembler) lift(n *arrived, own bool, below, into **partial) bool {
+	if n.step {
 		a.evicted++
 		into = &n.total
 	}
-	work := isNew && a.f.Kind.Work()
 	if *below != nil && n.flops {
 		(*below).flops = 0
 	}
@@ -113,10 +110,10 @@ func (a *assembler) lift(n *arrived, isNew bool, below, into **partial) bool {
 		(*into).merge(*below, a.cfg.MaxIntervals)
 	case *below != nil:
 		*into = *below
-	case *into == nil && work:
+	case *into == nil && own:
 		*into = new(partial)
 	}
-	if work {
+	if own {
 		(*into).addSpan(&a.f, a.cfg.MaxIntervals)
 	}
 	return *into != nil && !n.step
