@@ -133,6 +133,28 @@ func TestSpansThatAnExporterRejectsArriveOnceAndChangedOnce(t *testing.T) {
 		arrived(t, s, sent)
 		require.NoError(t, p.Stop(time.Minute))
 	})
+	t.Run("kills on a full disk", func(t *testing.T) {
+		t.Parallel()
+		s, address, dir := newStore(t), freeAddress(t), t.TempDir()
+		config := fmt.Sprintf(refusing, address, "10ms", "storage: file_storage", s.address,
+			"storage: file_storage/full", ", gpu_metrics", fmt.Sprintf(`,
+  file_storage: {directory: %[1]s/join, create_directory: true},
+  file_storage/full: {directory: %[1]s/queue, create_directory: true, max_size: 131072}`, dir),
+			", file_storage, file_storage/full")
+		p := start(t, config)
+		sendOne(t, address, 10*sent)
+		for range 2 {
+			require.NoError(t, p.WaitFor("the storage of a queue cannot be written", time.Minute))
+			require.NoError(t, p.WaitFor(rejects, time.Minute))
+			require.NoError(t, p.Kill())
+			p = start(t, config)
+		}
+		s.open(t)
+		require.Eventually(t, func() bool { got, _ := s.count(); return got >= 10*sent }, 2*time.Minute, 50*time.Millisecond)
+		got, _ := s.count() // some arrive twice
+		assert.Equal(t, 10*sent, got)
+		require.NoError(t, p.Stop(time.Minute))
+	})
 	t.Run("SIGTERM with the default queue", func(t *testing.T) {
 		t.Parallel()
 		s, address := newStore(t), freeAddress(t)

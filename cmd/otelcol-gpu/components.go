@@ -9,7 +9,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/pprofextension"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
@@ -29,6 +28,7 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/exporter/prometheusexporter"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/extension/filestorage"
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector"
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
@@ -80,7 +80,7 @@ func factories() (otelcol.Factories, error) {
 		core[extension.Factory](zpagesextension.NewFactory(), "extension/zpagesextension"),
 		contrib[extension.Factory](healthcheckextension.NewFactory(), "extension/healthcheckextension"),
 		contrib[extension.Factory](pprofextension.NewFactory(), "extension/pprofextension"),
-		contrib[extension.Factory](filestorage.NewFactory(), "extension/storage/filestorage"),
+		part[extension.Factory]{filestorage.NewFactory(), ownModule + "/cmd/otelcol-gpu v" + version},
 	)
 	f.Receivers, f.ReceiverModules, errs[1] = collect(
 		own[receiver.Factory](gpureceiver.NewFactory()),

@@ -17,6 +17,8 @@ import (
 type Storage struct {
 	component.StartFunc
 	component.ShutdownFunc
+	// DeletesFail makes deletions fail, too, while writes do.
+	DeletesFail bool
 
 	mu     sync.Mutex
 	values map[string][]byte
@@ -30,11 +32,18 @@ func (s *Storage) Fail(err error) {
 	s.err = err
 }
 
+// Len returns the number of values.
+func (s *Storage) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.values)
+}
+
 // Copy returns a storage with the current contents: what a killed process leaves behind.
 func (s *Storage) Copy() *Storage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Storage{values: maps.Clone(s.values)}
+	return &Storage{DeletesFail: s.DeletesFail, values: maps.Clone(s.values)}
 }
 
 // GetClient implements storage.Extension.
@@ -68,7 +77,7 @@ func (c *client) Batch(_ context.Context, ops ...*storage.Operation) error {
 		c.of.values = map[string][]byte{}
 	}
 	for _, op := range ops {
-		if op.Type == storage.Set && c.of.err != nil {
+		if c.of.err != nil && (op.Type == storage.Set || op.Type == storage.Delete && c.of.DeletesFail) {
 			return c.of.err
 		}
 	}

@@ -14,9 +14,6 @@ import (
 
 // join is the queue's consumer: it waits, decides what is joined, and sends.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
-	if td.ResourceSpans().Len() == 0 && p.cfg.Queue.Storage != nil {
-		return nil // exporterhelper reads an empty request where it could not write one, as on a full disk
-	}
 	b, td := pendingBatch(ctx, td, p.engine)
 	if b == nil {
 		b = p.batches.Get().(*batch)

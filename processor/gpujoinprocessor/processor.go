@@ -18,12 +18,14 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/queuestorage"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
@@ -132,7 +134,7 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	p.engine.loads.reader, _ = reader.(devicesamples.LoadReader)
 	p.wake, p.unsub = reader.Subscribe()
 	if p.cfg.Queue.Storage != nil {
-		host = storageHost{host, *p.cfg.Queue.Storage}
+		host = queuestorage.Host(host, *p.cfg.Queue.Storage, p.logger)
 	}
 	if err := p.queue.Start(ctx, host); err != nil {
 		p.unsub()
@@ -310,7 +312,7 @@ func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error
 		err = fmt.Errorf("%s: queue full: %d bytes of spans wait for %s (raise `queue::size` or lower `settle`): %w",
 			p.id, p.cfg.Queue.Size, p.cfg.Settle, err)
 	case p.cfg.Queue.Storage == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, storage.ErrStorageFull):
 		why = storageFull
 		err = fmt.Errorf("%s: the disk of the storage %s is full (free space there): %w", p.id, p.cfg.Queue.Storage, err)
 	default:

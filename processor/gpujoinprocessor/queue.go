@@ -6,18 +6,15 @@ package gpujoinprocessor
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/exporter/exporterhelper/xexporterhelper"
-	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 	"go.uber.org/zap"
@@ -91,48 +88,3 @@ type references struct{}
 func (references) Ref(r xexporterhelper.Request) { pref.RefTraces(r.(*queuedRequest).td) }
 
 func (references) Unref(r xexporterhelper.Request) { pref.UnrefTraces(r.(*queuedRequest).td) }
-
-// storageHost is a host whose storage extension can be read while its disk is full. exporterhelper writes its position
-// whenever it reads a request, and drops the request if that fails.
-type storageHost struct {
-	component.Host
-	id component.ID
-}
-
-// GetExtensions implements component.Host.
-func (h storageHost) GetExtensions() map[component.ID]component.Component {
-	all := maps.Clone(h.Host.GetExtensions())
-	if ext, ok := all[h.id].(storage.Extension); ok {
-		all[h.id] = readableStorage{ext}
-	}
-	return all
-}
-
-type readableStorage struct{ storage.Extension }
-
-func (s readableStorage) GetClient(ctx context.Context, kind component.Kind, id component.ID, name string,
-) (storage.Client, error) {
-	c, err := s.Extension.GetClient(ctx, kind, id, name)
-	return readableClient{c}, err
-}
-
-type readableClient struct{ storage.Client }
-
-// Batch reads even if it cannot write. The position is written with the next request; a process that is killed before
-// that reads a request again.
-func (c readableClient) Batch(ctx context.Context, ops ...*storage.Operation) error {
-	err := c.Client.Batch(ctx, ops...)
-	if err == nil {
-		return nil
-	}
-	var reads []*storage.Operation
-	for _, op := range ops {
-		if op.Type == storage.Get {
-			reads = append(reads, op)
-		}
-	}
-	if len(reads) == 0 || len(reads) == len(ops) || c.Client.Batch(ctx, reads...) != nil {
-		return err
-	}
-	return nil
-}

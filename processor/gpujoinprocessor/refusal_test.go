@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	otelstorage "go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -360,9 +361,11 @@ func TestAFullStorageLosesNoAcceptedSpans(t *testing.T) {
 }
 
 func TestAFailingStorageIsAReasonOfItsOwn(t *testing.T) {
-	for reason, err := range map[string]error{
-		"storage_full":   &fs.PathError{Op: "write", Path: "/var/lib/otelcol/db", Err: syscall.ENOSPC},
-		"storage_failed": errors.New("database not open"),
+	for err, reason := range map[error]string{
+		&fs.PathError{Op: "write", Path: "/var/lib/otelcol/db", Err: syscall.ENOSPC}: "storage_full",
+		syscall.EDQUOT:                  "storage_full",
+		otelstorage.ErrStorageFull:      "storage_full",
+		errors.New("database not open"): "storage_failed",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			storage := new(sinktest.Storage)
