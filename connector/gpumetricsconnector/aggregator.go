@@ -52,9 +52,6 @@ func (f *facts) dims() dims {
 	}
 }
 
-// parent returns the span above.
-func (f *facts) parent() spanfacts.Key { return spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent} }
-
 // collective reports whether the span is communication between devices.
 func (f *facts) collective() bool {
 	return f.Kind == spanfacts.Collective || f.Category == semconv.GPUOperationCategoryComm

@@ -1,24 +1,28 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spantree sums up the descendants of spans that arrive late, repeated, in any order or without parents. These
-// rules hold for every component that uses it:
+// Package spantree sums up the descendants of spans that arrive late, repeated, in any order or
+// without parents. These rules hold for every component that uses it:
 //
-//   - Identity. A span is identified by its process, its trace ID and its span ID: ranks whose random generators are
-//     seeded alike draw the same IDs. A parent belongs to the process of its child.
-//   - Arrival. A span arrives once. What has an arrived span's identity is a repeat, whatever else it states, and
-//     changes nothing.
-//   - Waiting. A parent that has not arrived is awaited: the sum of its descendants waits for it. Children end, and so
-//     mostly arrive, before their parents.
-//   - Moving up. When an awaited span arrives, its sum moves up to its parent, and on through all ancestors that have
-//     arrived, until it waits for one that has not. A child that arrives after its parent takes the same path, so that
-//     the order of arrival does not change a sum. The user's Lift decides what a sum becomes on its way, and where it
-//     ends.
-//   - Taking. A sum that waits for a span belongs to the user who takes it. A span whose descendants are summed up,
-//     such as a step, is therefore not added, or is added once its sum was taken.
-//   - Bounds. The oldest sums are dropped when too many wait or when they have waited too long. The oldest arrived spans
-//     are forgotten likewise: a repeat of one counts again, and the sum of its late child waits in vain.
-//   - Cycles. A sum moves through at most 128 spans at once and is then dropped, so cycles of parents end.
+//   - Identity. A span is identified by its process, its trace ID and its span ID: ranks whose
+//     random generators are seeded alike draw the same IDs. A parent belongs to the process of its
+//     child.
+//   - Arrival. A span arrives once. What has an arrived span's identity is a repeat, whatever else
+//     it states, and changes nothing.
+//   - Waiting. A parent that has not arrived is awaited: the sum of its descendants waits for it.
+//     Children end, and so mostly arrive, before their parents.
+//   - Moving up. When an awaited span arrives, its sum moves up to its parent, and on through all
+//     ancestors that have arrived, until it waits for one that has not. A child that arrives after
+//     its parent takes the same path, so that the order of arrival does not change a sum. The
+//     user's Lift decides what a sum becomes on its way, and where it ends.
+//   - Taking. A sum that waits for a span belongs to the user who takes it. A span whose
+//     descendants are summed up, such as a step, is therefore added only after its sum was taken,
+//     or never.
+//   - Bounds. The oldest sums are dropped when too many wait or when they have waited too long. The
+//     oldest arrived spans are forgotten likewise: a repeat of one counts again, and the sum of its
+//     late child waits in vain.
+//   - Cycles. A sum moves through at most 128 spans at once and is then dropped, so cycles of
+//     parents end.
 package spantree
 
 import (
@@ -31,12 +35,14 @@ import (
 // maxDepth limits the arrived spans through which a sum moves at once.
 const maxDepth = 128
 
-// Rules are the user's part of a tree: N is kept of a span that has arrived, S is a sum, whose zero value is empty.
+// Rules are the user's part of a tree: N is kept of a span that has arrived, S is a sum, whose zero
+// value is empty.
 type Rules[N, S any] struct {
-	// Lift adds to the sum of the span above what a span contributes: what becomes of the sum of its descendants, and if
-	// own is set, its own part. It returns whether it added anything. below may be changed, and into may keep its memory.
-	// The result must not depend on how a sum is divided among several calls, nor on the order of the calls. The sum above
-	// a root is dropped silently.
+	// Lift adds to the sum of the span above what a span contributes: what becomes of the sum of its
+	// descendants and, if own is set, its own part. It returns whether it added anything. below may
+	// be changed, and into may keep its memory. The result must not depend on how a sum is divided
+	// among several calls, nor on their order. The sum above a root is dropped silently. Lift may not
+	// call the tree, and neither may Dropped.
 	Lift func(n *N, own bool, below, into *S) bool
 	// Dropped is called for a sum that nobody will take. It may be nil.
 	Dropped func(*S)
@@ -45,7 +51,8 @@ type Rules[N, S any] struct {
 	MaxSpans int // arrived spans, at least 1
 }
 
-// Tree has the state of spans. It is not safe for concurrent use, and has no clock: now is the time in any unit.
+// Tree has the state of spans. It is not safe for concurrent use, and has no clock: now is the
+// time in any unit.
 type Tree[N, S any] struct {
 	rules   Rules[N, S]
 	nodes   []node[N, S] // the first two are the ends of the lists
@@ -90,8 +97,9 @@ type Span struct {
 // Waiting returns the number of sums that wait for spans.
 func (t *Tree[N, S]) Waiting() int { return t.count[awaited] }
 
-// Add adds a span that has arrived; own: it contributes itself to the span above. It returns false for a repeat, and for
-// a span without a trace ID. A span without an ID of its own contributes to its parent but cannot have children.
+// Add adds a span that has arrived; own: it contributes itself to the span above. It returns false
+// for a repeat, and for a span without a trace ID. A span without an ID of its own contributes to
+// its parent but cannot have children.
 func (t *Tree[N, S]) Add(s Span, n N, own bool, now int64) bool {
 	if s.Trace.IsEmpty() {
 		return false
@@ -126,7 +134,8 @@ func (t *Tree[N, S]) Add(s Span, n N, own bool, now int64) bool {
 	return true
 }
 
-// lift moves the sum of a span that has just arrived, and the span's own part, up to the first span that is awaited.
+// lift moves the sum of a span that has just arrived, and the span's own part, up to the first span
+// that is awaited.
 func (t *Tree[N, S]) lift(at int32, own bool, now int64) {
 	var none S
 	t.moving[0], t.nodes[at].sum = t.nodes[at].sum, none
@@ -174,8 +183,8 @@ func (t *Tree[N, S]) drop(sum *S) {
 	}
 }
 
-// Find returns what is kept of a span that has arrived, and its parent; nil if the tree does not know it. The pointer is
-// valid until the next Add.
+// Find returns what is kept of a span that has arrived, and its parent; nil if the tree does not
+// know it. The pointer is valid until the next Add.
 func (t *Tree[N, S]) Find(process uint64, key spanfacts.Key) (*N, pcommon.SpanID) {
 	key = key.In(process)
 	if at, known := t.find(uint32(key.Hash()), &key); known && t.nodes[at].list == arrived {
@@ -200,7 +209,8 @@ func (t *Tree[N, S]) DropOldest() {
 	}
 }
 
-// Expire drops the sums that began to wait at or before a time, and forgets the spans that arrived until then.
+// Expire drops the sums that began to wait at or before a time, and forgets the spans that arrived
+// until then.
 func (t *Tree[N, S]) Expire(before int64) {
 	for t.count[awaited] > 0 && t.nodes[t.nodes[awaited].next].since <= before {
 		t.DropOldest()

@@ -78,11 +78,10 @@ func BenchmarkAssemble(b *testing.B) {
 	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
 	for i := range 16 * 36 {
 		s := spans.AppendEmpty()
-		n, parent := byte(i%36), byte(1)
-		typ := "section"
+		n, parent, typ := byte(i%36), byte(0), "section"
 		switch {
 		case n == 35:
-			n, parent, typ = 1, 0, "step"
+			n, typ = 1, "step"
 		case n%7 == 6:
 			n, parent = 40+n/7, 1
 			s.Attributes().PutStr("gpu.operation.category", phaseNames[n-40])

@@ -5,6 +5,7 @@ package summarytable_test
 
 import (
 	"maps"
+	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
@@ -90,22 +91,28 @@ func TestRatesAreSumsOverSums(t *testing.T) {
 	require.Equal(t, int64(3), gpu)
 }
 
+// Spans arrive in any order, some again, with host spans between them, from two ranks that draw the same IDs.
 func TestSharesAreOfOutermostSpansInAnyOrder(t *testing.T) {
-	outer := span{id: 1, parent: 9, name: "outer", attrs: section(8e-3, nil)}
-	inner := span{id: 2, parent: 1, name: "inner", attrs: section(2e-3, nil)}
-	for name, order := range map[string][]span{"parent first": {outer, inner}, "child first": {inner, outer}} {
-		t.Run(name, func(t *testing.T) {
-			table := summarytable.New()
-			for _, s := range order {
-				table.Add(batch(t, s))
-			}
-			require.Equal(t, []string{
-				"OPERATION TYPE COUNT GPU TIME SHARE GB/s TFLOP/s % PEAK BOUND J",
-				"outer section 1 8.000 ms 100.0% - - - - -",
-				"inner section 1 2.000 ms 25.0% - - - - -",
-				"(rest) 6.000 ms 75.0%",
-			}, render(t, table, 0))
-		})
+	spans := []span{
+		{id: 1, parent: 9, name: "outer", attrs: section(8e-3, nil)},
+		{id: 2, parent: 3, name: "inner", attrs: section(2e-3, nil)},
+		{id: 3, parent: 1, name: "host", attrs: map[string]any{}},
+	}
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		table := summarytable.New()
+		order := r.Perm(2 * len(spans))
+		for _, i := range append(order, order[:r.IntN(len(order))]...) {
+			td := batch(t, spans[i%len(spans)])
+			td.ResourceSpans().At(0).Resource().Attributes().PutInt("gpu.job.rank", int64(i/len(spans)))
+			table.Add(td)
+		}
+		require.Equal(t, []string{
+			"OPERATION TYPE COUNT GPU TIME SHARE GB/s TFLOP/s % PEAK BOUND J",
+			"outer section 2 16.000 ms 100.0% - - - - -",
+			"inner section 2 4.000 ms 25.0% - - - - -",
+			"(rest) 12.000 ms 75.0%",
+		}, render(t, table, 0), "seed %d", seed)
 	}
 }
 

@@ -8,7 +8,6 @@
 package summarytable
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 )
 
 // Limits of a table. Operations beyond maxOperations, and operations at more than maxPositions positions, are summed as
@@ -44,27 +44,24 @@ type Table struct {
 	spans int64
 	gpu   int64
 
-	// Spans and their parents arrive in any order. A span counts as outermost until its parent is known.
-	known   boundedmap.Recent[spanfacts.Key, *key]
-	waiting spanfacts.Waiting[[]part]
+	// A span counts as outermost until its parent arrives. Its operation is kept, nil for a host span.
+	arrived *spantree.Tree[*key, map[position]*stats]
+	own     *nestedSpan // the span that is being added
 
 	batch   []nestedSpan // spans of the batch that is being added
 	streams []spanfacts.NestSpan
 }
 
-// part is what an operation has below one span.
-type part struct {
-	op *key
-	stats
-}
-
 // New returns an empty table.
 func New() *Table {
-	return &Table{
+	t := &Table{
 		names: map[key]*key{}, ops: map[position]*stats{}, steps: map[position]*stats{},
 		late: map[rankOf]*lateness{}, serve: map[string]*requests{}, fill: map[string]*facts.Launched{},
-		known: boundedmap.NewRecent[spanfacts.Key, *key](maxSpans), waiting: spanfacts.Waiting[[]part]{Max: maxSpans / 2},
 	}
+	t.arrived = spantree.New(spantree.Rules[*key, map[position]*stats]{
+		Lift: t.lift, MaxSpans: maxSpans, MaxSums: maxSpans / 2,
+	})
+	return t
 }
 
 // Add adds the GPU spans of a batch; it keeps no reference to it.
@@ -73,12 +70,12 @@ func (t *Table) Add(td ptrace.Traces) {
 	defer t.mu.Unlock()
 	var resource spanfacts.Resource
 	var scope spanfacts.Scope
-	for i, rs := range td.ResourceSpans().All() {
+	for _, rs := range td.ResourceSpans().All() {
 		resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&resource, ss.Scope().Attributes())
 			for _, span := range ss.Spans().All() {
-				t.add(span, &resource, &scope, uint64(i))
+				t.add(span, &resource, &scope)
 			}
 		}
 	}
@@ -87,16 +84,17 @@ func (t *Table) Add(td ptrace.Traces) {
 
 // nestedSpan is a span of the batch.
 type nestedSpan struct {
-	key, parent spanfacts.Key
-	part
+	spantree.Span
+	op *key
+	stats
 }
 
 // settle adds the spans of the batch to their operations. A span inside a sibling on its stream is part of it, as in
 // gpu_join.
 func (t *Table) settle() {
 	spanfacts.Nest(t.streams, func(inner, outer int) {
-		p := t.batch[outer].key
-		t.batch[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = p, p.Trace, p.Span
+		p := t.batch[outer].Key
+		t.batch[inner].Parent, t.streams[inner].Trace, t.streams[inner].Parent = p.Span, p.Trace, p.Span
 	})
 	for i := range t.batch {
 		t.put(&t.batch[i])
@@ -104,7 +102,7 @@ func (t *Table) settle() {
 	t.batch, t.streams = t.batch[:0], t.streams[:0]
 }
 
-func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanfacts.Scope, owner uint64) {
+func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanfacts.Scope) {
 	t.spans++
 	var f spanfacts.Facts
 	gpu := f.Load(span, scope)
@@ -114,18 +112,20 @@ func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanf
 	case !gpu:
 		t.straggler(span, resource.Rank)
 	}
+	at := spantree.Span{Process: resource.Process(), Key: f.Key, Parent: f.Parent}
 	if !gpu || !f.Kind.Work() {
+		t.arrived.Add(at, nil, false, 0)
 		return
 	}
 	t.gpu++
-	x := part{t.name(keyOf(span, &f)), statsOf(&f)}
+	x := nestedSpan{at, t.name(keyOf(span, &f)), statsOf(&f)}
 	if f.Kind == spanfacts.Step {
 		lookup(t.steps, position{op: x.op}).add(&x.stats, 1)
 		return
 	}
-	t.batch = append(t.batch, nestedSpan{f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, x})
+	t.batch = append(t.batch, x)
 	t.streams = append(t.streams, spanfacts.NestSpan{
-		Owner: owner, Device: f.Device.Number(), Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
+		Owner: at.Process, Device: f.Device.Number(), Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent,
 		Start: int64(f.Start), End: int64(f.End),
 	})
 }
@@ -148,22 +148,27 @@ func lookup(m map[position]*stats, p position) *stats {
 }
 
 func (t *Table) put(s *nestedSpan) {
-	parent := t.known.Get(s.parent)
-	lookup(t.ops, position{parent, s.op}).add(&s.stats, 1)
-	if parent == nil && !s.parent.Span.IsEmpty() {
-		below, _ := t.waiting.At(s.parent, 0)
-		i := slices.IndexFunc(*below, func(x part) bool { return x.op == s.op })
-		if i < 0 {
-			i = len(*below)
-			*below = append(*below, part{op: s.op})
+	t.own = s
+	if t.arrived.Add(s.Span, s.op, true, 0) || s.Trace.IsEmpty() {
+		lookup(t.ops, position{op: s.op}).add(&s.stats, 1)
+	}
+}
+
+// lift adds an operation to those below the span above it. What is below an operation is not outermost.
+func (t *Table) lift(op **key, own bool, below, into *map[position]*stats) bool {
+	if *into == nil {
+		*into = map[position]*stats{}
+	}
+	if own {
+		lookup(*into, position{op: *op}).add(&t.own.stats, 1)
+	}
+	for p, x := range *below {
+		if *op == nil {
+			lookup(*into, p).add(x, 1)
+			continue
 		}
-		(*below)[i].add(&s.stats, 1)
+		lookup(t.ops, p).add(x, -1)
+		lookup(t.ops, position{*op, p.op}).add(x, 1)
 	}
-	below, _ := t.waiting.Take(s.key)
-	for i := range below { // they are not outermost
-		x := &below[i]
-		lookup(t.ops, position{op: x.op}).add(&x.stats, -1)
-		lookup(t.ops, position{s.op, x.op}).add(&x.stats, 1)
-	}
-	t.known.Put(s.key, s.op)
+	return own || *op == nil
 }
