@@ -29,10 +29,16 @@ func (e *Energy) limit(p *piece) float64 {
 		return p.t1
 	case math.IsNaN(p.rate):
 		return p.t0
-	case p.linear: // a counter that pauses for long is not extrapolated
-		return max(min(e.read, p.k0+mostPeriods*e.track.period()*float64(e.thin.every)), p.t0)
 	}
-	return max(e.power.newest()-p.lag, p.t0)
+	return max(e.reach(p), p.t0)
+}
+
+// reach returns until when the readings describe the open period.
+func (e *Energy) reach(p *piece) float64 {
+	if p.linear { // a counter that pauses for long is not extrapolated
+		return min(e.read, p.k0+mostPeriods*e.track.period()*float64(e.thin.every))
+	}
+	return e.power.newest() - p.lag
 }
 
 // from returns the energy of a piece from its start to t.
@@ -55,13 +61,22 @@ func (e *Energy) Ready() (int64, bool) {
 	return e.nanos(e.limit(p)), true
 }
 
-// Knots appends the curve over [from, to]: the first knot is at from, the last one at to.
+// Knots appends the curve over [from, to]: the first knot is at from, the last one at to. What is read again after it
+// was settled has the readings that arrived since.
 func (e *Energy) Knots(from, to int64, dst []Knot) []Knot {
 	dst = append(dst, Knot{Time: from})
 	if len(e.pieces) > 0 {
 		s, t := e.seconds(from), e.seconds(to)
+		if s < e.settled {
+			e.fillOpen(true)
+		}
 		for i := e.index(s); i < len(e.pieces) && e.pieces[i].t0 < t; i++ {
 			dst = e.knotsOf(&e.pieces[i], s, t, to, dst)
+		}
+		if p := e.open(); p != nil && t > e.limit(p) {
+			if rest, ok := e.tail(p, e.limit(p)); ok {
+				dst = e.knotsOf(&rest, s, t, to, dst)
+			}
 		}
 	}
 	if last := dst[len(dst)-1]; last.Time < to {
@@ -126,6 +141,11 @@ func (e *Energy) at(t float64) float64 {
 		return 0
 	}
 	p := &e.pieces[e.index(t)]
+	if !p.closed && t > e.limit(p) {
+		if rest, ok := e.tail(p, e.limit(p)); ok {
+			return rest.c0 + e.from(&rest, min(t, rest.t1))
+		}
+	}
 	return p.c0 + e.from(p, min(max(t, p.t0), e.limit(p)))
 }
 

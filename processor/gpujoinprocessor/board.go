@@ -5,7 +5,6 @@ package gpujoinprocessor
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -107,9 +106,10 @@ func newEnergy(d *devicesamples.Device, settle time.Duration) *instrument.Energy
 	return instrument.NewEnergy(c)
 }
 
-// bind makes the meter read a device until the view is released. settled is on the clock of spans. Energy and power of
-// a MIG instance whose physical GPU is unknown are not read: every instance repeats the values of the whole GPU.
-func (m *meter) bind(dev devicesamples.DeviceView, settled int64) {
+// bind makes the meter read a device until the view is released. settled is on the clock of spans, and known if anything
+// is settled. Energy and power of a MIG instance whose physical GPU is unknown are not read: every instance repeats the
+// values of the whole GPU.
+func (m *meter) bind(dev devicesamples.DeviceView, settled int64, known bool) {
 	if m.dev = dev; dev.Device().Parent != "" {
 		return
 	}
@@ -121,7 +121,9 @@ func (m *meter) bind(dev devicesamples.DeviceView, settled int64) {
 	if read < m.read || power < m.power { // the clock of samples was set back
 		m.energy, m.read, m.change, m.power = newEnergy(dev.Device(), m.settle), 0, 0, 0
 	}
-	m.energy.Settle(settled + m.shift)
+	if known {
+		m.energy.Settle(settled + m.shift)
+	}
 	m.values = dev.Values(devicesamples.Power, m.power, m.values[:0])
 	m.changes = dev.Changes(devicesamples.Energy, m.change, m.changes[:0])
 	// In the order of time, so that the curve does not depend on how many readings arrived together.
@@ -149,10 +151,7 @@ func (m *meter) addPower(v devicesamples.TimedValue, read int64) {
 // bind makes the board read its device until the view is released.
 func (b *board) bind(dev devicesamples.DeviceView) {
 	settled, ok := b.dev.Settled()
-	if !ok {
-		settled = math.MinInt64 / 2
-	}
-	b.meter.bind(dev, settled)
+	b.meter.bind(dev, settled, ok)
 }
 
 // Knots implements attribution.Meter.
