@@ -96,6 +96,9 @@ type machine map[string]any
 // baseTime is a whole minute.
 const baseTime = int64(1_800_000_000_000_000) // µs
 
+// reading is how long the engine takes to read all fields of a device, in ns.
+const reading = 1e6
+
 // clock is the machine's time in µs.
 var clock atomic.Int64
 

@@ -23,10 +23,18 @@
 //     reading with one time, which timeseries_insert (sdk/nvidia/nvml/common/timeseries.c) moves on by 1 us until it is
 //     free: the n-th process has the time of the reading plus n-1 us. A device without processes has no sample. Memory that
 //     the driver does not report is DCGM_INT64_NOT_SUPPORTED.
-//   - A value has the engine's time of the reading; the driver's counter of energy may be older (refresh).
+//   - The first reading is at the time of the watch, the next ones an interval after the one before. The fields of a reading are
+//     read one after another, within a millisecond (BufferOrCacheLatestGpuValue takes the time for each). Last are those that
+//     NVML reads together (fields with an nvmlFieldId in dcgm_fields.cpp), which have NVML's time (ActuallyUpdateGpuFvs).
+//   - The driver's counter of energy can be older than its reading (refresh). If NVML states that older time (stamped), the
+//     engine stores the readings of a period 1 us apart from it on, and behind what clients have read: they miss it. It then
+//     also reads more often, because it takes that time for the time of the last reading (lastQueriedUsec).
 //   - Errors of NVML become blanks by kind: not supported, not permitted, or plain for all others
-//     (NvmlErrorToInt64Value in DcgmCacheManager.cpp), with status 0.
+//     (NvmlErrorToInt64Value in DcgmCacheManager.cpp), with status 0. Profiling values become plain ones by any error
+//     (the result of DcgmGpmManager::GetLatestSample in BufferOrCacheLatestGpuValue).
 //   - A profiling value needs two readings (DcgmGpmManagerEntity::GetLatestSample): the first one after a pause is blank.
+//   - A reading of a lost board is repeated about ten times within a millisecond. No group accepts the board until
+//     DcgmCacheManager::UpdateLostGpus finds it again.
 // The test describes the machine in the file named by OTELGPU_DCGM_STUB, as lines "key value", which is read at every
 // call. Samples are computed on request, so that a test can let days pass in an instant.
 //
@@ -36,6 +44,7 @@
 //   hang 1            every call blocks                   hangms MS      calls answer "timeout" after so long
 //   detached 1        the driver is detached              lost MASK      boards that fell off the bus
 //   unsupported LIST  fields with "not supported"         noperm LIST    fields with "not permissioned"
+//   failing LIST      fields with another error
 //   now US            the clock; without it the real one  fastest US     another client's watch
 //   xid TS:GPU:CODE   an event (repeatable)               limit N        values that one read may give
 //   foreign NAME      a field group of another client     refused MS     how long a refused connection takes
@@ -46,6 +55,7 @@
 //   nouuid MASK       boards that do not say their UUID   jitter US      added to the times of XIDs in a later epoch
 //   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every reading from TS on
 //   refresh US        the driver's period of the counter of energy
+//   stamped 1         NVML's time of the counter is the time of its last change
 //   transient N       the next N lists of GPUs fail with an error that is not of the connection
 //   late N            the next N histories time out       broken N       the next N histories fail likewise
 //   migat US          from then on the instances 16 and 17 have each other's UUID
@@ -81,10 +91,10 @@ typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
 
 static struct {
     int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, blankprof, nouuid, transient, late,
-        broken, fixed;
+        broken, fixed, stamped;
     int64_t now, fastest, frozen, jitter, scale, migat, refresh;
-    unsigned short unsupported[64], noperm[64];
-    int n_unsupported, n_noperm;
+    unsigned short unsupported[64], noperm[64], failing[64];
+    int n_unsupported, n_noperm, n_failing;
     xid_t xids[MAX_XIDS];
     int n_xids;
     char foreign[512], host[512];
@@ -175,6 +185,8 @@ static void load(void) {
         else if (!strcmp(key, "now")) conf.now = v;
         else if (!strcmp(key, "fastest")) conf.fastest = v;
         else if (!strcmp(key, "unsupported")) conf.n_unsupported = list_of(value, conf.unsupported);
+        else if (!strcmp(key, "stamped")) conf.stamped = v;
+        else if (!strcmp(key, "failing")) conf.n_failing = list_of(value, conf.failing);
         else if (!strcmp(key, "noperm")) conf.n_noperm = list_of(value, conf.noperm);
         else if (!strcmp(key, "foreign")) snprintf(conf.foreign, sizeof conf.foreign, "%s", value);
         else if (!strcmp(key, "host")) snprintf(conf.host, sizeof conf.host, "%s", value);
@@ -328,6 +340,7 @@ PUBLIC const char *errorString(dcgmReturn_t r) {
     case DCGM_ST_CONNECTION_NOT_VALID: return "Host engine connection invalid/disconnected";
     case DCGM_ST_DUPLICATE_KEY: return "Duplicate Key passed to function";
     case DCGM_ST_MODULE_NOT_LOADED: return "This request is serviced by a module of DCGM that is not currently loaded";
+    case DCGM_ST_GPU_IS_LOST: return "GPU is lost";
     case DCGM_ST_IN_USE: return "The requested operation could not be completed because the affected resource is in use";
     case DCGM_ST_MAX_LIMIT: return "Max limit reached for the object";
     default: return "Some other error";
@@ -425,10 +438,13 @@ PUBLIC dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t t, const cha
     return leave(DCGM_ST_MAX_LIMIT);
 }
 
+static unsigned board_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id) { return kind == DCGM_FE_GPU ? id : 0; }
+
 PUBLIC dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t h, dcgmGpuGrp_t g, dcgm_field_entity_group_t kind, dcgm_field_eid_t id) {
     dcgmReturn_t r = enter(h);
     if (r) return r;
     if (g >= MAX_GROUPS || !groups[g].used || groups[g].n == 64) return leave(DCGM_ST_NOT_CONFIGURED);
+    if (conf.lost >> board_of(kind, id) & 1) return leave(DCGM_ST_GPU_IS_LOST);
     for (int i = 0; i < groups[g].n; i++)
         if (groups[g].e[i].entityGroupId == kind && groups[g].e[i].entityId == id) return leave(DCGM_ST_BADPARAM);
     groups[g].e[groups[g].n].entityGroupId = kind;
@@ -481,8 +497,6 @@ static int level_ok(dcgm_field_entity_group_t kind, unsigned short id) {
     return (id >= 1001 && id <= 1004) || (id >= 1006 && id <= 1008);
 }
 
-static unsigned board_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id) { return kind == DCGM_FE_GPU ? id : 0; }
-
 static int slot(dcgm_field_entity_group_t kind) { return kind == DCGM_FE_GPU ? 0 : kind == DCGM_FE_GPU_I ? 1 : 2; }
 
 // field_of returns the samples of a field of an entity.
@@ -514,11 +528,12 @@ static void settle(dcgm_field_entity_group_t kind, dcgm_field_eid_t id, unsigned
     if (running && last->every == every) return;
     if (running) last->end = now;
     if (!every) return;
-    segment_t next = {now / every * every, 0, every, 1};
-    if (last) {
-        int64_t sampled = last->end / last->every * last->every;
-        if (running || (kind != DCGM_FE_GPU && sampled + every > now))
-            next.first = (sampled + every + every - 1) / every * every;
+    segment_t next = {now, 0, every, 1};
+    int64_t sampled = 0; // when the field was read last
+    for (int k = p->n - 1; k >= 0 && !sampled; k--)
+        if (p->s[k].first <= p->s[k].end) sampled = p->s[k].first + (p->s[k].end - p->s[k].first) / p->s[k].every * p->s[k].every;
+    if (sampled) {
+        if ((running || kind != DCGM_FE_GPU) && sampled + every > now) next.first = sampled + every;
         next.blank = next.first - sampled > 2 * every;
     }
     if (p->n == MAX_SEGMENTS) memmove(p->s, p->s + 1, --p->n * sizeof *p->s);
@@ -597,9 +612,11 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     int describing = id < 100 || id == 235 || id == 236; // 164 is read from the driver each time (DcgmCacheManager.cpp)
     if (conf.detached || ((conf.lost | conf.gsp) >> board_of(kind, e) & 1 && !describing)) { blank(v, 0); return; }
     if (id == 157 && in(conf.unsupported, conf.n_unsupported, id)) { v->value.dbl = 0; return; }
-    if (in(conf.unsupported, conf.n_unsupported, id) || !level_ok(kind, id)) { blank(v, 2); return; }
-    if (in(conf.noperm, conf.n_noperm, id)) { blank(v, 3); return; }
-    if ((first || conf.blankprof >> board_of(kind, e) & 1) && id >= 1001 && id <= 1096) { blank(v, 0); return; } // needs two readings
+    int not_supported = in(conf.unsupported, conf.n_unsupported, id) || !level_ok(kind, id), no_permission = in(conf.noperm, conf.n_noperm, id);
+    if (id >= 1001 && id <= 1096 && (not_supported || no_permission || first || conf.blankprof >> board_of(kind, e) & 1)) { blank(v, 0); return; }
+    if (not_supported) { blank(v, 2); return; }
+    if (no_permission) { blank(v, 3); return; }
+    if (in(conf.failing, conf.n_failing, id)) { blank(v, 0); return; }
     switch (id) {
     case 1: strcpy(v->value.str, "580.65.06"); break;
     case 50: strcpy(v->value.str, "NVIDIA H100 80GB HBM3"); break;
@@ -660,33 +677,54 @@ static entry_t entry(dcgmGpuGrp_t g, dcgmFieldGrp_t f, int i, int k) {
     return (entry_t){e->entityGroupId, e->entityId, field, field_of(e->entityGroupId, e->entityId, field)};
 }
 
-// pace_of returns the interval between the samples of a segment: lost boards fill the engine with ten times as many
-// blanks as requested.
-static int64_t pace_of(entry_t *w, segment_t *s) {
-    return conf.lost >> board_of(w->kind, w->id) & 1 && s->every >= 10000 && !s->end ? s->every / 10 : s->every;
+
+// BURST is how many times the engine repeats a reading of a lost board, BURST_STEP the us between two of them.
+enum { BURST = 10, BURST_STEP = 65 };
+
+static int burst_of(entry_t *w, segment_t *s) { return conf.lost >> board_of(w->kind, w->id) & 1 && !s->end ? BURST : 1; }
+
+// lag_of returns how long before the end of a reading a field is read, in us.
+static int64_t lag_of(unsigned short id) {
+    static const unsigned short together[] = {156, 310, 311, 391, 392, 393, 394, 395, 396, 409, 429, 439};
+    return HAS(together, id) ? 0 : 20 * (1 + id % 40);
 }
 
-static int64_t sampled_until(int64_t now) { return conf.frozen && conf.frozen < now ? conf.frozen : now; }
+// read_until returns up to when readings of a segment have read a field.
+static int64_t read_until(unsigned short id, segment_t *s, int64_t now) {
+    if (s->end && s->end < now) now = s->end;
+    else now += lag_of(id);
+    return conf.frozen && conf.frozen < now ? conf.frozen : now;
+}
 
-// last_of returns the time of the newest sample up to a time, or 0 without one.
-static int64_t last_of(entry_t *w, int64_t now, int *blank_sample) {
+// stamp_of returns the time under which the engine stores the value of a reading at time t.
+static int64_t stamp_of(unsigned short id, segment_t *s, int64_t t) {
+    if (id != 156 || !conf.stamped || !conf.refresh) return t == s->first ? t : t - lag_of(id); // none is before the watch
+    int64_t changed = t / conf.refresh * conf.refresh;
+    int64_t before = changed > s->first ? (changed - s->first + s->every - 1) / s->every : 0; // readings before the change
+    return changed + (t - s->first) / s->every - before;
+}
+
+// last_of returns the time of the newest reading up to a time, or 0 without one.
+static int64_t last_of(entry_t *w, int64_t now, int *blank_sample, segment_t **in) {
     for (int k = w->p->n - 1; k >= 0; k--) {
         segment_t *s = &w->p->s[k];
-        int64_t every = pace_of(w, s), to = sampled_until(s->end && s->end < now ? s->end : now) / every * every;
-        *blank_sample = to == s->first && s->blank;
-        if (to >= s->first) return to;
+        int64_t to = read_until(w->field, s, now);
+        if (to < s->first) continue;
+        to = s->first + (to - s->first) / s->every * s->every;
+        *blank_sample = to == s->first && s->blank, *in = s;
+        return to;
     }
     return 0;
 }
 
 // process_at appends the processes of the reading at time t, each 1 us after the one before.
-static int process_at(entry_t *w, dcgmFieldValue_v1 *values, int n, int64_t t) {
+static int process_at(entry_t *w, dcgmFieldValue_v1 *values, int n, int64_t t, int64_t stamp) {
     int first = n;
     for (int k = 0; k < conf.n_processes; k++) {
         if (conf.processes[k].gpu != w->id || conf.processes[k].ts > t) continue;
         dcgmRunningProcess_v1 p = {dcgmRunningProcess_version1, conf.processes[k].pid, conf.processes[k].bytes};
         memset(&values[n], 0, 32);
-        values[n].fieldId = 221, values[n].fieldType = DCGM_FT_BINARY, values[n].ts = t + n - first;
+        values[n].fieldId = 221, values[n].fieldType = DCGM_FT_BINARY, values[n].ts = stamp + n - first;
         memcpy(values[n++].value.blob, &p, sizeof p);
     }
     return n;
@@ -727,13 +765,19 @@ PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFi
         if (w->field == 230) n = xids_of(w, values, since, now), any = n > 0;
         for (int k = 0; k < w->p->n && w->field != 230; k++) {
             segment_t *s = &w->p->s[k];
-            int64_t every = pace_of(w, s), from = since, to = sampled_until(s->end && s->end < now ? s->end : now);
-            if (from < s->first) from = s->first;
-            if (from < now - (int64_t)(w->p->keep * 1e6)) from = now - (int64_t)(w->p->keep * 1e6);
-            for (int64_t t = (from + every - 1) / every * every; t <= to && of_field < PER_FIELD; t += every) {
-                if (w->field == 221) n = process_at(w, values, n, t);
-                else fill(&values[n++], w->kind, w->id, w->field, t, t == s->first && s->blank);
-                given++, of_field++;
+            int64_t oldest = now - (int64_t)(w->p->keep * 1e6), to = read_until(w->field, s, now);
+            if (oldest < since) oldest = since;
+            // Readings whose values can be as new as this.
+            int64_t skip = oldest - BURST * BURST_STEP - s->every - s->first;
+            for (int64_t t = s->first + (skip > 0 ? skip / s->every * s->every : 0); t <= to && of_field < PER_FIELD; t += s->every) {
+                int64_t stamp = stamp_of(w->field, s, t);
+                if (w->field == 221 && stamp >= oldest) n = process_at(w, values, n, t, stamp), given++, of_field++;
+                for (int b = 0; b < burst_of(w, s) && w->field != 221; b++) {
+                    int64_t at = stamp + b * BURST_STEP;
+                    if (at < oldest || at > now) continue;
+                    fill(&values[n++], w->kind, w->id, w->field, at, t == s->first && s->blank);
+                    given++, of_field++;
+                }
                 any |= n > 0;
                 if (n >= CHUNK - 16 && cb(w->kind, w->id, values, n, data)) { *next = since; return leave(DCGM_ST_OK); }
                 if (n >= CHUNK - 16) n = 0;
@@ -755,7 +799,7 @@ PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFi
 
 PUBLIC dcgmReturn_t dcgmGetLatestValues_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f, dcgmFieldValueEntityEnumeration_f cb,
                                            void *data) {
-    static dcgmFieldValue_v1 values[MAX_XIDS];
+    static dcgmFieldValue_v1 values[MAX_PROCESSES];
     dcgmReturn_t r = enter(h);
     if (r) return r;
     if (g >= MAX_GROUPS || !groups[g].used || f >= MAX_GROUPS || !field_groups[f].used) return leave(DCGM_ST_NO_DATA);
@@ -765,12 +809,16 @@ PUBLIC dcgmReturn_t dcgmGetLatestValues_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmF
     for (int i = 0; i < groups[g].n * field_groups[f].n; i++) {
         entry_t x = entry(g, f, i / field_groups[f].n, i % field_groups[f].n), *w = &x;
         int n = 0, first = 0;
-        int64_t t = last_of(w, now, &first);
+        segment_t *s = NULL;
+        int64_t t = last_of(w, now, &first, &s);
         if (w->field == 230) {
             n = xids_of(w, values, 0, now);
             for (int k = 1; k < n; k++) if (values[k].ts > values[0].ts) values[0] = values[k];
+        } else if (t && w->field == 221) {
+            n = process_at(w, values, 0, t, stamp_of(221, s, t));
+            if (n) values[0] = values[n - 1];
         } else if (t) {
-            fill(&values[n++], w->kind, w->id, w->field, t, first);
+            fill(&values[n++], w->kind, w->id, w->field, stamp_of(w->field, s, t), first);
         }
         if (!n) {
             memset(&values[0], 0, 32);
@@ -830,8 +878,9 @@ PUBLIC dcgmReturn_t dcgmEntityGetLatestValues(dcgmHandle_t h, dcgm_field_entity_
         blank(&values[k], 0);
         entry_t w = {kind, (unsigned)id, ids[k], field_of(kind, id, ids[k])};
         int first = 0;
-        int64_t t = ids[k] == 230 ? 0 : last_of(&w, now, &first);
-        if (t) fill(&values[k], kind, id, ids[k], t, first);
+        segment_t *s = NULL;
+        int64_t t = ids[k] == 230 || ids[k] == 221 ? 0 : last_of(&w, now, &first, &s);
+        if (t) fill(&values[k], kind, id, ids[k], stamp_of(ids[k], s, t), first);
     }
     return leave(DCGM_ST_OK);
 }
