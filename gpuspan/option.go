@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
@@ -21,17 +21,17 @@ import (
 )
 
 // Option configures [New].
-type Option interface{ apply(*record.Config) }
+type Option interface{ apply(*section.Config) }
 
-type optionFunc func(*record.Config)
+type optionFunc func(*section.Config)
 
-func (f optionFunc) apply(c *record.Config) { f(c) }
+func (f optionFunc) apply(c *section.Config) { f(c) }
 
 // WithSettings changes settings: f is applied to the settings of the environment ([settings.FromEnv]), or to the result
 // of an option before it. What f leaves alone keeps its value, so that an operator's GPUSPAN_ENABLED=false applies
 // unless f sets Enabled.
 func WithSettings(f func(*settings.Settings)) Option {
-	return optionFunc(func(c *record.Config) {
+	return optionFunc(func(c *section.Config) {
 		if f != nil {
 			f(&c.Settings)
 		}
@@ -40,33 +40,33 @@ func WithSettings(f func(*settings.Settings)) Option {
 
 // WithTracerProvider sets where spans go; default otel.GetTracerProvider() at the time of New.
 func WithTracerProvider(tp trace.TracerProvider) Option {
-	return optionFunc(func(c *record.Config) { c.Tracers = tp })
+	return optionFunc(func(c *section.Config) { c.Tracers = tp })
 }
 
 // WithMeterProvider sets where metrics go; default otel.GetMeterProvider() at the time of New.
 func WithMeterProvider(mp metric.MeterProvider) Option {
-	return optionFunc(func(c *record.Config) { c.Meters = mp })
+	return optionFunc(func(c *section.Config) { c.Meters = mp })
 }
 
 // WithErrorHandler sets the function that receives gpuspan's own errors, at most one of each kind every 10 s; default
 // otel.Handle.
 func WithErrorHandler(f func(error)) Option {
-	return optionFunc(func(c *record.Config) { c.OnError = f })
+	return optionFunc(func(c *section.Config) { c.OnError = f })
 }
 
 // WithLogger sets the logger of the hang watchdog (see settings.Settings.HangLimit); default slog.Default().
-func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *record.Config) { c.Logger = l }) }
+func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *section.Config) { c.Logger = l }) }
 
 // WithReport sets the recorder that Snapshot reads, for example one with a sketch whose quantiles of long runs are
 // within 1 %: WithReport(report.NewCollector(report.WithSketch(ddsketch.New))). Default: report.NewCollector().
 func WithReport(r report.Recorder) Option {
-	return optionFunc(func(c *record.Config) { c.Recorder, c.Report = r, r != nil })
+	return optionFunc(func(c *section.Config) { c.Recorder, c.Report = r, r != nil })
 }
 
 // WithAnnotator sets the annotator to call when a section starts and ends, such as a profiler's range annotations
 // (package nvtx).
 func WithAnnotator(a Annotator) Option {
-	return optionFunc(func(c *record.Config) {
+	return optionFunc(func(c *section.Config) {
 		if c.Annotator = nil; a != nil {
 			c.Annotator = annotator{a}
 		}
@@ -76,22 +76,22 @@ func WithAnnotator(a Annotator) Option {
 // WithIDGenerator states that the TracerProvider gets its IDs from g. Annotated sections then know the ID of their span
 // from Start on; see [IDGenerator]. Without an annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option {
-	return optionFunc(func(c *record.Config) { c.IDs = g.real() })
+	return optionFunc(func(c *section.Config) { c.IDs = g.real() })
 }
 
 // WithAttributes adds attributes of the application to every span of the profiler.
 func WithAttributes(kv ...attribute.KeyValue) Option {
-	return optionFunc(func(c *record.Config) { c.Attributes = append(c.Attributes, kv...) })
+	return optionFunc(func(c *section.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
 
 // WithNamed sets the function that returns the options of operations of [Stream.StartNamed], whose names are only
 // known at run time, such as category and item type. f is called once for each name, at its first use, and once for
 // `(other)`, which names over Settings.Names share.
 func WithNamed(f func(name string) []OperationOption) Option {
-	return optionFunc(func(c *record.Config) {
+	return optionFunc(func(c *section.Config) {
 		if c.Named = nil; f != nil {
-			c.Named = func(name string) []func(*record.OperationConfig) {
-				return []func(*record.OperationConfig){options.All(f(name), OperationOption.applyOperation)}
+			c.Named = func(name string) []func(*section.OperationConfig) {
+				return []func(*section.OperationConfig){options.All(f(name), OperationOption.applyOperation)}
 			}
 		}
 	})
@@ -103,13 +103,13 @@ type Sink interface{ sink.Sink }
 
 // WithSink sends the spans of sections to a sink. Spans of steps, which the program can use while they are open, stay
 // with the TracerProvider. Flush and shut down the sink after the profiler.
-func WithSink(s Sink) Option { return optionFunc(func(c *record.Config) { c.Sink = s }) }
+func WithSink(s Sink) Option { return optionFunc(func(c *section.Config) { c.Sink = s }) }
 
 // WithOutputLog writes a line for each section with a checksum ([Section.Checksum]), in stream order; the order of
 // sections on different streams is unspecified. Package outputs reads and compares such logs. Untimed sections are
 // missing, so trace every request of both runs, or use [settings.MetricsAll]. w should not block; an error of w ends
 // the log.
-func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *record.Config) { c.Outputs = w }) }
+func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *section.Config) { c.Outputs = w }) }
 
 // Annotator is called for sections and steps on the goroutine that starts and ends them, as for profilers' range
 // annotations (package nvtx). Its methods must be quick and may be called from different goroutines. A panic is
@@ -133,8 +133,8 @@ type StepAnnotator interface {
 // annotator is an Annotator as the engine sees it.
 type annotator struct{ a Annotator }
 
-func (t annotator) RangeStart(o *record.Operation, sc trace.SpanContext, step int64) uint64 {
-	if steps, ok := t.a.(StepAnnotator); ok && step != record.NoStep {
+func (t annotator) RangeStart(o *section.Operation, sc trace.SpanContext, step int64) uint64 {
+	if steps, ok := t.a.(StepAnnotator); ok && step != section.NoStep {
 		return steps.StepStart(operationOf(o), sc, step)
 	}
 	return t.a.RangeStart(operationOf(o), sc)

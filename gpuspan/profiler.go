@@ -11,13 +11,13 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Version is the version of this module and of the instrumentation scope of its spans and metrics.
-const Version = record.Version
+const Version = section.Version
 
 // Profiler turns sections into spans, metrics and statistics. A nil Profiler is disabled: its streams and loops are nil
 // and do nothing (loops still run their body).
@@ -32,7 +32,7 @@ func (p *Profiler) on() *engine.Profiler {
 }
 
 // core returns the state shared by the parts of the profiler; nil as on.
-func (p *Profiler) core() *record.Core {
+func (p *Profiler) core() *section.Core {
 	if e := p.on(); e != nil {
 		return e.Core
 	}
@@ -42,8 +42,8 @@ func (p *Profiler) core() *record.Core {
 // Package train builds its loops on unexported parts of a profiler.
 func init() {
 	access.Engine = func(p any) *engine.Profiler { return p.(*Profiler).on() }
-	access.Stream = func(s any) *record.Stream { return s.(*Stream).real() }
-	access.Section = func(x record.Section) any { return Section{x} }
+	access.Stream = func(s any) *section.Stream { return s.(*Stream).real() }
+	access.Section = func(x section.Section) any { return Section{x} }
 	elapsed.New = newElapsed
 	access.Elapsed = func(e *elapsed.Value) any { return elapsedOf(e) }
 }

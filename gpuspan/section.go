@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
@@ -21,7 +21,7 @@ import (
 //
 // One exception: a section that is only counted, as below an unsampled span, does not record its End, which would
 // take another 6 ns (20 instead of 14). Add, AddCopied and the first EndWith still count after it.
-type Section struct{ section record.Section }
+type Section struct{ section section.Section }
 
 // Timed reports whether the section is being timed: it was started and not ended, profiling was on, its parent was
 // sampled and a slot was free.

@@ -9,17 +9,16 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Stream is a device stream that sections run on. It is safe for concurrent use; sections of one stream contend for
 // its mutex, sections of different streams share nothing. A nil Stream does nothing.
-type Stream struct{ stream *record.Stream }
+type Stream struct{ stream *section.Stream }
 
 // real returns the stream of the caller; nil for a nil and for a zero Stream, which do nothing.
-func (s *Stream) real() *record.Stream {
+func (s *Stream) real() *section.Stream {
 	if s == nil {
 		return nil
 	}
@@ -27,7 +26,7 @@ func (s *Stream) real() *record.Stream {
 }
 
 // streamOf returns the public value of a stream, always the same.
-func streamOf(s *record.Stream) *Stream {
+func streamOf(s *section.Stream) *Stream {
 	if s == nil {
 		return nil
 	}
@@ -35,23 +34,23 @@ func streamOf(s *record.Stream) *Stream {
 }
 
 // StreamOption configures [Profiler.Stream].
-type StreamOption interface{ applyStream(*timeline.StreamConfig) }
+type StreamOption interface{ applyStream(*section.StreamConfig) }
 
-type streamOption func(*timeline.StreamConfig)
+type streamOption func(*section.StreamConfig)
 
-func (f streamOption) applyStream(c *timeline.StreamConfig) { f(c) }
+func (f streamOption) applyStream(c *section.StreamConfig) { f(c) }
 
 // AllowLegacy accepts the legacy default stream (handle 0 or 1). That stream waits for every blocking stream of the
 // device and they wait for it, so its sections include work of other streams. Each context has one, and the handle
 // refers to the one of the context that is current on the calling OS thread (HIP: of the current device), so call
 // [Profiler.Stream] on the locked thread that uses it.
 func AllowLegacy() StreamOption {
-	return streamOption(func(c *timeline.StreamConfig) { c.Legacy = true })
+	return streamOption(func(c *section.StreamConfig) { c.Legacy = true })
 }
 
 // NeverCaptured declares that no graph is ever captured on the stream, which saves a driver call at Start and at End.
 func NeverCaptured() StreamOption {
-	return streamOption(func(c *timeline.StreamConfig) { c.NoCapture = true })
+	return streamOption(func(c *section.StreamConfig) { c.NoCapture = true })
 }
 
 // ForeignEvents marks a stream whose handle only foreign code has, such as a C library: gpuspan records nothing on
@@ -60,7 +59,7 @@ func NeverCaptured() StreamOption {
 // the name distinguishes such streams, so register one for each foreign stream. Sections of [Operation.Start] and
 // steps on it have host times.
 func ForeignEvents() StreamOption {
-	return streamOption(func(c *timeline.StreamConfig) { c.Foreign = true })
+	return streamOption(func(c *section.StreamConfig) { c.Foreign = true })
 }
 
 // OnDevice sets the device of the stream's work if no backend can query it, as in the parent of a server process that
@@ -69,7 +68,7 @@ func ForeignEvents() StreamOption {
 // reports, and Model selects the peaks. No event is recorded: sections that are started have host times. The handle
 // is ignored.
 func OnDevice(d backend.Device) StreamOption {
-	return streamOption(func(c *timeline.StreamConfig) { c.Device = &d })
+	return streamOption(func(c *section.StreamConfig) { c.Device = &d })
 }
 
 // ContextWithStream returns a context that carries s, so that a stream need not be passed through all of a program's
@@ -140,6 +139,6 @@ func Sync(m settings.SyncMode) interface {
 	return syncOption(m)
 }
 
-func (m syncOption) applyStream(c *timeline.StreamConfig) { c.Sync = settings.SyncMode(m) }
+func (m syncOption) applyStream(c *section.StreamConfig) { c.Sync = settings.SyncMode(m) }
 
-func (m syncOption) applyOperation(c *record.OperationConfig) { c.Sync = settings.SyncMode(m) }
+func (m syncOption) applyOperation(c *section.OperationConfig) { c.Sync = settings.SyncMode(m) }

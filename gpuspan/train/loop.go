@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/access"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spans"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -25,9 +25,9 @@ import (
 // Loop is a loop whose iterations are steps, such as a training loop. Without a profiler or a stream it measures
 // nothing and runs its body with the same indexes and the same end. A nil Loop has no options: it ends by break or
 // when ctx is done.
-type Loop struct{ loop *tree.Loop }
+type Loop struct{ loop *spans.Loop }
 
-func (l *Loop) real() *tree.Loop {
+func (l *Loop) real() *spans.Loop {
 	if l == nil {
 		return nil
 	}
@@ -35,41 +35,41 @@ func (l *Loop) real() *tree.Loop {
 }
 
 // LoopOption configures [NewLoop].
-type LoopOption interface{ applyLoop(*tree.LoopConfig) }
+type LoopOption interface{ applyLoop(*spans.LoopConfig) }
 
-type loopOption func(*tree.LoopConfig)
+type loopOption func(*spans.LoopConfig)
 
-func (f loopOption) applyLoop(c *tree.LoopConfig) { f(c) }
+func (f loopOption) applyLoop(c *spans.LoopConfig) { f(c) }
 
 // Schedule selects the steps to record, as [settings.Schedule] does. It is a [LoopOption]; default: the profiler's
 // schedule.
 type Schedule settings.Schedule
 
-func (s Schedule) applyLoop(c *tree.LoopConfig) { c.Schedule = settings.Schedule(s) }
+func (s Schedule) applyLoop(c *spans.LoopConfig) { c.Schedule = settings.Schedule(s) }
 
 // Items sets the type of a step's items: `token`, `row`, `image`, `sample` (gpu.step.item.type). Default none.
 func Items(itemType string) LoopOption {
-	return loopOption(func(c *tree.LoopConfig) { c.ItemType = itemType })
+	return loopOption(func(c *spans.LoopConfig) { c.ItemType = itemType })
 }
 
 // TotalSteps ends each run of [Loop.Steps] after n iterations, including canceled ones ([Step.Cancel]), and lets
 // [NewLoop] detect a schedule that cannot be completed in them. Default 0: no limit.
-func TotalSteps(n int64) LoopOption { return loopOption(func(c *tree.LoopConfig) { c.Steps = n }) }
+func TotalSteps(n int64) LoopOption { return loopOption(func(c *spans.LoopConfig) { c.Steps = n }) }
 
 // FirstStep sets gpu.step.index of the first step, for example after a restart from a checkpoint; default 1. The
 // schedule counts from the first step that runs.
 func FirstStep(index int64) LoopOption {
-	return loopOption(func(c *tree.LoopConfig) { c.First = index })
+	return loopOption(func(c *spans.LoopConfig) { c.First = index })
 }
 
 // StepTraces starts a new trace for each step, linked to the span of the loop's context. It is the default if there
 // is no such span; otherwise steps are children of that span.
-func StepTraces() LoopOption { return loopOption(func(c *tree.LoopConfig) { c.NewRoot = true }) }
+func StepTraces() LoopOption { return loopOption(func(c *spans.LoopConfig) { c.NewRoot = true }) }
 
 // ModelDevices sets the number of devices that share a step's model FLOPs (gpu.step.device.count) and the precision,
 // for model FLOP utilization of several devices. Default, and for n of 0 or less: 1.
 func ModelDevices(n int, p gpuspan.Precision) LoopOption {
-	return loopOption(func(c *tree.LoopConfig) {
+	return loopOption(func(c *spans.LoopConfig) {
 		if c.Devices = n; p <= gpuspan.INT8 {
 			c.Precision = work.Precision(p)
 		}
@@ -78,16 +78,16 @@ func ModelDevices(n int, p gpuspan.Precision) LoopOption {
 
 // Phases declares phases, so that tables have their columns in this order, even for phases that never run.
 func Phases(ph ...Phase) LoopOption {
-	return loopOption(func(c *tree.LoopConfig) {
+	return loopOption(func(c *spans.LoopConfig) {
 		for _, name := range ph {
-			c.Phases = append(c.Phases, tree.Phase(name))
+			c.Phases = append(c.Phases, spans.Phase(name))
 		}
 	})
 }
 
 // Attributes adds attributes of the application to each step span.
 func Attributes(kv ...attribute.KeyValue) LoopOption {
-	return loopOption(func(c *tree.LoopConfig) { c.Attributes = append(c.Attributes, kv...) })
+	return loopOption(func(c *spans.LoopConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
 // NewLoop returns a loop. name is the name of its steps' spans; s is the stream on which steps begin and end. An
@@ -107,7 +107,7 @@ func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOp
 // gpu.step.index continues from one call of Steps to the next.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	return func(yield func(context.Context, *Step) bool) {
-		l.real().Steps(ctx)(func(ctx context.Context, st *tree.Step) bool { return yield(ctx, &Step{st}) })
+		l.real().Steps(ctx)(func(ctx context.Context, st *spans.Step) bool { return yield(ctx, &Step{st}) })
 	}
 }
 
@@ -117,9 +117,9 @@ func (l *Loop) SetEpoch(epoch int64) { l.real().SetEpoch(epoch) }
 // Step is one iteration of a [Loop]. Nil and zero Steps do nothing. Its methods may be called by any goroutine until
 // the iteration ends; later calls do nothing. Negative durations and items, and FLOPs that are not finite, are
 // ignored and count as misuse.
-type Step struct{ step *tree.Step }
+type Step struct{ step *spans.Step }
 
-func (st *Step) real() *tree.Step {
+func (st *Step) real() *spans.Step {
 	if st == nil {
 		return nil
 	}
@@ -140,28 +140,28 @@ func (st *Step) Span() trace.Span { return st.real().Span() }
 // Phase starts a section of the step on the loop's stream and adds its time to a phase. A phase may have many
 // sections; its time is the union of their intervals. The section's span is a child of the step's.
 func (st *Step) Phase(ph Phase) gpuspan.Section {
-	return access.Section(st.real().Phase(tree.Phase(ph))).(gpuspan.Section)
+	return access.Section(st.real().Phase(spans.Phase(ph))).(gpuspan.Section)
 }
 
 // PhaseOn is like Phase for another stream of the profiler, such as the communication stream. nil means the loop's
 // stream, and so does a stream of another profiler, which counts as misuse.
 func (st *Step) PhaseOn(ph Phase, s *gpuspan.Stream) gpuspan.Section {
-	return access.Section(st.real().PhaseOn(tree.Phase(ph), access.Stream(s))).(gpuspan.Section)
+	return access.Section(st.real().PhaseOn(spans.Phase(ph), access.Stream(s))).(gpuspan.Section)
 }
 
 // AddPhase adds time to a phase that was measured elsewhere, for example by a communication logger, and whose
 // position in the step is unknown. It fills the time that no measured phase covers, and only the rest counts as
 // overlap, which is therefore a lower bound. A phase is never longer than its step: the excess, such as of a sum over
 // concurrent channels, is dropped. If the position is known, use [Step.AddPhaseAt], which is exact.
-func (st *Step) AddPhase(ph Phase, d time.Duration) { st.real().AddPhase(tree.Phase(ph), d) }
+func (st *Step) AddPhase(ph Phase, d time.Duration) { st.real().AddPhase(spans.Phase(ph), d) }
 
 // SetPhase sets the time of a phase that was measured elsewhere. It replaces all earlier and later time of the phase.
 // Overlap and limits are as for [Step.AddPhase].
-func (st *Step) SetPhase(ph Phase, d time.Duration) { st.real().SetPhase(tree.Phase(ph), d) }
+func (st *Step) SetPhase(ph Phase, d time.Duration) { st.real().SetPhase(spans.Phase(ph), d) }
 
 // AddPhaseAt adds an interval of a phase that was measured elsewhere; start is on the wall clock.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
-	st.real().AddPhaseAt(tree.Phase(ph), start, d)
+	st.real().AddPhaseAt(spans.Phase(ph), start, d)
 }
 
 // Elapsed requests the step's measured time, as [gpuspan.Section.Elapsed] does; call it before the iteration ends.

@@ -9,13 +9,13 @@ package access
 import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
 
 // Conversions between the types of package gpuspan and the values behind them.
 var (
 	Engine  func(p any) *engine.Profiler // of a *gpuspan.Profiler; may return nil
-	Stream  func(s any) *record.Stream   // of a *gpuspan.Stream; may return nil
-	Section func(record.Section) any     // a gpuspan.Section
+	Stream  func(s any) *section.Stream  // of a *gpuspan.Stream; may return nil
+	Section func(section.Section) any    // a gpuspan.Section
 	Elapsed func(*elapsed.Value) any     // a *gpuspan.Elapsed, which may be nil
 )

@@ -18,16 +18,16 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
 var (
-	benchOp   = record.NewOperation("bench", enginetest.Category("bench"))
+	benchOp   = section.NewOperation("bench", enginetest.Category("bench"))
 	benchWork = work.Work{Read: 1 << 20, Written: 1 << 20, FLOPs: 1e9, Precision: work.BF16}
 )
 
-func benchProfiler(b *testing.B, opts ...enginetest.Option) (*engine.Profiler, *record.Stream) {
+func benchProfiler(b *testing.B, opts ...enginetest.Option) (*engine.Profiler, *section.Stream) {
 	b.Helper()
 	opts = append([]enginetest.Option{enginetest.WithTracerProvider(tracenoop.NewTracerProvider()), enginetest.WithMeterProvider(noop.NewMeterProvider())},
 		opts...)
@@ -76,14 +76,14 @@ func inBatches(b *testing.B, p *engine.Profiler, f func(n int)) {
 	}
 	b.ReportMetric(float64(allocations)/float64(b.N), "allocs/op")
 	b.ReportMetric(float64(bytes)/float64(b.N), "B/op")
-	if n := p.Drops[record.DropPoolFull].Load(); n > 0 {
+	if n := p.Drops()["pool_full"]; n > 0 {
 		b.Fatalf("%d sections found no slot: the benchmark measures nothing", n)
 	}
 }
 
 func BenchmarkSectionNil(b *testing.B) {
 	ctx := enginetest.Sampled()
-	var s *record.Stream
+	var s *section.Stream
 	b.ReportAllocs()
 	for b.Loop() {
 		x := benchOp.Start(ctx, s)
@@ -169,7 +169,7 @@ func BenchmarkSectionBookkeeping(b *testing.B) {
 func BenchmarkSectionNested(b *testing.B) {
 	p, s := benchProfiler(b)
 	ctx := enginetest.Sampled()
-	var outer record.Section
+	var outer section.Section
 	inBatches(b, p, func(n int) {
 		outer = benchOp.Start(ctx, s)
 		for range n {
@@ -231,7 +231,7 @@ func BenchmarkSectionLive(b *testing.B) {
 	slices.Sort(spans)
 	b.ReportMetric(sections[len(sections)/2], "ns/op")
 	b.ReportMetric(spans[len(spans)/2]/sections[len(sections)/2], "sections/span")
-	b.ReportMetric(float64(p.Drops[record.DropPoolFull].Load()), "dropped")
+	b.ReportMetric(float64(p.Drops()["pool_full"]), "dropped")
 }
 
 type discard struct{}

@@ -16,7 +16,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
 )
 
 func TestAPanickingBackendNeverReachesTheApplication(t *testing.T) {
@@ -94,7 +93,7 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 		require.Equal(t, "timeout", status)
 		require.Equal(t, "host", source)
 	}
-	require.EqualValues(t, 2, f.P.Drops[record.DropShutdown].Load())
+	require.EqualValues(t, 2, f.P.Drops()["shutdown"])
 	require.True(t, f.B.Closed.Load())
 	require.Empty(t, f.B.Live)
 	require.Equal(t, err, f.P.Shutdown(context.Background()), "idempotent")

@@ -13,7 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
 
 // deafBackend hangs at a point where a driver may hang when it is loaded.
@@ -40,7 +40,7 @@ func (b deafBackend) Devices() ([]backend.Device, error) {
 func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 	for _, in := range []string{"ThreadInit", "Devices"} {
 		b := deafBackend{enginetest.NewBackend(), in, make(chan struct{})}
-		p, err := engine.New(b, func(c *record.Config) { c.OpenTimeout = 10 * time.Millisecond })
+		p, err := engine.New(b, func(c *section.Config) { c.OpenTimeout = 10 * time.Millisecond })
 		require.ErrorContains(t, err, "the driver does not respond", in)
 		s := p.Stream(3, "main")
 		enginetest.Op.Start(context.Background(), s).End()
@@ -58,7 +58,7 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 func TestADriverThatAnswersTooLateIsClosedOnce(t *testing.T) {
 	for range 200 {
 		b := enginetest.NewBackend()
-		p, err := engine.New(b, func(c *record.Config) { c.OpenTimeout = time.Nanosecond })
+		p, err := engine.New(b, func(c *section.Config) { c.OpenTimeout = time.Nanosecond })
 		if err != nil {
 			require.ErrorContains(t, err, "the driver does not respond")
 		}

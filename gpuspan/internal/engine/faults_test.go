@@ -22,9 +22,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spans"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
@@ -148,7 +148,7 @@ func (c faultyCode) NewSpanID(ctx context.Context, t trace.TraceID) trace.SpanID
 	return (*spanid.Generator)(nil).NewSpanID(ctx, t)
 }
 
-func (c faultyCode) RangeStart(*record.Operation, trace.SpanContext, int64) uint64 {
+func (c faultyCode) RangeStart(*section.Operation, trace.SpanContext, int64) uint64 {
 	c.in("RangeStart")
 	return 1
 }
@@ -227,7 +227,7 @@ func (l faultyLogger) WithGroup(string) slog.Handler { return l }
 func application(p *engine.Profiler, arm func()) (done int) {
 	out := faultyCode{&fault{}}
 	ctx := context.Background()
-	op, inner := record.NewOperation("faults", enginetest.PrintReport(out)), record.NewOperation("faults inner", enginetest.Sync(settings.SyncImmediate))
+	op, inner := section.NewOperation("faults", enginetest.PrintReport(out)), section.NewOperation("faults inner", enginetest.Sync(settings.SyncImmediate))
 	for i := range 3 {
 		if i == 1 {
 			arm()
@@ -247,7 +247,7 @@ func application(p *engine.Profiler, arm func()) (done int) {
 		for _, st := range p.Loop("faults loop", s, enginetest.TotalSteps(2),
 			enginetest.StepSchedule(settings.Schedule{Warmup: 1, Active: 1})).Steps(ctx) {
 			st.Phase("forward").End()
-			st.AddPhase(tree.Comm, time.Second)
+			st.AddPhase(spans.Comm, time.Second)
 			done++
 		}
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)

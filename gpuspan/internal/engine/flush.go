@@ -9,15 +9,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
 
 // flush waits until everything that had ended at the call is read and its spans have ended. Later sections do not delay
 // it.
 func (p *Profiler) flush(ctx context.Context) error {
 	t := p.Poller
-	var targets map[*record.Stream]uint64
+	var targets map[*section.Stream]uint64
 	var until int64
 	left := -1 // not known
 	for {
@@ -45,12 +44,12 @@ func (p *Profiler) flush(ctx context.Context) error {
 			}
 		}
 		switch {
-		case err == nil && n == 0, errors.Is(err, timeline.ErrStopped):
+		case err == nil && n == 0, errors.Is(err, section.ErrStopped):
 			return nil
 		case err == nil:
 			left = n
 			select {
-			case <-time.After(timeline.MinSleep):
+			case <-time.After(section.MinSleep):
 				continue
 			case <-ctx.Done():
 				err = context.Cause(ctx)
@@ -68,9 +67,9 @@ func (p *Profiler) flush(ctx context.Context) error {
 func (p *Profiler) stop(ctx context.Context) error {
 	t, e := p.Poller, p.Emitter
 	err := p.flush(ctx)
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeline.CloseLimit) // flushing may use up ctx
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), section.CloseLimit) // flushing may use up ctx
 	defer cancel()
-	if until, ok := ctx.Deadline(); ok && time.Until(until) > timeline.CloseLimit && ctx.Err() == nil {
+	if until, ok := ctx.Deadline(); ok && time.Until(until) > section.CloseLimit && ctx.Err() == nil {
 		limit = ctx
 	}
 	hangs := t.Call(limit, t.GiveUpAll)
@@ -84,7 +83,7 @@ func (p *Profiler) stop(ctx context.Context) error {
 		hangs = t.Call(limit, t.Close)
 	}
 	close(t.Quit)
-	if hangs != nil && !errors.Is(hangs, timeline.ErrStopped) {
+	if hangs != nil && !errors.Is(hangs, section.ErrStopped) {
 		return errors.Join(err, errors.New("shutdown: the polling thread is blocked in the driver and was abandoned"))
 	}
 	<-t.Done

@@ -12,8 +12,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
 
 // slowEnd is a span processor with a slow OnEnd.
@@ -21,7 +20,7 @@ type slowEnd struct{ sdktrace.SpanProcessor }
 
 func (slowEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
-func (slowEnd) OnEnd(sdktrace.ReadOnlySpan) { time.Sleep(timeline.CloseLimit / 2) }
+func (slowEnd) OnEnd(sdktrace.ReadOnlySpan) { time.Sleep(section.CloseLimit / 2) }
 
 // Shutdown waits for a slow polling thread until its context expires.
 func TestShutdownWaitsForSlowSpans(t *testing.T) {
@@ -34,5 +33,5 @@ func TestShutdownWaitsForSlowSpans(t *testing.T) {
 	defer cancel()
 	require.NoError(t, f.P.Shutdown(ctx))
 	require.True(t, f.B.Closed.Load())
-	require.EqualValues(t, 3, f.P.Drops[record.DropShutdown].Load())
+	require.EqualValues(t, 3, f.P.Drops()["shutdown"])
 }

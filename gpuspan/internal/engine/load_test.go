@@ -20,8 +20,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
 
 // BenchmarkPollingShare measures the CPU time of the polling thread, spans included, at 2,000 sections a second on 4
@@ -30,7 +29,7 @@ func BenchmarkPollingShare(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
 	p, _ := benchProfiler(b, enginetest.WithTracerProvider(tp))
-	var streams []*record.Stream
+	var streams []*section.Stream
 	for i := range 4 {
 		streams = append(streams, p.Stream(uintptr(10+i), "load", enginetest.NeverCaptured()))
 	}
@@ -43,7 +42,7 @@ func BenchmarkPollingShare(b *testing.B) {
 	wall := time.Since(start)
 	b.ReportMetric(100*(pollingCPU(p)-before).Seconds()/wall.Seconds(), "%core")
 	b.ReportMetric(float64(b.N)/wall.Seconds(), "sections/s")
-	b.ReportMetric(float64(p.Drops[record.DropPoolFull].Load()), "dropped")
+	b.ReportMetric(float64(p.Drops()["pool_full"]), "dropped")
 }
 
 // BenchmarkSaturation measures how many sections become spans per second when two goroutines start them as fast as
@@ -73,7 +72,7 @@ func BenchmarkSaturation(b *testing.B) {
 	}
 	wg.Wait()
 	_ = p.Flush(context.Background())
-	n := float64(p.Statuses[record.StatusTimed].Load())
+	n := float64(p.Statuses()["ok"])
 	b.ReportMetric(n/time.Since(start).Seconds(), "sections/s")
 	if d := pollingCPU(p) - cpu; d > 0 {
 		b.ReportMetric(n/d.Seconds(), "sections/core-s")
@@ -82,7 +81,7 @@ func BenchmarkSaturation(b *testing.B) {
 
 // pollingCPU returns the CPU time of the polling thread, or 0 if unknown.
 func pollingCPU(p *engine.Profiler) (d time.Duration) {
-	_ = p.Poller.Call(context.Background(), func() { d, _ = timeline.ThreadCPU() })
+	_ = p.Poller.Call(context.Background(), func() { d, _ = section.ThreadCPU() })
 	return d
 }
 
@@ -93,7 +92,7 @@ func BenchmarkSectionBurst(b *testing.B) {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
 			p, _ := benchProfiler(b)
 			ctx := enginetest.Sampled()
-			var streams []*record.Stream
+			var streams []*section.Stream
 			for i := range goroutines {
 				streams = append(streams, p.Stream(uintptr(10+i), "burst", enginetest.NeverCaptured()))
 			}

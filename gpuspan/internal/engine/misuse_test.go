@@ -20,7 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
@@ -46,7 +46,7 @@ func TestShutdownDoesNotWaitForALoggerThatHangs(t *testing.T) {
 	f := enginetest.New(t, b, enginetest.WithLogger(slog.New(h)), enginetest.Changed(func(s *settings.Settings) { s.HangLimit = time.Millisecond }))
 	s := f.P.Stream(3, "x")
 	b.QueryStatus.Store(int32(backend.StatusNotReady))
-	record.NewOperation("op").Start(context.Background(), s).End()
+	section.NewOperation("op").Start(context.Background(), s).End()
 	<-h.in
 	b.QueryStatus.Store(0)
 	done := make(chan struct{})
@@ -70,7 +70,7 @@ func TestShutdownWithACancelledContextFreesEverything(t *testing.T) {
 	b := enginetest.NewBackend()
 	f := enginetest.New(t, b)
 	s := f.P.Stream(3, "x")
-	record.NewOperation("op").Start(context.Background(), s).End()
+	section.NewOperation("op").Start(context.Background(), s).End()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := fmt.Sprint(f.P.Shutdown(ctx))
@@ -87,14 +87,14 @@ func TestASecondShutdownKeepsItsOwnDeadline(t *testing.T) {
 	f := enginetest.New(t, b)
 	s := f.P.Stream(3, "x")
 	b.Blocks.Store(true)
-	record.NewOperation("op").Start(context.Background(), s).End()
+	section.NewOperation("op").Start(context.Background(), s).End()
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		first <- f.P.Shutdown(ctx)
 	}()
-	require.Eventually(t, f.P.Stopped.Load, time.Minute, time.Millisecond)
+	require.Eventually(t, f.P.Stopped, time.Minute, time.Millisecond)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
@@ -115,10 +115,10 @@ func TestASecondShutdownKeepsItsOwnDeadline(t *testing.T) {
 func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 	b := enginetest.NewBackend()
 	f := enginetest.New(t, b, enginetest.Changed(func(s *settings.Settings) { s.Slots = 16 }))
-	streams := []*record.Stream{f.P.Stream(3, "a"), f.P.Stream(4, "b"), f.P.Stream(4, "b"), f.P.Stream(5, "")}
-	ops := []*record.Operation{record.NewOperation(""), record.NewOperation(strings.Repeat("n", 1<<20)), record.NewOperation("x", func(c *record.OperationConfig) { c.Batch = true })}
+	streams := []*section.Stream{f.P.Stream(3, "a"), f.P.Stream(4, "b"), f.P.Stream(4, "b"), f.P.Stream(5, "")}
+	ops := []*section.Operation{section.NewOperation(""), section.NewOperation(strings.Repeat("n", 1<<20)), section.NewOperation("x", func(c *section.OperationConfig) { c.Batch = true })}
 	var wg sync.WaitGroup
-	shared := make(chan record.Section, 64)
+	shared := make(chan section.Section, 64)
 	for g := range 8 {
 		wg.Go(func() {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -159,10 +159,10 @@ func TestMisuseFromManyGoroutinesLosesNothing(t *testing.T) {
 	_ = f.P.Shutdown(context.Background())
 	require.True(t, b.Closed.Load())
 	var statuses int64
-	for i := range f.P.Statuses {
-		statuses += f.P.Statuses[i].Load()
+	for _, n := range f.P.Statuses() {
+		statuses += n
 	}
-	require.EqualValues(t, len(f.Spans.Ended())+int(f.P.Drops[record.DropNestLimit].Load()), statuses)
+	require.EqualValues(t, len(f.Spans.Ended())+int(f.P.Drops()["nest_limit"]), statuses)
 }
 
 // failing returns an error from the n-th call.
@@ -276,7 +276,7 @@ func TestAnyCallOfADriverMayFail(t *testing.T) {
 				enginetest.WithErrorHandler(func(error) {}), enginetest.WithLogger(slog.New(slog.DiscardHandler)),
 				enginetest.Changed(func(s *settings.Settings) { s.MemoryUsage = true; s.Slots = 16 }))
 			s := p.Stream(3, "x")
-			op := record.NewOperation("op")
+			op := section.NewOperation("op")
 			for range 3 {
 				x := op.Start(context.Background(), s)
 				x.Start(op).End()

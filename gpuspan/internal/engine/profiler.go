@@ -8,29 +8,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/export"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spans"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
-	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Profiler is a core with the goroutines that work for it. Tests of the packages reach the parts through it.
 type Profiler struct {
-	*record.Core
-	Poller   *timeline.Poller
-	Emitter  *export.Exporter
-	Watchdog *timeline.Watchdog
-	Metrics  *export.Metrics
-	spare    *record.SpareNests
+	*section.Core
+	Poller   *section.Poller
+	Emitter  *spans.Exporter
+	Watchdog *section.Watchdog
+	Metrics  *spans.Metrics
 
 	down        chan struct{} // closed when Shutdown is over
 	shutdownErr error
@@ -39,86 +32,36 @@ type Profiler struct {
 func (p *Profiler) summary() (s report.Summary) {
 	defer p.Guard("summary of the recorder")
 	s = p.Recorder.Summary()
-	for _, st := range p.StreamList.All() {
+	for _, st := range p.Streams() {
 		_, _, pending := st.Filled()
 		s.Pending += int64(pending)
 	}
 	return s
 }
 
-func New(b backend.Backend, opts ...func(*record.Config)) (*Profiler, error) {
-	set, err := settings.FromEnv()
-	errs := []error{err}
-	c := record.Config{Settings: set}
-	for _, o := range opts {
-		o(&c)
-	}
-	if err := c.Validate(); err != nil {
-		errs = append(errs, err)
-		c.Settings = c.Valid()
-	}
-	c.Fill()
-	p := &Profiler{Core: &record.Core{Cfg: c}, down: make(chan struct{})}
-	p.Errors.Handle = c.OnError
-	if a := c.Annotator; a != nil && !p.Listens(a) {
-		p.Cfg.Annotator = nil
-	}
-	errs = append(errs, p.Meet(b))
-	p.Ops.Store(&[]*record.OpState{})
-	p.Names.Init(c.Names, p.NewNamed)
-	p.Phases.Init(tree.MaxPhases, tree.NewPhaseOperation)
-	p.Steps.Init(c.Names, tree.NewStepOperation)
-	p.TimeAll = c.Metrics == settings.MetricsAll
-	p.SwitchedOn, p.Verbosity = c.Enabled, c.Verbosity
-	p.SetLevel()
-
-	p.Recorder = c.Recorder
-	if p.Recorder == nil && c.Report {
-		now := func() time.Time { return time.Unix(0, p.Clock.Wall(p.Clock.Now())) }
-		p.Recorder = report.NewCollector(report.WithClock(now))
-	}
-	if p.Backend != nil {
-		errs = append(errs, p.openBackend())
-	} else if b == nil {
-		p.Log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
-	}
-	p.Metrics = export.NewMetrics(p.Core)
-	p.MetricsEmitted = p.Metrics.Emitted
-	p.Scope = p.NewScope(func() []attribute.KeyValue { return nil })
-	p.spare = &record.SpareNests{}
-	p.Poller, p.Emitter = timeline.New(p.Core, p.Backend, p.spare), export.New(p.Core, p.Metrics, p.spare)
+func New(b backend.Backend, opts ...func(*section.Config)) (*Profiler, error) {
+	core, err := section.NewCore(b, opts...)
+	p := &Profiler{Core: core, Metrics: spans.NewMetrics(core), down: make(chan struct{})}
+	spare := &section.SpareNests{}
+	p.Poller, p.Emitter = section.NewPoller(core, spare), spans.NewExporter(core, p.Metrics, spare)
 	go p.Poller.Run()
 	go p.Emitter.Keep(p.Emitter.Loop)
-	p.Watchdog = timeline.StartWatchdog(p.Core)
-	return p, errors.Join(errs...)
+	p.Watchdog = section.StartWatchdog(core)
+	return p, err
 }
 
-// openBackend lists the devices. Without any, the profiler falls back to host times.
-func (p *Profiler) openBackend() error {
-	infos, err := timeline.Open(p.Core, p.Backend)
-	if err != nil {
-		p.Backend, p.SourceName = nil, record.SourceHost
-		p.Log(slog.LevelWarn, "gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))
-		return fmt.Errorf("no device can be timed, sections get host times only: %w", err)
-	}
-	for _, info := range infos {
-		p.DeviceList.Add(p.NewDevice(info))
-	}
-	return nil
-}
-
-func (p *Profiler) Stream(h uintptr, name string, opts ...func(*timeline.StreamConfig)) *record.Stream {
+func (p *Profiler) Stream(h uintptr, name string, opts ...func(*section.StreamConfig)) *section.Stream {
 	if p == nil {
 		return nil
 	}
 	return p.Poller.Stream(h, name, opts...)
 }
 
-func (p *Profiler) Loop(name string, s *record.Stream, opts ...func(*tree.LoopConfig)) *tree.Loop {
+func (p *Profiler) Loop(name string, s *section.Stream, opts ...func(*spans.LoopConfig)) *spans.Loop {
 	if p == nil {
-		return tree.NewLoop(nil, name, s, opts...)
+		return spans.NewLoop(nil, name, s, opts...)
 	}
-	return tree.NewLoop(p.Core, name, s, opts...)
+	return spans.NewLoop(p.Core, name, s, opts...)
 }
 
 func (p *Profiler) Snapshot() report.Summary {
@@ -132,7 +75,7 @@ func (p *Profiler) Snapshot() report.Summary {
 // catchUp updates the statistics: finished sections, and counts of untimed ones. If the polling thread hangs in the
 // driver, only the update is missing.
 func (p *Profiler) catchUp() {
-	if p.Stopped.Load() {
+	if p.Stopped() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -157,7 +100,7 @@ func (p *Profiler) Reset() {
 	p.Recorder.Reset()
 }
 
-func (p *Profiler) Stats(o *record.Operation) (report.Figures, bool) {
+func (p *Profiler) Stats(o *section.Operation) (report.Figures, bool) {
 	if p == nil || o == nil {
 		return report.Figures{}, false
 	}
@@ -165,7 +108,7 @@ func (p *Profiler) Stats(o *record.Operation) (report.Figures, bool) {
 }
 
 func (p *Profiler) Flush(ctx context.Context) error {
-	if p == nil || p.Stopped.Load() {
+	if p == nil || p.Stopped() {
 		return nil
 	}
 	ctx, cancel := p.deadline(ctx)
@@ -188,7 +131,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 	}
 	ctx, cancel := p.deadline(ctx)
 	defer cancel()
-	if !p.Stopped.CompareAndSwap(false, true) {
+	if !p.Stop() {
 		select {
 		case <-p.down:
 		case <-ctx.Done():
@@ -201,7 +144,6 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		return p.shutdownErr
 	}
 	defer close(p.down)
-	p.SetEnabled(false)
 	p.Watchdog.Stop()
 	p.shutdownErr = p.stop(ctx)
 	p.Watchdog.Wait(ctx)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
@@ -36,7 +36,7 @@ func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan) { c.again() }
 
 func (c *caller) OnEnd(sdktrace.ReadOnlySpan) { c.again() }
 
-func (c *caller) RangeStart(*record.Operation, trace.SpanContext, int64) (id uint64) {
+func (c *caller) RangeStart(*section.Operation, trace.SpanContext, int64) (id uint64) {
 	c.again()
 	return 1
 }
@@ -54,7 +54,7 @@ func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
 		enginetest.WithErrorHandler(func(error) { c.again() }))
 	require.NoError(t, err)
 	s := p.Stream(3, "main")
-	op, inside := record.NewOperation("op", enginetest.PrintReport(c)), record.NewOperation("inside")
+	op, inside := section.NewOperation("op", enginetest.PrintReport(c)), section.NewOperation("inside")
 	c.use = func() {
 		x := inside.Start(context.Background(), s)
 		x.Add(work.Work{Items: 1})

@@ -108,14 +108,23 @@ func (w *Work) Io(d Direction, copied *[Directions]int64) (memory report.IO, pci
 	return memory, pcie
 }
 
-func (s *TallySnapshot) Add(o TallySnapshot) {
-	s.Count, s.Items = s.Count+o.Count, s.Items+o.Items
-	s.Read, s.Written = s.Read+o.Read, s.Written+o.Written
+// Add adds another tally.
+func (s *TallySnapshot) Add(o TallySnapshot) { s.plus(&o, 1) }
+
+// Minus returns the difference to an earlier state.
+func (s TallySnapshot) Minus(o *TallySnapshot) TallySnapshot {
+	s.plus(o, -1)
+	return s
+}
+
+func (s *TallySnapshot) plus(o *TallySnapshot, sign int64) {
+	s.Count, s.Items = s.Count+sign*o.Count, s.Items+sign*o.Items
+	s.Read, s.Written = s.Read+sign*o.Read, s.Written+sign*o.Written
 	for i := range s.Copied {
-		s.Copied[i] += o.Copied[i]
+		s.Copied[i] += sign * o.Copied[i]
 	}
 	for i := range s.FLOPs {
-		s.FLOPs[i] += o.FLOPs[i]
+		s.FLOPs[i] += float64(sign) * o.FLOPs[i]
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -96,7 +96,7 @@ func (f *Rig) Status(i int) (status, source string) {
 }
 
 // Op is an operation for tests that need any.
-var Op = record.NewOperation("op")
+var Op = section.NewOperation("op")
 
 // Paused runs f while the polling thread is paused, so that only the caller's cost is measured.
 func Paused(p *engine.Profiler, f func()) {

@@ -10,66 +10,65 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/record"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/timeline"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/tree"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spans"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // Option is an option of package gpuspan, for tests of the engine alone.
-type Option = func(*record.Config)
+type Option = func(*section.Config)
 
 // StreamOption is an option of a stream in package gpuspan.
-type StreamOption = func(*timeline.StreamConfig)
+type StreamOption = func(*section.StreamConfig)
 
-func WithSettings(s settings.Settings) Option { return func(c *record.Config) { c.Settings = s } }
+func WithSettings(s settings.Settings) Option { return func(c *section.Config) { c.Settings = s } }
 
-func WithSlots(n int) Option { return func(c *record.Config) { c.Slots = n } }
+func WithSlots(n int) Option { return func(c *section.Config) { c.Slots = n } }
 
 func WithTracerProvider(tp trace.TracerProvider) Option {
-	return func(c *record.Config) { c.Tracers = tp }
+	return func(c *section.Config) { c.Tracers = tp }
 }
 
 func WithMeterProvider(mp metric.MeterProvider) Option {
-	return func(c *record.Config) { c.Meters = mp }
+	return func(c *section.Config) { c.Meters = mp }
 }
 
-func WithErrorHandler(f func(error)) Option { return func(c *record.Config) { c.OnError = f } }
+func WithErrorHandler(f func(error)) Option { return func(c *section.Config) { c.OnError = f } }
 
-func WithLogger(l *slog.Logger) Option { return func(c *record.Config) { c.Logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(c *section.Config) { c.Logger = l } }
 
-func WithAnnotator(a record.Annotator) Option { return func(c *record.Config) { c.Annotator = a } }
+func WithAnnotator(a section.Annotator) Option { return func(c *section.Config) { c.Annotator = a } }
 
-func WithIDGenerator(g *spanid.Generator) Option { return func(c *record.Config) { c.IDs = g } }
+func WithIDGenerator(g *spanid.Generator) Option { return func(c *section.Config) { c.IDs = g } }
 
-func WithOutputLog(w io.Writer) Option { return func(c *record.Config) { c.Outputs = w } }
+func WithOutputLog(w io.Writer) Option { return func(c *section.Config) { c.Outputs = w } }
 
 func WithReport(r report.Recorder) Option {
-	return func(c *record.Config) { c.Recorder, c.Report = r, r != nil }
+	return func(c *section.Config) { c.Recorder, c.Report = r, r != nil }
 }
 
-func AllowLegacy() StreamOption { return func(c *timeline.StreamConfig) { c.Legacy = true } }
+func AllowLegacy() StreamOption { return func(c *section.StreamConfig) { c.Legacy = true } }
 
-func NeverCaptured() StreamOption { return func(c *timeline.StreamConfig) { c.NoCapture = true } }
+func NeverCaptured() StreamOption { return func(c *section.StreamConfig) { c.NoCapture = true } }
 
-func Bound() StreamOption { return func(c *timeline.StreamConfig) { c.Bound = true } }
+func Bound() StreamOption { return func(c *section.StreamConfig) { c.Bound = true } }
 
-func Category(name string) func(*record.OperationConfig) {
-	return func(c *record.OperationConfig) { c.Info.Category = name }
+func Category(name string) func(*section.OperationConfig) {
+	return func(c *section.OperationConfig) { c.Info.Category = name }
 }
 
-func PrintReport(w io.Writer) func(*record.OperationConfig) {
-	return func(c *record.OperationConfig) { c.Print = w }
+func PrintReport(w io.Writer) func(*section.OperationConfig) {
+	return func(c *section.OperationConfig) { c.Print = w }
 }
 
-func Sync(m settings.SyncMode) func(*record.OperationConfig) {
-	return func(c *record.OperationConfig) { c.Sync = m }
+func Sync(m settings.SyncMode) func(*section.OperationConfig) {
+	return func(c *section.OperationConfig) { c.Sync = m }
 }
 
-func TotalSteps(n int64) func(*tree.LoopConfig) { return func(c *tree.LoopConfig) { c.Steps = n } }
+func TotalSteps(n int64) func(*spans.LoopConfig) { return func(c *spans.LoopConfig) { c.Steps = n } }
 
-func StepSchedule(s settings.Schedule) func(*tree.LoopConfig) {
-	return func(c *tree.LoopConfig) { c.Schedule = s }
+func StepSchedule(s settings.Schedule) func(*spans.LoopConfig) {
+	return func(c *spans.LoopConfig) { c.Schedule = s }
 }

@@ -1,0 +1,20 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package section
+
+import (
+	"syscall"
+	"time"
+)
+
+const rusageThread = 1 // RUSAGE_THREAD of getrusage(2)
+
+// ThreadCPU returns the processor time of the calling OS thread.
+func ThreadCPU() (time.Duration, bool) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(rusageThread, &u); err != nil {
+		return 0, false
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), true
+}
