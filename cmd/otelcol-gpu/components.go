@@ -44,6 +44,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
+	"github.com/otelgpu/otelgpu/receiver/xplanereceiver"
 )
 
 const (
@@ -87,6 +88,7 @@ func factories() (otelcol.Factories, error) {
 		own[receiver.Factory](gpucapturereceiver.NewFactory()),
 		own[receiver.Factory](kinetoreceiver.NewFactory()),
 		own[receiver.Factory](nsysreceiver.NewFactory()),
+		own[receiver.Factory](xplanereceiver.NewFactory()),
 		core[receiver.Factory](otlpreceiver.NewFactory(), "receiver/otlpreceiver"),
 	)
 	f.Processors, f.ProcessorModules, errs[2] = collect(append(ottlProcessors(),

@@ -37,6 +37,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
+	"github.com/otelgpu/otelgpu/receiver/xplanereceiver"
 )
 
 func newConvertCommand() *cobra.Command {
@@ -46,10 +47,10 @@ func newConvertCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "convert [--detail LEVEL] [--html] --out DIR FILE|FOLDER...\n" +
 			"  otelcol-gpu convert --compare [--html] BEFORE AFTER",
-		Short: "Convert profiles of PyTorch, Nsight Systems and rocprofv3 to OTLP and a Chrome trace",
+		Short: "Convert profiles of PyTorch, JAX, Nsight Systems and rocprofv3 to OTLP and a Chrome trace",
 		Long: `Convert profiles to OTLP and a Chrome trace, and print where the GPU time went. The input is PyTorch profiler
-(Kineto) traces, plain or compressed, SQLite exports of Nsight Systems, and runs of ROCm's rocprofv3 as JSON or as its
-database. A directory is searched recursively for profiles (.json, .json.gz, .json.zst, .sqlite, _results.db);
+(Kineto) traces, plain or compressed, XPlane profiles of JAX, SQLite exports of Nsight Systems, and runs of ROCm's
+rocprofv3 as JSON or as its database. A directory is searched recursively for profiles (.json, .json.gz, .json.zst, .sqlite, _results.db, .xplane.pb);
 duplicates are counted once.
 
 The command writes DIR/spans.json (OTLP JSON, one request per line, at the level set by --detail) and DIR/trace.json
@@ -186,6 +187,10 @@ func read(
 		return profile{Stats: st.Stats, what: "rows"}, err
 	}
 	defer f.Close()
+	if profilefile.IsXPlane(path, head) {
+		st, err := xplanereceiver.ReadOpened(ctx, f, o, emit)
+		return profile{Stats: st.Stats, what: "events"}, err
+	}
 	st, err := kinetoreceiver.ReadOpened(ctx, f, b, o, emit)
 	return profile{st.Stats, "events", st.Partial}, err
 }

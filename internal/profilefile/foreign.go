@@ -43,10 +43,6 @@ var kinds = []kind{
 		says:   "a report of Nsight Compute, which has counters of single kernels and no timeline",
 		remedy: "record with nsys profile, then nsys export --type sqlite",
 	},
-	{
-		is: xplane, ends: []string{".xplane.pb"}, says: "an XPlane of JAX or TensorFlow",
-		remedy: "profile the program with nsys profile, then nsys export --type sqlite",
-	},
 	{is: begins("\x89HDF\r\n\x1a\n"), says: "HDF5, as of nsys export --type hdf", remedy: "nsys export --type sqlite"},
 	{is: begins("ARROW1"), says: "Arrow, as of nsys export --type arrow", remedy: "nsys export --type sqlite"},
 	{is: begins("\xff\xfe"), says: "text in UTF-16", remedy: "iconv -f UTF-16 -t UTF-8 FILE"},
@@ -76,11 +72,12 @@ var kinds = []kind{
 	{is: begins("version https://git-lfs"), says: "a pointer of Git LFS", remedy: "git lfs pull"},
 }
 
-// xplane reports whether the file is a message XSpace (tsl/profiler/protobuf/xplane.proto): its first field are planes,
-// whose names begin with /host: or /device:.
-func xplane(head []byte) bool {
+// IsXPlane reports whether a file is a message XSpace (tsl/profiler/protobuf/xplane.proto), plain or gzip: by its first
+// field, which are planes, whose names begin with /host: or /device:, or by its name.
+func IsXPlane(path string, head []byte) bool {
 	return len(head) > 0 && head[0] == 0x0a && (bytes.Contains(head, []byte("/host:")) ||
-		bytes.Contains(head, []byte("/device:")))
+		bytes.Contains(head, []byte("/device:"))) ||
+		(strings.HasSuffix(path, ".xplane.pb") || strings.HasSuffix(path, ".xplane.pb.gz")) && !readable(head)
 }
 
 // tarball looks for the magic string of POSIX archives (pax(1), ustar interchange format).
@@ -153,6 +150,19 @@ func readable(head []byte) bool { return IsSQLite(head) || begins("{")(head) || 
 // IsSQLite looks for the magic string of SQLite (file format, section 1.3).
 func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) }
 
+// besideXPlane reports whether a file is the shortened Chrome trace that JAX writes beside a profile.
+func besideXPlane(path string) bool {
+	stem, ok := strings.CutSuffix(path, ".trace.json.gz")
+	if filepath.Base(path) == "perfetto_trace.json.gz" {
+		stem, ok = filepath.Join(filepath.Dir(path), "*"), true
+	}
+	if !ok {
+		return false
+	}
+	found, err := filepath.Glob(stem + ".xplane.pb*")
+	return err == nil && len(found) > 0
+}
+
 // Head reads the beginning of a file, at most HeadSize bytes. A shorter file is not an error.
 func Head(path string) ([]byte, error) {
 	f, err := regularfile.Open(path)
@@ -164,7 +174,7 @@ func Head(path string) ([]byte, error) {
 }
 
 // endings are the endings of names of supported profiles.
-var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db"}
+var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db", ".xplane.pb", ".xplane.pb.gz"}
 
 // runs are the endings of what rocprofv3 writes for one run with several output formats, the most complete first. The
 // last two are not supported.
@@ -184,6 +194,9 @@ func InFolder(path string) bool {
 				return err == nil
 			})
 		}
+	}
+	if besideXPlane(path) {
+		return false
 	}
 	if slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(path, end) }) {
 		return true

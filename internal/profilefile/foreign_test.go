@@ -20,23 +20,15 @@ func TestUnsupportedFormatsAreNamedWithARemedy(t *testing.T) {
 	for name, c := range map[string]struct{ head, want string }{
 		"a/run.nsys-rep": {"NVIDIA", "it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
 		"run.qdrep":      {"\x01\x02", "it is a report of Nsight Systems (nsys export --type sqlite run.qdrep)"},
-		"vm.xplane.pb": {
-			"\x0a\x10",
-			"it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)",
-		},
-		"x": {
-			"\x0a\x20\x08\x01\x12\x0d/device:GPU:0",
-			"it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)",
-		},
-		"t.json":     {"\xff\xfe{\x00", "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 t.json)"},
-		"u.json":     {"{\x00\"\x00", "it is text in UTF-16 (iconv -f UTF-16LE -t UTF-8 u.json)"},
-		"h.h5":       {"\x89HDF\r\n\x1a\n", "it is HDF5, as of nsys export --type hdf (nsys export --type sqlite)"},
-		"b.json.bz2": {"BZh91AY", "it is bzip2 (bunzip2 b.json.bz2)"},
-		"x.json.xz":  {"\xfd7zXZ\x00", "it is xz (unxz x.json.xz)"},
-		"lfs.json":   {"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of Git LFS (git lfs pull)"},
-		"run.tar":    {strings.Repeat("\x00", 257) + "ustar\x00", "it is a tar archive (unpack it)"},
-		"short.tar":  {strings.Repeat("\x00", 257), ""},
-		"run.zip":    {"PK\x03\x04", "it is a ZIP archive (unpack it)"},
+		"t.json":         {"\xff\xfe{\x00", "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 t.json)"},
+		"u.json":         {"{\x00\"\x00", "it is text in UTF-16 (iconv -f UTF-16LE -t UTF-8 u.json)"},
+		"h.h5":           {"\x89HDF\r\n\x1a\n", "it is HDF5, as of nsys export --type hdf (nsys export --type sqlite)"},
+		"b.json.bz2":     {"BZh91AY", "it is bzip2 (bunzip2 b.json.bz2)"},
+		"x.json.xz":      {"\xfd7zXZ\x00", "it is xz (unxz x.json.xz)"},
+		"lfs.json":       {"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of Git LFS (git lfs pull)"},
+		"run.tar":        {strings.Repeat("\x00", 257) + "ustar\x00", "it is a tar archive (unpack it)"},
+		"short.tar":      {strings.Repeat("\x00", 257), ""},
+		"run.zip":        {"PK\x03\x04", "it is a ZIP archive (unpack it)"},
 		"kernels.csv": {
 			"Name,Start_Timestamp,End_Timestamp\n", "it is a table in CSV " +
 				"(for ROCm: rocprofv3 --output-format json; for Nsight Systems: nsys export --type sqlite)",
@@ -110,4 +102,26 @@ func TestHeadOfAShortFile(t *testing.T) {
 	assert.Equal(t, "ab", string(head))
 	_, err = profilefile.Head(path + "er")
 	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestXPlaneIsRecognizedByContentOrName(t *testing.T) {
+	for head, want := range map[string]bool{
+		"\x0a\x10\x12\x0e/host:metadata": true, "\x0a\x10": false, "{": false, "": false,
+	} {
+		assert.Equal(t, want, profilefile.IsXPlane("a.pb", []byte(head)), "%q", head)
+	}
+	assert.True(t, profilefile.IsXPlane("vm.xplane.pb.gz", []byte("\x1f\x8b")))
+	assert.False(t, profilefile.IsXPlane("vm.xplane.pb", []byte("{")), "JSON under a wrong name")
+}
+
+func TestTheTraceBesideAnXPlaneIsNotReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"vm.xplane.pb", "vm.trace.json.gz", "perfetto_trace.json.gz", "other.trace.json.gz"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	for name, want := range map[string]bool{
+		"vm.xplane.pb": true, "vm.trace.json.gz": false, "perfetto_trace.json.gz": false, "other.trace.json.gz": true,
+	} {
+		assert.Equal(t, want, profilefile.InFolder(filepath.Join(dir, name)), name)
+	}
 }

@@ -234,6 +234,9 @@ func known(path string, b *bufio.Reader) error {
 	if profilefile.IsSQLite(head) {
 		return fmt.Errorf("%w: it is an SQLite database (the receiver nsys reads databases of Nsight Systems)", ErrNotTrace)
 	}
+	if profilefile.IsXPlane(path, head) {
+		return fmt.Errorf("%w: it is an XPlane profile (the receiver xplane reads them)", ErrNotTrace)
+	}
 	if what := profilefile.Foreign(path, head); what != "" {
 		return fmt.Errorf("%w: %s", ErrNotTrace, what)
 	}

@@ -73,7 +73,7 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 			"NVIDIA", ErrNotTrace,
 			"it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)",
 		},
-		"host.xplane.pb":  {"\n\x10", ErrNotTrace, "it is an XPlane of JAX or TensorFlow"},
+		"host.xplane.pb":  {"\n\x10", ErrNotTrace, "it is an XPlane profile (the receiver xplane reads them)"},
 		"utf16.json":      {"\xff\xfe{\x00", ErrNotTrace, "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 utf16.json)"},
 		"a.sqlite":        {"SQLite format 3\x00", ErrNotTrace, "it is an SQLite database"},
 		"rubbish.json.gz": {whole + "rubbish after the end", gzip.ErrHeader, "broken gzip data"},

@@ -53,6 +53,8 @@ const (
 	tagSequence
 	tagPeer
 	tagScalars
+	tagOperator
+	tagModules
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -115,6 +117,8 @@ func (d *Detail) AppendTo(b []byte) []byte {
 		b = binary.AppendVarint(b, d.SharedMemory)
 	}
 	number(tagScalars, d.Scalars, d.Scalars != 0)
+	number(tagOperator, int64(d.Operator), d.Operator != 0)
+	number(tagModules, int64(d.Modules), d.Modules != 0)
 	float(tagBlocksPerSM, d.BlocksPerSM, d.BlocksPerSM != 0)
 	float(tagWarpsPerSM, d.WarpsPerSM, d.WarpsPerSM != 0)
 	float(tagOccupancy, d.Occupancy, d.HasOccupancy)
@@ -194,6 +198,10 @@ func (d *Detail) Decode(b []byte) {
 			d.Registers, d.SharedMemory = number(), number()
 		case tagScalars:
 			d.Scalars = number()
+		case tagOperator:
+			d.Operator = uint32(number())
+		case tagModules:
+			d.Modules = uint32(number())
 		case tagBlocksPerSM:
 			d.BlocksPerSM = float()
 		case tagWarpsPerSM:

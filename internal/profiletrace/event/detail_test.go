@@ -33,6 +33,7 @@ func TestDetailSurvivesItsRecord(t *testing.T) {
 		Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
 		PayloadText: "{}", TraceParent: "00", MemoryDevice: -1, MemoryUsage: 13, HasMemoryUsage: true,
 		Traffic: 2e9, Elements: 1e6, Launches: 14, Signature: 15, Category: "c", Requests: 16, RequestsLost: 17, Scalars: 18,
+		Operator: 19, Modules: 20,
 	}
 	for i := range reflect.TypeFor[Detail]().NumField() {
 		assert.False(t, reflect.ValueOf(d).Field(i).IsZero(), reflect.TypeFor[Detail]().Field(i).Name)

@@ -153,6 +153,8 @@ type Detail struct {
 	TraceParent    string  // W3C: of an annotation its parent; of a device activity the live span that launched it
 	Requests       uint32  // that a device activity served together, by Profile.Names: traceparents and blanks
 	RequestsLost   int64   // requests that are not among them
+	Operator       uint32  // that an activity of a device states, by Profile.Names; FLOPs and Traffic are the activity's
+	Modules        uint32  // path of modules around it, by Profile.Names: "jit(step)/layer0"
 	MemoryDevice   int64   // of an allocation
 	MemoryUsage    int64   // after an allocation
 	HasMemoryUsage bool

@@ -49,6 +49,9 @@ func (n *Names) Bytes(name []byte) uint32 {
 	return n.ID(string(name))
 }
 
+// Find returns the number of a name that is kept; 0 if it is not.
+func (n *Names) Find(name string) uint32 { return n.index[name] }
+
 // Name returns the name with a number that ID returned.
 func (n *Names) Name(id uint32) string { return n.list[id] }
 

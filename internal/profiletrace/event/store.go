@@ -20,6 +20,9 @@ type Device struct {
 	Model   string // empty: not stated
 	ID      string // value of hw.id, if the file states one
 	Limits  occupancy.Device
+
+	// peaks that the file states, in FLOP and bytes per second; 0: the model's
+	FLOPRate, Bandwidth float64
 }
 
 // Meta is a file's description of itself. Fields that the file does not state are zero.

@@ -41,15 +41,24 @@ const (
 // modulePrefix begins the names of PyTorch's modules.
 const modulePrefix = "nn.Module: "
 
-// Enter returns the node of a range of this name within a node; 0 is outside of all.
+// Enter returns the node of a range of this name within a node, and counts a call of it; 0 is outside of all.
 func (t *ModuleTree) Enter(in, name uint32, text func(uint32) string) uint32 {
+	at := t.Node(in, name, text)
+	if at != in {
+		t.nodes[at-1].calls++
+	}
+	return at
+}
+
+// Node is like Enter, without counting.
+func (t *ModuleTree) Node(in, name uint32, text func(uint32) string) uint32 {
 	at, ok := t.nodeOf[[2]uint32{in, name}]
 	if !ok {
-		if at = t.add(in, name, text); at == 0 {
-			return in
-		}
+		at = t.add(in, name, text)
 	}
-	t.nodes[at-1].calls++
+	if at == 0 {
+		return in
+	}
 	return at
 }
 

@@ -4,6 +4,7 @@
 package facts
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -36,6 +37,18 @@ type Peak struct {
 	peaks.Device
 	Known  bool
 	Reason string // why it is not known
+}
+
+// State replaces the peaks of 16-bit matrix products and of memory by the peaks that a file states, in FLOP and bytes per
+// second, of a device of this model; 0: not stated.
+func (p *Peak) State(model string, flops, bandwidth float64) {
+	p.Name = cmp.Or(p.Name, model, "the device, as the file states it")
+	if flops > 0 {
+		p.FLOPs.BF16, p.FLOPs.FP16, p.Known = flops, flops, true
+	}
+	if bandwidth > 0 {
+		p.MemoryBandwidth, p.Known = bandwidth, true
+	}
 }
 
 // PeakOf looks up a model; a suffix by which a driver marks a virtual function does not change the device.

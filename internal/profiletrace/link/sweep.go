@@ -77,6 +77,7 @@ type Sweep struct {
 	hosts     hostOnly           // where the file has no activities of a device
 	profiler  *thread            // its own work; nil: not recorded
 	modules   facts.ModuleTree
+	stating   map[uint32]uint32 // nodes in it, by the path that activities state
 	forwards  forwards
 	waits     *streamWaits // nil: none
 }
@@ -114,7 +115,8 @@ func (in *Input) NewSweep(v Visitor) *Sweep {
 		meanings: map[kernelOf]meaning{}, devices: map[int64]*deviceWindow{}, tracks: tracks,
 		flags: make([]vocabulary.Meaning, in.Names.Len()), memories: map[int64]*Allocated{},
 		launches: newLaunchTable(in.Count(event.KindRuntime)),
-		playing:  map[int64]*playing{}, hosts: hostOnly{}, steps: stepLists{in: in, kept: map[int64][]facts.Step{}},
+		playing:  map[int64]*playing{}, stating: map[uint32]uint32{}, hosts: hostOnly{},
+		steps: stepLists{in: in, kept: map[int64][]facts.Step{}},
 	}
 	s.first, s.end = in.Period()
 	pid, known := in.MainProcess()
@@ -335,12 +337,13 @@ func (s *Sweep) device(r *event.Record) {
 	}
 	a.End = a.Start + a.Duration
 	a.Detail.Decode(r.Detail)
-	a.Communicates = r.Kind == event.KindKernel && s.in.Communicates(r.Name)
+	a.Communicates = r.Kind == event.KindKernel && (a.Detail.Collective != "" || s.in.Communicates(r.Name))
 	if l, ok := s.launches.get(r.Correlation); ok {
 		a.Launch, a.HasLaunch = *l, true
 	}
 	if s.analyses {
 		s.replayed(a)
+		s.stated(a)
 	}
 	proc := s.Main
 	if owner := s.Processes[t.Owner]; t.Owned && owner != nil {

@@ -71,6 +71,28 @@ func (w *Work) replace(open []frame) {
 	w.Work, w.elements, w.counted, w.replaced = timeline.Work{}, 0, true, true
 }
 
+// stated sets the operator, its work and its modules where the activity itself states them, as in profiles of XLA.
+func (s *Sweep) stated(a *Activity) {
+	d, l := &a.Detail, &a.Launch
+	if d.Operator == 0 {
+		return
+	}
+	l.Op, l.opAt = d.Operator, a.Start
+	l.Work = s.newWork(&event.Record{Name: d.Operator}, d)
+	l.Work.Launches = 1
+	if d.Modules == 0 {
+		return
+	}
+	node, ok := s.stating[d.Modules]
+	if !ok {
+		for name := range strings.SplitSeq(s.in.Names.Name(d.Modules), "/") {
+			node = s.modules.Node(node, s.in.Names.Find(name), s.in.Names.Name)
+		}
+		s.stating[d.Modules] = node
+	}
+	l.module, l.around, l.named = node, d.Modules, d.Operator
+}
+
 // begin counts the work at its first kernel, whose name gives the type of elements if the operator does not.
 func (w *Work) begin(kernel string) {
 	w.counted = true

@@ -1,0 +1,26 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package xplanereceiver
+
+import (
+	"context"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/receiver"
+
+	"github.com/otelgpu/otelgpu/receiver/xplanereceiver/internal/metadata"
+)
+
+// NewFactory returns the factory of type xplane.
+func NewFactory() receiver.Factory {
+	return receiver.NewFactory(metadata.Type, createDefaultConfig,
+		receiver.WithTraces(createTraces, metadata.TracesStability))
+}
+
+func createTraces(_ context.Context, set receiver.Settings, cfg component.Config,
+	next consumer.Traces,
+) (receiver.Traces, error) {
+	return newReceiver(set, cfg.(*Config), next)
+}

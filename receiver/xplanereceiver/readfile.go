@@ -1,0 +1,115 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package xplanereceiver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/klauspost/compress/gzip"
+	"go.opentelemetry.io/collector/consumer"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/regularfile"
+)
+
+// Options configures [ReadFile]. The zero value is usable.
+type Options = profiletrace.Options
+
+const (
+	scopeName      = "github.com/otelgpu/otelgpu/receiver/xplanereceiver"
+	defaultService = "jax"
+)
+
+// Stats is the result of reading a file.
+type Stats struct {
+	profiletrace.Stats
+	Events int64 // in the file
+}
+
+// ReadFile reads one XPlane profile, plain or gzip, and passes its spans to emit in batches, which emit owns. Nothing
+// is emitted before the whole file has been read, so a rejected file (ErrNotXSpace, ErrTruncated, ErrBroken; the error
+// names the file) emits nothing. An error of emit stops reading and is returned.
+func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return Stats{}, fmt.Errorf("cannot read XPlane profile %q: %w", path, err)
+	}
+	defer f.Close()
+	return ReadOpened(ctx, f, o, emit)
+}
+
+// ReadOpened is like ReadFile, for an open file.
+func ReadOpened(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	st, err := read(ctx, f, o, emit)
+	if err != nil {
+		return st, fmt.Errorf("cannot read XPlane profile %q: %w", f.Name(), err)
+	}
+	return st, nil
+}
+
+func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
+	p := profiletrace.New(o, profiletrace.Source{Scope: scopeName, Root: "jax profile", Service: defaultService})
+	defer p.Close()
+	x := &space{}
+	c := &collect{p: p, space: x}
+	err := from(ctx, f, x.tables)
+	if err == nil && !slices.ContainsFunc(x.planes, func(p *plane) bool { return p.name != "" }) {
+		err = fmt.Errorf("%w: it has no planes", ErrNotXSpace)
+	}
+	if err == nil {
+		err = c.describe()
+	}
+	if err == nil {
+		err = from(ctx, f, func(w *wire) error { return x.events(w, c.event) })
+	}
+	p.Paths = p.Paths && p.Count(event.KindRuntime) > 0 // without calls that launch there is no path from host to device
+	st := Stats{Events: c.events}
+	if err != nil {
+		return st, err
+	}
+	st.Stats, err = p.Emit(ctx, emit)
+	return st, err
+}
+
+// from reads the file from its start.
+func from(ctx context.Context, f *os.File, read func(*wire) error) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	const size = 1 << 16
+	b := bufio.NewReaderSize(&contextReader{ctx, f}, size)
+	head, err := b.Peek(2)
+	switch {
+	case len(head) == 0 && errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: it is empty", ErrNotXSpace)
+	case string(head) == "\x1f\x8b":
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return fmt.Errorf("broken gzip data: %w", err)
+		}
+		defer z.Close()
+		b = bufio.NewReaderSize(z, size)
+	}
+	return read(&wire{r: b})
+}
+
+// contextReader ends reading with the context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *contextReader) Read(b []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(b)
+}

@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package xplanereceiver
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEachRowBecomesWhatItIs(t *testing.T) {
+	for name, b := range map[string][]byte{"plain": profile(), "gzip": packed(t, profile())} {
+		list, st, err := spans(t, write(t, b), kernels)
+		require.NoError(t, err, name)
+		const base = 1_000_000_000
+		step := named(list, "train")[0]
+		assert.Equal(t, [2]int64{base, base + 9000}, [2]int64{step.Start, step.End})
+		assert.EqualValues(t, 4, step.Int("gpu.step.index"))
+		gemm := named(list, "gemm")
+		require.Len(t, gemm, 1, "the row of operators repeats the streams")
+		assert.Equal(t, [2]int64{base + 3000, base + 5001}, [2]int64{gemm[0].Start, gemm[0].End}, "rounded down")
+		assert.EqualValues(t, 1, gemm[0].Int("gpu.device.ordinal"))
+		copied := named(list, "MemcpyH2D")[0]
+		assert.Equal(t, "host_to_device", copied.Text("gpu.copy.direction"))
+		assert.Equal(t, "pinned", copied.Text("gpu.copy.host_memory"))
+		assert.EqualValues(t, 4096, copied.Int("gpu.io.size"))
+		assert.Len(t, named(list, "load"), 1, "an annotation of the program")
+		assert.Empty(t, named(list, "input.py(7): read"), "frames explain idle time, and are no spans")
+		assert.Equal(t, map[string]int64{"row that was derived from the others (XLA Ops)": 1}, st.Skipped)
+		assert.EqualValues(t, 8, st.Events)
+		require.Len(t, st.Devices, 1)
+		assert.Equal(t, "dot.1", st.Devices[0].Operators[0].Name)
+	}
+}
+
+func TestAbsoluteTimesNeedNoStart(t *testing.T) {
+	const start = 1_790_003_000_000_000_000
+	m := message{}.in(1, planeOf("/device:GPU:0", []string{"gemm"}, row(7, "Stream #7(Compute)", start, at(1, 5000, 2000))))
+	list, st, err := spans(t, write(t, m), kernels)
+	require.NoError(t, err)
+	assert.EqualValues(t, start+5, named(list, "gemm")[0].Start)
+	assert.Empty(t, st.Faults)
+}
+
+func TestWhatHasNoTimeOrNoNameIsCounted(t *testing.T) {
+	m := message{}.in(1, planeOf("/device:GPU:0", []string{"gemm"}, row(7, "Stream #7(Compute)", 0,
+		message{}.number(1, 1).number(5, 12).number(3, 9000), at(99, 0, 1000), at(1, 1000, -5))))
+	list, st, err := spans(t, write(t, m.text(2, "dropped 3 events")), kernels)
+	require.NoError(t, err)
+	assert.Len(t, named(list, "unknown"), 1)
+	assert.Equal(t, map[string]int64{"sum of events without times": 1, "negative duration": 1}, st.Skipped)
+	assert.Contains(t, st.Faults, "the profiler says: dropped 3 events")
+}
+
+func TestRejectedFilesSayWhy(t *testing.T) {
+	whole := profile()
+	for name, c := range map[string]struct {
+		b    []byte
+		want error
+	}{
+		"empty":           {nil, ErrNotXSpace},
+		"no planes":       {message{}.text(4, "node7"), ErrNotXSpace},
+		"cut":             {whole[:len(whole)-40], ErrTruncated},
+		"cut in gzip":     {packed(t, whole)[:200], ErrTruncated},
+		"text":            {[]byte("hello, world"), ErrBroken},
+		"longer than it":  {message{}.in(1, message{}.text(2, "/host:CPU").number(3, 1)), ErrBroken},
+		"group":           {protoGroup, ErrBroken},
+		"inner too long":  {message{}.in(1, message{0x1a, 0x7f, 0x08}), ErrBroken},
+		"broken event":    {message{}.in(1, planeOf("/host:CPU", nil, row(1, "python", 0, message{0x0a}))), ErrBroken},
+		"no number":       {message{}.in(1, planeOf("/host:CPU", nil, message{}.text(1, "x"))), ErrBroken},
+		"overlong number": {[]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}, ErrBroken},
+	} {
+		path := write(t, c.b)
+		_, _, err := spans(t, path, kernels)
+		require.ErrorIs(t, err, c.want, name)
+		assert.ErrorContains(t, err, path, name)
+	}
+}
+
+// protoGroup is a plane of the type group, which protobuf does not have any more.
+var protoGroup = []byte{0x0b, 0x0c}
+
+// A table may claim more than a file's reader keeps: names are lost, events are not.
+func TestTablesAreBounded(t *testing.T) {
+	long := string(make([]byte, maxText+1))
+	m := planeOf("/device:GPU:0", []string{"gemm"}, row(7, "Stream #7(Compute)", 0, at(2, 0, 1000))).in(4, entry(2, long))
+	list, st, err := spans(t, write(t, message{}.in(1, m)), kernels)
+	require.NoError(t, err)
+	assert.Len(t, named(list, "unknown"), 1)
+	assert.EqualValues(t, 1, st.Skipped["entry of a table that is too large (its events have no name)"])
+}
+
+func TestPrecisionIsTheResults(t *testing.T) {
+	for text, want := range map[string]string{
+		"%fusion.1 = bf16[2048,2048]{1,0} fusion(%p0)": "bf16", "%dot = (f16[2], f32[3]) dot(%a)": "fp16",
+		"%x = f32[2] add(%a)": "", "gemm": "", "%q = s8[4] dot(%a)": "int8",
+	} {
+		assert.Equal(t, want, precision(text), text)
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	whole := profile()
+	f.Add(uint16(10), []byte{0xff}, uint16(0))
+	f.Add(uint16(len(whole)/2), []byte("nonsense"), uint16(3))
+	f.Fuzz(func(t *testing.T, at uint16, with []byte, cut uint16) {
+		b := append([]byte(nil), whole...)
+		copy(b[int(at)%len(b):], with)
+		list, _, err := spans(t, write(t, b[:len(b)-int(cut)%len(b)]), kernels)
+		if err != nil {
+			require.Empty(t, list)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package xplanereceiver
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+func truth(t *testing.T, into any, elem ...string) string {
+	dir := recorded.Path(t, append([]string{"xplane"}, elem...)...)
+	b, err := os.ReadFile(filepath.Join(dir, "truth.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, into))
+	return dir
+}
+
+// Files of jax 0.12 on a CPU: operators and steps equal what jax.profiler.ProfileData reads.
+func TestOperatorsAndStepsEqualProfileData(t *testing.T) {
+	for _, name := range []string{"mlp", "conv", "pmap", "scan"} {
+		t.Run(name, func(t *testing.T) {
+			var want struct {
+				Ops []struct {
+					Op    string `json:"hlo_op"`
+					Count int
+					Sum   float64 `json:"sum_duration_ns"`
+				} `json:"hlo_ops"`
+				Steps [][]any
+			}
+			dir := truth(t, &want, name)
+			paths, err := filepath.Glob(filepath.Join(dir, "*.xplane.pb*"))
+			require.NoError(t, err)
+			require.Len(t, paths, 1)
+			list, st, err := spans(t, paths[0], kernels)
+			require.NoError(t, err)
+			assert.Empty(t, st.Faults)
+			counts, sums := map[string]int{}, map[string]float64{}
+			for _, o := range want.Ops { // of both devices
+				counts[o.Op] += o.Count
+				sums[o.Op] += o.Sum
+			}
+			for op, n := range counts {
+				found := named(list, op)
+				assert.Len(t, found, n, op)
+				assert.InDelta(t, sums[op], profiletracetest.Sum(found), float64(n), op)
+			}
+			steps := named(list, want.Steps[0][0].(string))
+			require.Len(t, steps, len(want.Steps))
+			for i, s := range want.Steps {
+				assert.EqualValues(t, s[1], steps[i].Int("gpu.step.index"))
+				assert.InDelta(t, s[3], steps[i].End-steps[i].Start, 1)
+				assert.InDelta(t, s[2].(float64)-want.Steps[0][2].(float64), steps[i].Start-steps[0].Start, 1)
+			}
+		})
+	}
+}
+
+// Crafted files of GPUs and TPUs have the planted sums, in picoseconds; xprof's kernel_stats agrees for the GPUs.
+func TestActivitiesEqualPlantedSums(t *testing.T) {
+	var want struct {
+		GPU struct{ Kernels map[string][2]int64 }
+		TPU struct {
+			Ops   map[string][5]any
+			Steps [][3]int64
+		}
+		Start int64 `json:"T_ns"`
+	}
+	dir := truth(t, &want, "synthetic")
+	by := func(file string) (map[string][]profiletracetest.Span, Stats) {
+		list, st, err := spans(t, filepath.Join(dir, file), kernels)
+		require.NoError(t, err)
+		out := map[string][]profiletracetest.Span{}
+		for _, s := range list {
+			if s.Text("gpu.operation.type") == "kernel" || s.Text("gpu.operation.type") == "collective" {
+				key := fmt.Sprintf("%d/%s", s.Int("gpu.device.ordinal"), s.Name)
+				out[key] = append(out[key], s)
+			} else if s.Text("gpu.operation.type") == "step" {
+				out["steps"] = append(out["steps"], s)
+			}
+		}
+		return out, st
+	}
+	gpu, _ := by("gpu/gpu.xplane.pb")
+	for key, k := range want.GPU.Kernels {
+		assert.Len(t, gpu[key], int(k[0]), key)
+		assert.InDelta(t, float64(k[1])/1000, profiletracetest.Sum(gpu[key]), float64(k[0]), key)
+	}
+	tpu, st := by("tpu/tpu.xplane.pb")
+	for key, k := range want.TPU.Ops {
+		list := tpu[key]
+		require.Len(t, list, int(k[0].(float64)), key)
+		assert.InDelta(t, k[1].(float64)/1000, profiletracetest.Sum(list), k[0].(float64), key)
+		if flops := k[2].(float64); flops > 0 {
+			assert.Equal(t, flops, list[0].Attributes["gpu.flop.count"], key)
+		}
+	}
+	require.Len(t, tpu["steps"], len(want.TPU.Steps), "once, not for each device")
+	for i, s := range want.TPU.Steps {
+		assert.Equal(t, want.Start+s[1]/1000, tpu["steps"][i].Start)
+	}
+	require.Len(t, st.Devices, 2)
+	assert.Equal(t, "TPU v5e", st.Devices[0].Model)
+	op := st.Devices[0].Operators[0]
+	assert.Equal(t, "fusion.1", op.Name)
+	// 5 × 17.18 GFLOP in 4.5237 ms, of 197 TFLOP/s
+	assert.InDelta(t, 5*17179869184/4.523652761e-3/197e12, op.PeakShare, 1e-6)
+	assert.Empty(t, st.Paths, "nothing states what launched the operators")
+}
