@@ -19,8 +19,8 @@
 //     descendants are summed up, such as a step, is therefore added only after its sum was taken,
 //     or never.
 //   - Bounds. The oldest sums are dropped when too many wait or when they have waited too long. The
-//     oldest arrived spans are forgotten likewise: a repeat of one counts again, and the sum of its
-//     late child waits in vain.
+//     arrived spans that had no child for the longest time are forgotten likewise: a repeat of one
+//     counts again, and the sum of its late child waits in vain.
 //   - Cycles. A sum moves through at most 128 spans at once and is then dropped, so cycles of
 //     parents end.
 package spantree
@@ -42,7 +42,7 @@ type Rules[N, S any] struct {
 	// descendants and, if own is set, its own part. It returns whether it added anything. below may
 	// be changed, and into may keep its memory. The result must not depend on how a sum is divided
 	// among several calls, nor on their order. The sum above a root is dropped silently. Lift may not
-	// call the tree, and neither may Dropped.
+	// call the tree, and neither may Dropped. Without Lift a sum waits until it is taken.
 	Lift func(n *N, own bool, below, into *S) bool
 	// Dropped is called for a sum that nobody will take. It may be nil.
 	Dropped func(*S)
@@ -60,7 +60,8 @@ type Tree[N, S any] struct {
 	free    int32 // the first free node, 0 if there is none
 	parent  int32 // the last one that was found: siblings mostly arrive together
 	count   [2]int
-	moving  [2]S // of lift, which passes them to the rules
+	links   uint32 // how often nodes joined lists
+	moving  [2]S   // of lift, which passes them to the rules
 	removed S
 }
 
@@ -71,8 +72,9 @@ type node[N, S any] struct {
 	next, prev int32 // in its list, from the oldest to the youngest; next of a free node is the next free one
 	hash       uint32
 	list       int32
-	span       N // zero until the span arrives
-	sum        S // empty once the span has arrived
+	links      uint32 // of the tree, when the node joined its list
+	span       N      // zero until the span arrives
+	sum        S      // empty once the span has arrived
 }
 
 // The lists, and the nodes that are their ends.
@@ -125,7 +127,7 @@ func (t *Tree[N, S]) Add(s Span, n N, own bool, now int64) bool {
 	x := &t.nodes[at]
 	x.parent, x.span = s.Parent, n
 	t.link(at, arrived, now)
-	if own || known {
+	if (own || known) && t.rules.Lift != nil {
 		t.lift(at, own, now)
 	}
 	if s.Span.IsEmpty() {
@@ -161,6 +163,7 @@ func (t *Tree[N, S]) lift(at int32, own bool, now int64) {
 			t.parent = t.await(hash, up, into, now)
 			return
 		}
+		t.touch(parent)
 		at, own = parent, false
 	}
 	t.drop(&t.moving[maxDepth&1])
@@ -187,14 +190,33 @@ func (t *Tree[N, S]) drop(sum *S) {
 // know it. The pointer is valid until the next Add.
 func (t *Tree[N, S]) Find(process uint64, key spanfacts.Key) (*N, pcommon.SpanID) {
 	key = key.In(process)
-	if at, known := t.find(uint32(key.Hash()), &key); known && t.nodes[at].list == arrived {
-		return &t.nodes[at].span, t.nodes[at].parent
+	at, known := t.find(uint32(key.Hash()), &key)
+	if !known || t.nodes[at].list != arrived {
+		return nil, pcommon.SpanID{}
 	}
-	return nil, pcommon.SpanID{}
+	t.touch(at)
+	return &t.nodes[at].span, t.nodes[at].parent
+}
+
+// Sum returns the sum that waits for a span that has not arrived; it is empty if nothing waited. The
+// pointer is valid until the next call of another method.
+func (t *Tree[N, S]) Sum(process uint64, key spanfacts.Key, now int64) *S {
+	key = key.In(process)
+	hash := uint32(key.Hash())
+	at, known := t.find(hash, &key)
+	if !known {
+		var none S
+		t.moving[0] = none
+		at = t.await(hash, key, &t.moving[0], now)
+	}
+	return &t.nodes[at].sum
 }
 
 // Take removes and returns the sum that waits for a span; ok is false if there is none.
 func (t *Tree[N, S]) Take(process uint64, key spanfacts.Key) (sum S, ok bool) {
+	if t.count[awaited] == 0 {
+		return sum, false
+	}
 	key = key.In(process)
 	if at, known := t.find(uint32(key.Hash()), &key); known && t.nodes[at].list == awaited {
 		return *t.remove(at), true
@@ -249,9 +271,18 @@ func (t *Tree[N, S]) remove(at int32) *S {
 	return &t.removed
 }
 
+// touch makes an arrived span young again: it has children, of which more may follow.
+func (t *Tree[N, S]) touch(at int32) {
+	if x := &t.nodes[at]; 2*int(t.links-x.links) > t.rules.MaxSpans {
+		t.unlink(at)
+		t.link(at, arrived, x.since)
+	}
+}
+
 func (t *Tree[N, S]) link(at, list int32, now int64) {
 	x, end := &t.nodes[at], &t.nodes[list]
-	x.since, x.list, x.prev, x.next = now, list, end.prev, list
+	t.links++
+	x.since, x.list, x.links, x.prev, x.next = now, list, t.links, end.prev, list
 	t.nodes[end.prev].next = at
 	end.prev = at
 	t.count[list]++

@@ -34,17 +34,16 @@ func (b *Builder) charge(joules float64, r *resolved) {
 			up.energy = max(0, up.energy-joules)
 		}
 	} else if missing := b.hangs[r.hangs].missing; missing != (spanfacts.Key{}) {
-		list, _ := b.below.At(missing, 0)
-		list.energy += joules
+		b.done.Sum(0, missing, 0).energy += joules
 	}
 }
 
 // owe records device time that was counted below a span that has not arrived.
 func (b *Builder) owe(k spanfacts.Key, c covered) {
-	for b.pieces >= b.opts.MaxSpans && b.below.Len() > 1 {
-		b.below.DropOldest()
+	for b.pieces >= b.opts.MaxSpans && b.done.Waiting() > 1 {
+		b.done.DropOldest()
 	}
-	list, _ := b.below.At(k, 0)
+	list := b.done.Sum(0, k, 0)
 	n := len(list.pieces)
 	if n > 0 {
 		if last := &list.pieces[n-1]; last.device == c.device && c.start <= last.end && c.end >= last.start {
@@ -94,10 +93,7 @@ func join(x, y covered) covered {
 
 // takeOwed subtracts from a span, or from the span with device time around it, what was counted below it before.
 func (b *Builder) takeOwed(i int32, r *resolved) {
-	if b.below.Len() == 0 {
-		return
-	}
-	below, ok := b.below.Take(b.spans[i].key)
+	below, ok := b.done.Take(0, b.spans[i].key)
 	if !ok {
 		return
 	}

@@ -100,9 +100,8 @@ func TestWaitingPiecesAreBounded(t *testing.T) {
 	require.Equal(t, 40, b.pieces)
 	sum := 0
 	for i := range 20 {
-		if list := b.below.Get(all[10*i].upKey()); list != nil {
-			sum += len(list.pieces)
-		}
+		list, _ := b.done.Take(0, all[10*i].upKey())
+		sum += len(list.pieces)
 	}
 	require.Equal(t, 40, sum)
 	require.Equal(t, int64(16), b.Stats().Forgotten)

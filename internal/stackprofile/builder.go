@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/hashindex"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 )
 
 // Options of a Builder. Zero values take the defaults of [DefaultOptions], except that Window 0 is one window for all.
@@ -89,11 +90,10 @@ type Builder struct {
 	reasons [idleReasons]*Frame
 	cached  [slots]*Frame // latest results of frame
 
-	spans  []span          // pending
-	index  hashindex.Index // of spans that have an ID
-	done   countedSpans
-	below  spanfacts.Waiting[countedBelow] // counted below spans that have not arrived yet
-	pieces int                             // pieces of time in below
+	spans  []span                                // pending
+	index  hashindex.Index                       // of spans that have an ID
+	done   *spantree.Tree[counted, countedBelow] // spans that were counted, and what was below spans to come
+	pieces int                                   // pieces of time that wait
 
 	now     int64                    // of the latest resolution, unix ns
 	grafts  map[spanfacts.Key]*graft // by the span that has not arrived
@@ -132,15 +132,17 @@ func New(o Options) *Builder {
 	}
 	b.repeats.Max = o.Repeats
 	b.frames.max, b.labels.max, b.sources.max, b.root.max = 20_000, 20_000, 1000, 1000
-	b.stacks.max, b.idles.max, b.done.max = 50_000, 1000, max(1, o.MaxSpans/4)
+	b.stacks.max, b.idles.max = 50_000, 1000
 	for i, name := range idleNames {
 		b.reasons[i] = newFrame(Idle, name, "")
 	}
-	b.below.Max = max(1, o.MaxSpans/4)
-	b.below.Dropped = func(o countedBelow) {
-		b.pieces -= len(o.pieces)
-		b.stats.Forgotten++
-	}
+	b.done = spantree.New(spantree.Rules[counted, countedBelow]{
+		MaxSpans: o.MaxSpans / 2, MaxSums: o.MaxSpans / 4,
+		Dropped: func(o *countedBelow) {
+			b.pieces -= len(o.pieces)
+			b.stats.Forgotten++
+		},
+	})
 	return b
 }
 

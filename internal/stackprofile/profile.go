@@ -70,7 +70,7 @@ type Sample struct {
 func (s *Sample) add(time, energy float64, x *span) {
 	s.Values[Time] += time
 	s.Values[Energy] += energy
-	s.keep(x.time, x.key)
+	s.keep(x.time, x.key.In(x.process))
 }
 
 func (s *Sample) addIdle(length uint64, before spanfacts.Key) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 )
 
 // tree is the pending spans below one that has no pending parent, which carries it.
@@ -49,13 +50,27 @@ func (b *Builder) makeRoom(now int64) {
 	}
 }
 
+// counted is what late spans below a span need to know about it.
+type counted struct {
+	stack      *Stack
+	source     *Source
+	device     *timeline // of the nearest span with device time; nil: there is none
+	start, end uint64    // of that
+	whole      bool      // the nearest span with energy has no energy attribute for itself, so it includes late spans
+}
+
+// counted returns a span that was counted, nil if it is not known.
+func (b *Builder) counted(k spanfacts.Key) *counted {
+	d, _ := b.done.Find(0, k)
+	return d
+}
+
 // complete reports whether the stack of a span without a pending parent is known.
 func (b *Builder) complete(top *span) bool {
 	if top.up == noParent {
 		return true
 	}
-	_, ok := b.done.get(spanfacts.Key{Trace: top.key.Trace, Span: top.parent})
-	return ok
+	return b.counted(spanfacts.Key{Trace: top.key.Trace, Span: top.parent}) != nil
 }
 
 // resolve counts the trees that are due.
@@ -228,9 +243,9 @@ func (b *Builder) startStack(s *span, r *resolved) {
 	if s.up == unknown {
 		key := spanfacts.Key{Trace: s.key.Trace, Span: s.parent}
 		r.hangs = int32(len(b.hangs))
-		if d, ok := b.done.get(key); ok {
+		if d := b.counted(key); d != nil {
 			r.stack, r.source = d.stack, d.source
-			b.hangs = append(b.hangs, hanging{late: d})
+			b.hangs = append(b.hangs, hanging{late: *d})
 			return
 		}
 		b.hangs = append(b.hangs, hanging{missing: key})
@@ -241,7 +256,7 @@ func (b *Builder) startStack(s *span, r *resolved) {
 			if f := b.spans[i].frame; f != nil && f.Kind == Route {
 				r.stack = b.child(r.stack, f)
 			}
-		} else if d, ok := b.done.get(s.extra.link); ok && d.stack.Frame != nil && d.stack.Frame.Kind == Route {
+		} else if d := b.counted(s.extra.link); d != nil && d.stack.Frame != nil && d.stack.Frame.Kind == Route {
 			r.stack = b.child(r.stack, d.stack.Frame)
 		}
 	}
@@ -308,7 +323,7 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 	}
 	if s.device != nil && s.placed && !s.device.evicted {
 		s.device.pending = append(s.device.pending, activity{
-			s.start, s.end, s.launch, r.stack, s.labels, r.source, s.key, s.weight > 1,
+			s.start, s.end, s.launch, r.stack, s.labels, r.source, s.key.In(s.process), s.weight > 1,
 		})
 	}
 	if s.key.Span.IsEmpty() || s.gpu && s.frame.Kind >= Kernel {
@@ -332,7 +347,7 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 	default:
 		d.device, d.start, d.end = top.late.device, top.late.start, top.late.end
 	}
-	b.done.put(s.key, s.key.Hash(), d)
+	b.done.Add(spantree.Span{Key: s.key}, d, false, 0)
 }
 
 // compact removes the spans that were counted.

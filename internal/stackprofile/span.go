@@ -19,7 +19,8 @@ import (
 
 // span is what is kept of a span until its tree is resolved.
 type span struct {
-	key        spanfacts.Key
+	key        spanfacts.Key // in its process
+	process    uint64        // 0 without a rank
 	parent     pcommon.SpanID
 	start, end uint64  // unix ns; of GPU work on the device
 	launch     uint64  // unix ns; 0: unknown
@@ -80,18 +81,22 @@ func (b *Builder) AddEach(td ptrace.Traces, now int64, visit Visit) {
 	for i, rs := range td.ResourceSpans().All() {
 		attrs := rs.Resource().Attributes()
 		r.Load(attrs)
+		process := uint64(0) // the parents of spans without a rank may be in other processes
+		if r.Rank >= 0 {
+			process = r.Process()
+		}
 		src := b.source(Source{r.Service, text(attrs, "service.namespace"), text(attrs, "service.version")})
 		for _, ss := range rs.ScopeSpans().All() {
 			sc.Load(&r, ss.Scope().Attributes())
 			for j, s := range ss.Spans().All() {
 				if j%ahead == 0 {
-					b.lookAhead(ss.Spans(), j)
+					b.lookAhead(ss.Spans(), j, process)
 				}
 				if len(b.spans) >= b.opts.MaxSpans {
 					b.flushNest()
 					b.makeRoom(now)
 				}
-				b.add(s, &r, &sc, src, uint64(i), now, b.hashes[j%ahead], visit)
+				b.add(s, &r, &sc, src, process, uint64(i), now, b.hashes[j%ahead], visit)
 			}
 		}
 	}
@@ -102,10 +107,10 @@ func (b *Builder) AddEach(td ptrace.Traces, now int64, visit Visit) {
 const ahead = 16
 
 // lookAhead hashes the keys of the spans from i on.
-func (b *Builder) lookAhead(spans ptrace.SpanSlice, i int) {
+func (b *Builder) lookAhead(spans ptrace.SpanSlice, i int, process uint64) {
 	for j := range min(ahead, spans.Len()-i) {
 		s := spans.At(i + j)
-		h := spanfacts.Key{Trace: s.TraceID(), Span: s.SpanID()}.Hash()
+		h := spanfacts.Key{Trace: s.TraceID(), Span: s.SpanID()}.In(process).Hash()
 		b.hashes[j] = h
 		b.repeats.Prefetch(h, uint64(s.StartTimestamp()), uint64(s.EndTimestamp()))
 	}
@@ -119,8 +124,8 @@ func text(m pcommon.Map, key string) string {
 }
 
 func (b *Builder) add(
-	s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope, src *Source, owner uint64, now int64, hash uint64,
-	visit Visit,
+	s ptrace.Span, r *spanfacts.Resource, sc *spanfacts.Scope, src *Source, process, owner uint64, now int64,
+	hash uint64, visit Visit,
 ) {
 	f := &b.facts
 	gpu := f.Load(s, sc)
@@ -132,12 +137,13 @@ func (b *Builder) add(
 	if visit != nil {
 		visit(s, f, r, gpu)
 	}
-	if gpu && !work || !gpu && b.known(f.Key, hash) {
+	key := f.Key.In(process)
+	if gpu && !work || !gpu && b.known(key, hash) {
 		return
 	}
 	i := int32(len(b.spans))
 	b.spans = append(b.spans, span{
-		key: f.Key, parent: f.Parent, start: f.Start, end: f.End, seen: now, source: src, up: unknown, gpu: gpu,
+		key: key, process: process, parent: f.Parent, start: f.Start, end: f.End, seen: now, source: src, up: unknown, gpu: gpu,
 		entry: s.Kind() == ptrace.SpanKindServer || s.Kind() == ptrace.SpanKindConsumer || remote(s.Flags()),
 	})
 	x := &b.spans[i]
@@ -159,7 +165,7 @@ func (b *Builder) add(
 		x.start, x.end = uint64(now), uint64(now)
 	}
 	if !f.Key.Span.IsEmpty() {
-		b.index.Put(hash, i, b.isPending(&f.Key))
+		b.index.Put(hash, i, b.isPending(&key))
 	}
 	if x.time > 0 && x.placed && x.up == unknown && f.Stream >= 0 && !f.Recorded() {
 		b.nest = append(b.nest, spanfacts.NestSpan{
@@ -185,8 +191,7 @@ func (b *Builder) known(k spanfacts.Key, hash uint64) bool {
 	if _, ok := b.index.Get(hash, b.isPending(&k)); ok {
 		return true
 	}
-	_, ok := b.done.get(k)
-	return ok
+	return b.counted(k) != nil
 }
 
 func remote(flags uint32) bool { return flags&0x300 == 0x300 }
@@ -252,7 +257,7 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 	if s.Links().Len() > 0 && (x.up == noParent || f.Parent.IsEmpty()) && spanfacts.Batch(s) {
 		for _, l := range s.Links().All() {
 			if !l.SpanID().IsEmpty() && text(l.Attributes(), string(semconv.GPULinkTypeKey)) != semconv.GPULinkTypeWindow {
-				x.more().link = spanfacts.Key{Trace: l.TraceID(), Span: l.SpanID()}
+				x.more().link = spanfacts.Key{Trace: l.TraceID(), Span: l.SpanID()}.In(x.process)
 				break
 			}
 		}
