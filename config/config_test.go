@@ -53,7 +53,8 @@ func TestDeploymentsHaveTheProjectsFiles(t *testing.T) {
 	want := map[string]string{chart + "config/capture.yaml": "../deploy/kubernetes-capture/capture.yaml"}
 	folders := map[string]string{
 		chart + "config/": "kubernetes/*.yaml", chart + "alerts/": "alerts/*.yaml", chart + "dashboards/": "grafana/*.json",
-		"../deploy/kubernetes/config/": "kubernetes/[ag]*.yaml", // agents and gateways
+		"../deploy/kubernetes/config/":               "kubernetes/[ag]*.yaml", // agents and gateways
+		"../deploy/kubernetes-dcgm-exporter/config/": "kubernetes/dcgm-exporter.yaml",
 	}
 	for folder, pattern := range folders {
 		origins, err := filepath.Glob(pattern)

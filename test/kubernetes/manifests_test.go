@@ -35,10 +35,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const folder = "../../deploy/kubernetes"
+const (
+	folder = "../../deploy/kubernetes"
+	// exporterFolder has agents that read dcgm-exporter, without gateways.
+	exporterFolder = "../../deploy/kubernetes-dcgm-exporter"
+)
 
 // objects reads every manifest that the kustomization lists, strictly: a key that the API does not know is an error.
-func objects(t *testing.T) map[string]any {
+func objects(t *testing.T) map[string]any { return objectsIn(t, folder) }
+
+func objectsIn(t *testing.T, folder string) map[string]any {
 	t.Helper()
 	var k struct {
 		Resources []string `json:"resources"`
@@ -93,13 +99,15 @@ func object(t *testing.T, file string, doc []byte) (string, any) {
 	return head.Kind + " " + head.Name, obj
 }
 
-// pods returns the pod templates of the workloads.
+// pods returns the pod templates of the workloads, by their pipelines.
 func pods(t *testing.T) map[string]core.PodTemplateSpec {
 	t.Helper()
 	all := objects(t)
 	return map[string]core.PodTemplateSpec{
 		"agent":   all["DaemonSet otelgpu-agent"].(*apps.DaemonSet).Spec.Template,
 		"gateway": all["StatefulSet otelgpu-gateway"].(*apps.StatefulSet).Spec.Template,
+		"dcgm-exporter": objectsIn(t, exporterFolder)["DaemonSet otelgpu-agent"].(*apps.DaemonSet).
+			Spec.Template,
 	}
 }
 
@@ -123,11 +131,33 @@ func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
 	}
 	assert.Equal(t, service.Name, gateway.Spec.ServiceName)
 	assert.Equal(t, core.ClusterIPNone, service.Spec.ClusterIP)
-	binding := all["ClusterRoleBinding otelgpu"].(*rbac.ClusterRoleBinding)
-	assert.Contains(t, all, "ClusterRole "+binding.RoleRef.Name)
-	assert.Contains(t, all, "ServiceAccount "+binding.Subjects[0].Name)
-	assert.Contains(t, all, "Namespace "+binding.Subjects[0].Namespace)
-	assert.Equal(t, binding.Subjects[0].Name, agent.Spec.Template.Spec.ServiceAccountName)
+	exporter := objectsIn(t, exporterFolder)
+	assert.Len(t, exporter, 5)
+	for _, all := range []map[string]any{all, exporter} {
+		agent := all["DaemonSet otelgpu-agent"].(*apps.DaemonSet)
+		assert.Equal(t, agent.Spec.Selector.MatchLabels, agent.Spec.Template.Labels)
+		binding := all["ClusterRoleBinding otelgpu"].(*rbac.ClusterRoleBinding)
+		assert.Contains(t, all, "ClusterRole "+binding.RoleRef.Name)
+		assert.Contains(t, all, "ServiceAccount "+binding.Subjects[0].Name)
+		assert.Contains(t, all, "Namespace "+binding.Subjects[0].Namespace)
+		assert.Equal(t, binding.Subjects[0].Name, agent.Spec.Template.Spec.ServiceAccountName)
+	}
+}
+
+// TestThePipelineOfDCGMExporterHasItsVariables compares the variables of the agent with those of its pipeline that no
+// default can replace. Its role lists pods, by which it finds the exporter.
+func TestThePipelineOfDCGMExporterHasItsVariables(t *testing.T) {
+	set := map[string]bool{}
+	for _, e := range pods(t)["dcgm-exporter"].Spec.Containers[0].Env {
+		set[e.Name] = true
+		assert.Contains(t, text(t, "dcgm-exporter"), "${env:"+e.Name)
+	}
+	for _, m := range regexp.MustCompile(`\$\{env:(\w+_(?:NAME|IP|ENDPOINT))\b`).FindAllStringSubmatch(text(t, "dcgm-exporter"), -1) {
+		assert.True(t, set[m[1]], m[1])
+	}
+	role := objectsIn(t, exporterFolder)["ClusterRole otelgpu"].(*rbac.ClusterRole)
+	assert.Contains(t, role.Rules[0].Resources, "pods")
+	assert.Contains(t, role.Rules[0].Verbs, "list")
 }
 
 // TestWorkloadsMeetPodSecurity: requirements of Pod Security's level restricted; the agent deviates
@@ -216,7 +246,7 @@ func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
 // TestIPv4AndIPv6AddressesAreSupported: an IPv6 address must be in brackets before a port, and an IPv4 address may be.
 func TestIPv4AndIPv6AddressesAreSupported(t *testing.T) {
 	bare := regexp.MustCompile(`[^\[]\$\{env:OTELGPU_[A-Z]+_IP[^}]*\}:\d`)
-	for _, name := range []string{"agent", "gateway"} {
+	for name := range pods(t) {
 		assert.Empty(t, bare.FindAllString(text(t, name), -1), name)
 	}
 }
@@ -237,27 +267,33 @@ func TestVariablesOfAddressesComeFromTheDownwardAPI(t *testing.T) {
 }
 
 func TestTheImageIsNamedOnceByItsDigest(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
-	require.NoError(t, err)
-	var k struct {
-		Images []struct {
-			Name    string `json:"name"`
-			NewName string `json:"newName"`
-			Digest  string `json:"digest"`
-		} `json:"images"`
+	for _, folder := range []string{folder, exporterFolder} {
+		b, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
+		require.NoError(t, err)
+		var k struct {
+			Images []struct {
+				Name    string `json:"name"`
+				NewName string `json:"newName"`
+				Digest  string `json:"digest"`
+			} `json:"images"`
+		}
+		require.NoError(t, yaml.Unmarshal(b, &k))
+		require.Len(t, k.Images, 1)
+		assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, k.Images[0].Digest)
+		for name, pod := range pods(t) {
+			assert.Equal(t, k.Images[0].Name, pod.Spec.Containers[0].Image, name)
+		}
+		assert.True(t, strings.HasSuffix(k.Images[0].NewName, "/"+k.Images[0].Name))
 	}
-	require.NoError(t, yaml.Unmarshal(b, &k))
-	require.Len(t, k.Images, 1)
-	assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, k.Images[0].Digest)
-	for name, pod := range pods(t) {
-		assert.Equal(t, k.Images[0].Name, pod.Spec.Containers[0].Image, name)
-	}
-	assert.True(t, strings.HasSuffix(k.Images[0].NewName, "/"+k.Images[0].Name))
 }
 
 // text returns the configuration that a workload mounts.
 func text(t *testing.T, name string) string {
 	t.Helper()
+	folder := folder
+	if name == "dcgm-exporter" {
+		folder = exporterFolder
+	}
 	b, err := os.ReadFile(filepath.Join(folder, "config", fmt.Sprint(name, ".yaml")))
 	require.NoError(t, err)
 	return string(b)
@@ -323,6 +359,7 @@ func TestPodSecurityAdmitsWorkloadsAtTheDocumentedLevels(t *testing.T) {
 	}{
 		{"gateway", all["gateway"], nil, nil},
 		{"agent", all["agent"], []string{"hostPath volumes", "hostPort"}, restricted},
+		{"agent of dcgm-exporter", all["dcgm-exporter"], []string{"hostPort"}, []string{"hostPort"}},
 		{"agent that captures", captured(t), []string{"hostPath volumes", "hostPort"}, restricted},
 		{"application", snippet(t, "application").Spec.Template, nil, nil},
 		{"capture", snippet(t, "capture").Spec.Template, []string{"hostPath volumes"}, []string{"restricted volume types"}},
