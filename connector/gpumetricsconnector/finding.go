@@ -183,13 +183,13 @@ func (o *findingQueue) put(found []*reported) (left int64) {
 }
 
 // close waits until all findings are sent, for up to resend.DrainTimeout. If ctx ends earlier, it cancels the request
-// and drops the rest.
+// and drops the rest. It does not wait for a component that does not respect that.
 func (o *findingQueue) close(ctx context.Context) {
 	close(o.queue)
 	ctx, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, o.cancel)
-	o.done.Wait()
+	_ = sharedcomponent.Wait(ctx, &o.done)
 	stop()
 	o.cancel()
 }

@@ -99,11 +99,17 @@ func (c *gpuProfiles) Shutdown(ctx context.Context) error {
 	}
 	c.stop()
 	c.stop = nil
-	if err := sharedcomponent.Wait(ctx, &c.done); err != nil {
+	err := sharedcomponent.Wait(ctx, &c.done)
+	if err == nil {
+		c.done.Go(func() {
+			c.flush(ctx, true)
+			c.tel.Shutdown()
+		})
+		err = sharedcomponent.Wait(ctx, &c.done)
+	}
+	if err != nil {
 		return fmt.Errorf("gpu_profiles connector: %w", err)
 	}
-	c.flush(ctx, true)
-	c.tel.Shutdown()
 	return nil
 }
 

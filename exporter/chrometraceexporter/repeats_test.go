@@ -4,6 +4,7 @@
 package chrometraceexporter
 
 import (
+	"context"
 	"os"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
 )
 
@@ -52,4 +54,17 @@ func TestRepeatedSpansAreCounted(t *testing.T) {
 	assert.Equal(t, map[string]float64{"reason=repeated": 2 * n},
 		metrictest.Sum(t, tel, "otelcol_exporter_chrome_trace_spans_dropped"))
 	require.NoError(t, tel.Shutdown(t.Context()))
+}
+
+// A write to a disk that does not respond holds the lock.
+func TestAShutdownDoesNotWaitForAHangingDisk(t *testing.T) {
+	cfg := config(t)
+	sink, err := newSink(cfg, exportertest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	s := &use{sink: sink}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.mu.Lock()
+	require.ErrorIs(t, s.shutdown(ctx), sharedcomponent.ErrRunning)
+	s.mu.Unlock()
 }

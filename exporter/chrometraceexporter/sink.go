@@ -21,6 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -94,7 +95,9 @@ func (u *use) start(_ context.Context, host component.Host) error {
 }
 
 // shutdown completes the files when the last exporter of the ID stops.
-func (u *use) shutdown(context.Context) error {
+func (u *use) shutdown(ctx context.Context) error { return sharedcomponent.Within(ctx, u.close) }
+
+func (u *use) close() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.started {

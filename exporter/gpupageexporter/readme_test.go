@@ -4,7 +4,9 @@
 package gpupageexporter
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -67,6 +69,29 @@ func TestBothSignalsAreOnePage(t *testing.T) {
 	require.NoError(t, me.Shutdown(t.Context()))
 	_, err = http.Get("http://" + cfg.NetAddr.Endpoint + "/")
 	require.Error(t, err)
+}
+
+// A client that does not finish its request does not keep the Collector from stopping.
+func TestAnUnfinishedRequestDoesNotDelayTheShutdown(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.NetAddr.Endpoint, cfg.ReadHeaderTimeout = free(t), 0
+	tr, err := NewFactory().CreateTraces(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
+	require.NoError(t, err)
+	require.NoError(t, tr.Start(t.Context(), componenttest.NewNopHost()))
+	c, err := net.Dial("tcp", cfg.NetAddr.Endpoint)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	require.NoError(t, err)
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, r.Body)
+	require.NoError(t, err)
+	_, err = c.Write([]byte("GET / HTTP"))
+	require.NoError(t, err)
+	require.NoError(t, tr.Shutdown(t.Context()))
+	_, err = c.Read(make([]byte, 1))
+	require.Error(t, err, "the connection is closed")
 }
 
 func TestATakenPortIsNamed(t *testing.T) {

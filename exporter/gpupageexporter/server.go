@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
@@ -85,6 +86,9 @@ func (s *server) start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
+// closeTimeout is how long a shutdown waits for requests in progress.
+const closeTimeout = time.Second
+
 // shutdown closes the page.
 func (s *server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
@@ -93,7 +97,12 @@ func (s *server) shutdown(ctx context.Context) error {
 		return nil
 	}
 	s.cancel()
-	err := s.http.Shutdown(ctx)
+	limit, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	err := s.http.Shutdown(limit)
+	if err != nil { // a client that has not sent its request
+		err = s.http.Close()
+	}
 	<-s.served
 	s.http = nil
 	s.forget()

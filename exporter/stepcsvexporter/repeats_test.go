@@ -4,6 +4,7 @@
 package stepcsvexporter
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
 )
 
@@ -41,4 +43,15 @@ func TestRepeatedStepsAreWrittenOnce(t *testing.T) {
 			return string(data)
 		}
 	})
+}
+
+// A write to a disk that does not respond holds the lock.
+func TestAShutdownDoesNotWaitForAHangingDisk(t *testing.T) {
+	s, err := newSink(createDefaultConfig().(*Config), exportertest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.mu.Lock()
+	require.ErrorIs(t, s.shutdown(ctx), sharedcomponent.ErrRunning)
+	s.mu.Unlock()
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -66,7 +67,9 @@ func (s *sink) start(context.Context, component.Host) error {
 	return nil
 }
 
-func (s *sink) shutdown(context.Context) error {
+func (s *sink) shutdown(ctx context.Context) error { return sharedcomponent.Within(ctx, s.close) }
+
+func (s *sink) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = false

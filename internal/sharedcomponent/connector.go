@@ -46,7 +46,7 @@ func (c *Connector) Begin(first func(), run func(context.Context)) {
 }
 
 // End waits for run to end and calls rest, which writes the remaining data, once. If ctx ends before run, rest is not
-// called, and End returns an error. The Collector stops everything that
+// called. If it ends before either, End returns an error. The Collector stops everything that
 // sends to a connector before its components, and each component before its consumers: when the first component is
 // shut down, no input arrives any more and both outputs are still open.
 func (c *Connector) End(ctx context.Context, rest func()) (err error) {
@@ -55,7 +55,8 @@ func (c *Connector) End(ctx context.Context, rest func()) (err error) {
 			c.stop()
 		}
 		if err = Wait(ctx, &c.done); err == nil {
-			rest()
+			c.done.Go(rest)
+			err = Wait(ctx, &c.done)
 		}
 		if c.forget != nil {
 			c.forget()

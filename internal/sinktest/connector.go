@@ -5,6 +5,7 @@ package sinktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,7 @@ func Connector(
 		}
 	}
 	assert.NotZero(t, rejected)
+	t.Run("the next component hangs", func(t *testing.T) { hang(t, f, configure(), feed) })
 }
 
 type outputs struct{ spans, metrics, profiles *Sink }
@@ -63,22 +65,7 @@ func run(
 ) outputs {
 	out := outputs{sink(), sink(), sink()}
 	synctest.Test(t, func(t *testing.T) {
-		set := connectortest.NewNopSettings(f.Type())
-		var all []connector.Traces
-		add := func(c connector.Traces, err error) {
-			require.NoError(t, err)
-			require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
-			all = append(all, c)
-		}
-		if f.TracesToMetricsStability() != component.StabilityLevelUndefined {
-			add(f.CreateTracesToMetrics(t.Context(), set, cfg, out.metrics))
-		}
-		if f.TracesToTracesStability() != component.StabilityLevelUndefined {
-			add(f.CreateTracesToTraces(t.Context(), set, cfg, out.spans))
-		}
-		if x, ok := f.(xconnector.Factory); ok && x.TracesToProfilesStability() != component.StabilityLevelUndefined {
-			add(x.CreateTracesToProfiles(t.Context(), set, cfg, out.profiles))
-		}
+		all := out.connectors(t, f, cfg)
 		for round := range byte(3) {
 			input := feed(round)
 			endNow(input)
@@ -99,6 +86,56 @@ func run(
 		}
 	})
 	return out
+}
+
+// connectors returns a started connector for each output.
+func (out *outputs) connectors(t *testing.T, f connector.Factory, cfg component.Config) (all []connector.Traces) {
+	set := connectortest.NewNopSettings(f.Type())
+	add := func(c connector.Traces, err error) {
+		require.NoError(t, err)
+		require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
+		all = append(all, c)
+	}
+	if f.TracesToMetricsStability() != component.StabilityLevelUndefined {
+		add(f.CreateTracesToMetrics(t.Context(), set, cfg, out.metrics))
+	}
+	if f.TracesToTracesStability() != component.StabilityLevelUndefined {
+		add(f.CreateTracesToTraces(t.Context(), set, cfg, out.spans))
+	}
+	if x, ok := f.(xconnector.Factory); ok && x.TracesToProfilesStability() != component.StabilityLevelUndefined {
+		add(x.CreateTracesToProfiles(t.Context(), set, cfg, out.profiles))
+	}
+	return all
+}
+
+// hang checks that a shutdown ends although the next components do not return and do not respect the context.
+func hang(t *testing.T, f connector.Factory, cfg component.Config, feed func(round byte) []ptrace.Traces) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		sink := func() *Sink {
+			return &Sink{Wait: func(context.Context) error {
+				<-release
+				return nil
+			}}
+		}
+		out := outputs{sink(), sink(), sink()}
+		all := out.connectors(t, f, cfg)
+		input := feed(0)
+		endNow(input)
+		for _, td := range input {
+			for _, c := range all {
+				require.NoError(t, c.ConsumeTraces(t.Context(), td))
+			}
+		}
+		start := time.Now()
+		var errs error
+		for _, c := range all {
+			errs = errors.Join(errs, c.Shutdown(context.Background()))
+		}
+		assert.ErrorContains(t, errs, "not stopped in time")
+		assert.LessOrEqual(t, time.Since(start), time.Minute)
+		close(release)
+	})
 }
 
 // endNow moves spans in time so that the last ends now.

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/resend"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -180,15 +181,20 @@ const maxDrainDelay = 100 * time.Millisecond
 const drainPatience = time.Second
 
 // drain sends the queue's batches until the limit. A queue in memory drains by itself; one in a storage would end with
-// the current batch, and the others would be read after the restart, when their samples no longer exist.
+// the current batch, and the others would be read after the restart, when their samples no longer exist. The error is
+// sharedcomponent.ErrRunning if the next component does not return.
 func (p *joinProcessor) drain(limit context.Context) error {
 	defer context.AfterFunc(limit, p.end)()
 	if p.cfg.Queue.Storage != nil {
 		p.awaitDelivery(limit)
 		p.end()
 	}
-	// Not limited: the consumer must have ended, or it would use what is closed next.
-	err := p.queue.Shutdown(context.WithoutCancel(limit))
+	err := sharedcomponent.Within(limit, func() error { return p.queue.Shutdown(context.WithoutCancel(limit)) })
+	if errors.Is(err, sharedcomponent.ErrRunning) {
+		p.logger.Error("spans are lost or stay in the storage: the next component does not return",
+			zap.Int64("gpu_spans", p.stats.held.Load()))
+		return err
+	}
 	if n := p.lostAtShutdown.Load(); n > 0 {
 		p.logger.Error("spans are lost: the next component did not accept them before the end of the shutdown "+
 			"(raise `shutdown_timeout`, or set `queue::storage`)", zap.Int64("spans", n))

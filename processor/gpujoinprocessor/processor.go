@@ -149,19 +149,23 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 
 // Shutdown implements component.Component. Waiting batches are joined with the available samples and sent until the
 // next component has accepted them, for at most ShutdownTimeout; the others stay in the storage or, without one, are
-// lost.
+// lost. It returns an error soon after that time or the end of ctx if the next component does not return.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {
+		limit, cancel := context.WithTimeout(ctx, p.cfg.ShutdownTimeout)
+		defer cancel()
 		close(p.draining)
 		if p.queue != nil && p.started {
-			limit, cancel := context.WithTimeout(ctx, p.cfg.ShutdownTimeout)
 			err = p.drain(limit)
-			cancel()
 		}
 		p.end()
 		close(p.stop)
-		p.ticker.Wait()
+		err = errors.Join(err, sharedcomponent.Wait(limit, &p.ticker))
+		if errors.Is(err, sharedcomponent.ErrRunning) {
+			err = fmt.Errorf("%s: %w", p.id, err)
+			return
+		}
 		if p.started {
 			p.engine.tick(p.now(), nil, p.report)
 			p.unsub()

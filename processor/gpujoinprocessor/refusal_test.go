@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
@@ -313,6 +314,37 @@ func TestAShutdownEndsAndCountsWhatIsLost(t *testing.T) {
 				lost := logs.FilterMessageSnippet("spans are lost").All()
 				require.Len(t, lost, 1)
 				assert.EqualValues(t, 20, lost[0].ContextMap()["spans"])
+				r.close()
+			})
+		})
+	}
+}
+
+// A next component that neither returns nor respects the context does not keep the Collector from stopping the others.
+func TestAShutdownEndsAlthoughTheNextComponentHangs(t *testing.T) {
+	for name, change := range map[string]func(*Config){"in memory": func(*Config) {}, "with storage": stored} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core, logs := observer.New(zap.ErrorLevel)
+				release := make(chan struct{})
+				r := newRig(t).kept(new(sinktest.Storage))
+				r.logger = zap.New(core)
+				r.joinTo(&sinktest.Sink{Wait: func(context.Context) error {
+					<-release
+					return nil
+				}}, change, func(c *Config) { c.ShutdownTimeout = 20 * time.Second })
+				r.run(r.device(nominal), steady(time.Now(), 300))
+				time.Sleep(time.Second)
+				r.send(5)
+				start := time.Now()
+				err := r.proc.Shutdown(t.Context())
+				assert.ErrorIs(t, err, sharedcomponent.ErrRunning)
+				assert.ErrorContains(t, err, "gpu_join")
+				assert.LessOrEqual(t, time.Since(start), 22*time.Second)
+				lost := logs.FilterMessageSnippet("the next component does not return").All()
+				require.Len(t, lost, 1)
+				assert.EqualValues(t, 10, lost[0].ContextMap()["gpu_spans"], "the others are not of a GPU")
+				close(release)
 				r.close()
 			})
 		})
