@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -79,9 +80,10 @@ func TestRequestsOfAQueueOnAFullDiskArrive(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			s, up := &sinktest.Storage{DeletesFail: seed%2 == 0}, false
+			s := &sinktest.Storage{DeletesFail: seed%2 == 0}
+			var up atomic.Bool
 			sink := &sinktest.Sink{Reject: func() error {
-				if up {
+				if up.Load() {
 					return nil
 				}
 				return sinktest.ErrRejected
@@ -97,12 +99,12 @@ func TestRequestsOfAQueueOnAFullDiskArrive(t *testing.T) {
 				case 2:
 					full = nil
 				case 3:
-					up = !up
+					up.Store(!up.Load())
 				case 4: // a kill; before, the store goes away
-					left, was := s.Copy(), up
-					up = false
+					left, was := s.Copy(), up.Swap(false)
 					_ = e.Shutdown(context.Background())
-					up, s = was, left
+					up.Store(was)
+					s = left
 					s.Fail(full)
 					e = start(t, s, sink, zap.New(core))
 				}
@@ -120,7 +122,7 @@ func TestRequestsOfAQueueOnAFullDiskArrive(t *testing.T) {
 					e = start(t, s, sink, zap.New(core))
 				}
 			}
-			up = true
+			up.Store(true)
 			if r.IntN(2) == 0 {
 				time.Sleep(time.Hour) // everything is sent on a full disk
 			}
