@@ -76,8 +76,7 @@ const (
 	FindingLateRankSigmas                   = 3.5     // robust standard deviations above the median of the ranks
 	FindingLateRankOwnTime                  = 0.05    // of the median: least excess of own time
 	FindingLateRankWorst                    = 0.5     // of the largest delay of a rank
-	FindingLateRankRepeatedSigmas           = 2.5     // standard errors of the median of the last delays: a rank that is late repeatedly
-	FindingLateRankRepeatedSteps            = 8       // fewest steps to call a rank late repeatedly
+	FindingLateRankSteps                    = 10000   // mean number of live steps until an innocent rank of a job is named, at least
 	FindingLateRankPipeline                 = 1.1     // largest ratio of the computing times of balanced pipeline stages, which are not blamed
 	FindingLaunchBoundRecorded              = 0.1     // of the gain from which on the finding says how much the profiler's recording costs
 	FindingLaunchBoundRuns                  = 0.3     // of the timed runs of an operation, in a process

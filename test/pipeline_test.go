@@ -281,6 +281,7 @@ type sender struct {
 	resource pcommon.Map
 	spans    ptrace.SpanSlice
 	trace    byte
+	step     byte // second byte of its trace ID
 }
 
 func (x timeline) sender(service string, trace byte) *sender {
@@ -290,13 +291,13 @@ func (x timeline) sender(service string, trace byte) *sender {
 	rs.Resource().Attributes().PutStr("service.instance.id", service+"-1")
 	ss := rs.ScopeSpans().AppendEmpty()
 	ss.Scope().SetName("gpuspan")
-	return &sender{x, td, rs.Resource().Attributes(), ss.Spans(), trace}
+	return &sender{x, td, rs.Resource().Attributes(), ss.Spans(), trace, 0}
 }
 
 func (s *sender) span(name string, id, parent byte, start, end float64, attrs map[string]any) {
 	span := s.spans.AppendEmpty()
 	span.SetName(name)
-	span.SetTraceID(pcommon.TraceID{s.trace})
+	span.SetTraceID(pcommon.TraceID{s.trace, s.step})
 	span.SetSpanID(pcommon.SpanID{id})
 	if parent > 0 {
 		span.SetParentSpanID(pcommon.SpanID{parent})

@@ -110,7 +110,8 @@ type StragglerConfig struct {
 	MinRanks int `mapstructure:"min_ranks"`
 	// MaxWaiting limits the steps that wait, counted for each rank, over all jobs; about 500 bytes
 	// each.
-	MaxWaiting int `mapstructure:"max_waiting"`
+	MaxWaiting int     `mapstructure:"max_waiting"`
+	everySteps float64 // see [straggler.Limits]; tests name ranks sooner
 	_          struct{}
 }
 

@@ -23,7 +23,7 @@ func replay(t *testing.T, name string) (named map[int64]int, alone map[string]in
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(recorded.Path(t, "cases", "services"), name))
 	require.NoError(t, err)
-	a := newTest(t, nil)
+	a := newTest(t, func(c *Config) { c.Stragglers.Get().everySteps = 0 })
 	a.jobs.spans = true
 	named, alone = map[int64]int{}, map[string]int64{}
 	count := func(now int64, final bool) {

@@ -22,6 +22,8 @@ type stragglers struct {
 	tree  *sectionTree
 	spans bool        // there is a consumer for the spans of stragglers
 	found []*reported // since the last call; stays empty without spans
+	// suspected is the number of steps that are kept because their rank may prove to be late.
+	suspected, maxSuspected int
 	// source is the resource of the spans being read, which shares the batch's memory; bounded is what is kept of it,
 	// or empty until it is needed.
 	source, bounded pcommon.Map
@@ -54,8 +56,12 @@ type rankStep struct {
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
-	limits := straggler.Limits{MaxWait: cfg.MaxWait, MinRanks: cfg.MinRanks, MaxWaiting: cfg.MaxWaiting}
-	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: newSectionTree()}
+	limits := straggler.Limits{
+		MaxWait: cfg.MaxWait, MinRanks: cfg.MinRanks, MaxWaiting: cfg.MaxWaiting, EverySteps: cfg.everySteps,
+	}
+	return &stragglers{
+		jobs: straggler.NewJobs[rankStep](limits), tree: newSectionTree(), maxSuspected: cfg.MaxWaiting,
+	}
 }
 
 // maxMeetings bounds the collectives of one step by which its peers are found.
@@ -207,6 +213,10 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	sets, alone := c.History.Peers(ranks)
 	a.stats.alone(aloneNoPeer, alone[straggler.NoPeer])
 	a.stats.alone(aloneOutOfStep, alone[straggler.OutOfStep])
+	if c.World > 2*int64(len(ranks)) {
+		a.stats.alone(aloneFewRanks, len(ranks))
+		return
+	}
 	missing := c.Missing()
 	if missing && straggler.AllWait(ranks) {
 		a.stats.alone(aloneAbsent, len(ranks))
@@ -231,23 +241,46 @@ func (a *aggregator) scorePeers(
 	for i := range results {
 		v := &results[i]
 		step := steps[v.Rank]
-		write := func(id metricID, section string, value float64) {
-			s := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
-			s.Ratio(value, 1, now)
-			s.Example(value, step.Key, step.end)
+		s := res.stragglerSeries(&a.settings, metricStragglerScore, c.Loop, v.Rank, "", c.Newest)
+		s.Ratio(v.Score, 1, now)
+		s.Example(v.Score, step.Key, step.end)
+		for _, earlier := range v.Earlier {
+			earlier(true)
 		}
-		write(metricStragglerScore, "", v.Score)
-		if !v.Slow {
+		if !v.Slow && !v.Suspect {
 			continue
 		}
-		write(metricStragglerDelay, v.Section, v.Delay)
-		if g.spans {
-			g.found = append(g.found, &reported{
-				Finding: lateRank(v, len(ranks), ranks[i].Step), Result: *v, step: *step, loop: c.Loop.Name,
-				index: c.Index, ranks: len(ranks),
-				typicalStep: steps[typicalRank].Key, typicalRank: typicalRank,
+		r := &reported{
+			Finding: lateRank(v, len(ranks), ranks[i].Step), Result: *v, step: *step, loop: c.Loop.Name,
+			index: c.Index, ranks: len(ranks),
+			typicalStep: steps[typicalRank].Key, typicalRank: typicalRank,
+		}
+		r.Earlier = nil // this one may be kept
+		switch {
+		case v.Slow:
+			a.late(c.Loop, c.Newest, r)
+		case g.suspected >= g.maxSuspected:
+			a.stats.stepLimit++
+		default:
+			g.suspected++
+			loop, newest := c.Loop, c.Newest
+			c.History.Keep(v.Rank, func(late bool) {
+				g.suspected--
+				if late {
+					a.late(loop, newest, r)
+				}
 			})
 		}
+	}
+}
+
+// late reports a step in which a rank was late.
+func (a *aggregator) late(loop straggler.Loop, newest uint64, r *reported) {
+	s := a.jobResource(loop, newest).stragglerSeries(&a.settings, metricStragglerDelay, loop, r.Rank, r.Section, newest)
+	s.Ratio(r.Delay, 1, a.now)
+	s.Example(r.Delay, r.step.Key, r.step.end)
+	if a.jobs.spans {
+		a.jobs.found = append(a.jobs.found, r)
 	}
 }
 

@@ -4,48 +4,72 @@
 package straggler
 
 import (
-	"math"
+	"cmp"
+	"slices"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
+// A rank has a hit in a step if it would still be among the m slowest of its n peers if it were faster by least of the
+// step. If no rank is late, the probability of a hit is at most m/n, whatever the distribution of noise. Each rank has
+// Shiryaev-Roberts sums of the likelihood ratios of its hits: one for each place m, because equally late ranks hide each
+// other, and for each of several parts of the steps in which a rank may be late (docs/adr/0137, with sources).
 const (
-	// A rank is slow repeatedly if the median of its last delays is above the limits; at least minPast of pastDelays.
-	pastDelays, minPast = 16, semconv.FindingLateRankRepeatedSteps
-	// repeatedSigmas is the limit: fewer standard errors than in a single step, because the median of noise is seldom
-	// above outlierShare.
-	repeatedSigmas = semconv.FindingLateRankRepeatedSigmas
-	// The noise of own times is estimated from their last changes, from minChanges on. These are sizes of samples, not
-	// limits of the finding: a median of fewer changes is no estimate of the noise.
-	pastChanges, minChanges = 256, 8
-	// medianToMean is the standard error of the median of normally distributed values, in standard errors of their mean.
-	medianToMean = 1.2533141373155003 // √(π/2)
+	least = semconv.FindingLateRankLiveThreshold
+	// A sum that would never be reached again is capped, in multiples of the limit.
+	maxSum = 1e9
+	// atRest is above the sum of a rank that had no hits for a while, which is 1.4.
+	atRest = 1.5
+	// The state ends after about 13 steps without a hit more than with one.
+	withHit, withoutHit, endsAt = -1.0986122886681098, 0.35667494393873245, 4.605170185988092 // -ln 3, -ln 0.7, ln 100
+	// gainSteps smooths what the late ranks cost.
+	gainSteps = 8
+	// maxKept bounds the hits of a rank that may still be named.
+	maxKept = 64
 )
 
-// History is the past of a loop's ranks: how much their own times change from step to step without a slow rank, and
-// which ranks are late repeatedly. One step of few ranks cannot distinguish a slow rank from noise: of two ranks one is
-// always above the other. The zero value is an empty history.
+// rates are the parts of the steps in which a rank may be late.
+var rates = [...]float64{0.25, 0.5, 0.9}
+
+// History is the past of a loop's ranks. The zero value is an empty history.
 type History struct {
-	ranks   map[int64]*pastRank
-	sets    map[int64]int64      // by rank: the first one of its newest set of peers
-	changes [pastChanges]float64 // of own times relative to the peers', absolute
-	count   int                  // of changes, over the whole time
+	ranks map[int64]*pastRank
+	sets  map[int64]int64 // by rank: the first one of its newest set of peers
+	every float64         // see [Limits.EverySteps]
 }
 
 // pastRank is one rank's past.
 type pastRank struct {
-	relative float64 // own time above the center of its peers, in the newest step
-	delays   [pastDelays]float64
-	count    int // of delays, over the whole time
+	sums [][len(rates)]float64 // by place 1, 2, 4, ...
+	late bool
+	ends float64 // sum towards the end of the state
+	gain float64 // s, smoothed, what the late ranks cost together
+	kept []Kept
 }
 
-// add adds a delay and returns the median of the last ones, and of how many.
-func (p *pastRank) add(delay float64) (float64, int) {
-	p.delays[p.count%pastDelays] = delay
-	p.count++
-	known := min(p.count, pastDelays)
-	sorted := p.delays
-	return median(sorted[:known]), known
+// Kept is called with true if the hit of a rank proves to be lateness, and with false if it does not.
+type Kept func(late bool)
+
+// Keep keeps what to do with the hit of a rank in the newest step, see [Result.Earlier].
+func (h *History) Keep(rank int64, then Kept) {
+	p := h.ranks[rank]
+	if p == nil {
+		then(false)
+		return
+	}
+	if len(p.kept) == maxKept {
+		p.kept[0](false)
+		p.kept = slices.Delete(p.kept, 0, 1)
+	}
+	p.kept = append(p.kept, then)
+}
+
+// acquit drops what was kept.
+func (p *pastRank) acquit() {
+	for _, then := range p.kept {
+		then(false)
+	}
+	p.kept = nil
 }
 
 // Comparison is what [History.Compare] found about ranks that do the same work.
@@ -55,111 +79,168 @@ type Comparison struct {
 }
 
 // forget removes a rank's past.
-func (h *History) forget(rank int64) { delete(h.ranks, rank) }
+func (h *History) forget(rank int64) {
+	if p := h.ranks[rank]; p != nil {
+		p.acquit()
+		delete(h.ranks, rank)
+	}
+}
+
+// clear removes the past of all ranks.
+func (h *History) clear() {
+	for rank := range h.ranks {
+		h.forget(rank)
+	}
+}
 
 // Compare compares the ranks of each set with one another and adds the step to the history. Sets are of one step, whose
-// time they share: a delay that is small compared with another set's does not delay the step. A comparison is empty if
-// the median is 0. A nil history is empty and stays so.
+// time they share. A comparison is empty if the median is 0.
 //
-// If ranks are missing, a rank that waits longer for others than it is late itself is not slow: it waits for one of
+// A rank is slow in a step with a hit if its hits in the steps so far prove that it is late, and while the late ranks
+// cost more than least of the step together. Hits before that proof are suspicions.
+//
+// If ranks are missing, a rank that waits longer for others than it is late itself has no hit: it waits for one of
 // them, and delays nobody.
-//
-// A rank is slow by the rule of [Compare] if its delay also exceeds the noise of the loop; or if it is slow by its
-// median over the last steps, in a step that it delays.
 func (h *History) Compare(sets [][]Rank, missing bool) []Comparison {
-	all := make([]peers, len(sets))
-	worst, worstTypical := 0.0, 0.0
-	for i, ranks := range sets {
-		all[i] = newPeers(ranks)
-		worst = max(worst, all[i].worst)
-		h.add(&all[i])
-		for _, d := range all[i].typicalDelays {
-			worstTypical = max(worstTypical, d)
+	n, steps := 0, []float64(nil)
+	for _, ranks := range sets {
+		n += len(ranks)
+		for i := range ranks {
+			steps = append(steps, max(ranks[i].Step, ranks[i].Own))
 		}
 	}
-	noise, known := h.noise()
+	margin, limit := least*lowMedian(steps), cmp.Or(h.every, semconv.FindingLateRankSteps)*float64(n)
 	out := make([]Comparison, len(sets))
-	for i := range all {
-		p := &all[i]
-		if p.median <= 0 {
-			continue
+	for i, ranks := range sets {
+		if p := newPeers(ranks); p.median > 0 {
+			out[i] = p.compare(h.judge(ranks, p.median, margin, limit, missing))
 		}
-		// The median of two ranks is one of them, so that the other's delay has the noise of both; the median of many ranks
-		// has little noise.
-		spread := noise * math.Sqrt(1+2/float64(len(p.ranks)))
-		out[i] = p.compare(func(k int, delay float64) bool {
-			if delay <= outlierShare*p.median || delay <= outlierStep*p.ranks[k].Step || missing && p.ranks[k].waits(delay) {
-				return false
-			}
-			if delay > outlierSigmas*p.sigma && delay >= outlierWorst*worst && (!known || delay > outlierSigmas*spread) {
-				return true
-			}
-			past := p.pastCount[k]
-			if !known || past < minPast {
-				return false
-			}
-			d := p.typicalDelays[k]
-			return d > repeatedSigmas*spread*medianToMean/math.Sqrt(float64(past)) && d > outlierShare*p.median &&
-				d >= outlierWorst*worstTypical
-		})
-		h.learn(p.changes)
 	}
 	return out
 }
 
-// add adds a step of peers, and sets their past. Noise is learned after the step, so that a step is not judged by its
-// own changes.
-func (h *History) add(p *peers) {
-	n := len(p.ranks)
-	p.typicalDelays, p.pastCount = make([]float64, n), make([]int, n)
-	if h == nil || p.median <= 0 {
-		return
+// judge adds a step of peers and returns which of them are slow, and which may be.
+func (h *History) judge(ranks []Rank, median, margin, limit float64, missing bool) (slow []verdict) {
+	slow = make([]verdict, len(ranks))
+	if len(ranks) < 2 {
+		return slow
 	}
 	if h.ranks == nil {
 		h.ranks = make(map[int64]*pastRank)
 	}
-	own := make([]float64, n)
-	for i := range p.ranks {
-		own[i] = p.ranks[i].Own
+	own := make([]float64, len(ranks))
+	for k := range ranks {
+		own[k] = ranks[k].Own
 	}
-	center := median(own)
-	// A center includes part of each rank's noise, half of it if there are two.
-	scale := math.Sqrt(float64(n) / float64(max(1, n-1)))
-	for i := range p.ranks {
-		r := &p.ranks[i]
-		past := h.ranks[r.Rank]
-		relative := (r.Own - center) * scale
-		if past == nil {
+	slices.SortFunc(own, func(a, b float64) int { return cmp.Compare(b, a) })
+	past := make([]*pastRank, len(ranks))
+	punctual, some := 0.0, false // the slowest of those that are not late
+	for k := range ranks {
+		r := &ranks[k]
+		p := h.ranks[r.Rank]
+		if p == nil {
 			if len(h.ranks) >= maxRanks {
 				continue
 			}
-			past = &pastRank{}
-			h.ranks[r.Rank] = past
-		} else {
-			p.changes = append(p.changes, math.Abs(relative-past.relative))
+			p = &pastRank{}
+			h.ranks[r.Rank] = p
 		}
-		past.relative = relative
-		p.typicalDelays[i], p.pastCount[i] = past.add(r.Own - p.median)
+		past[k] = p
+		counts := !missing || !r.waits(r.Own-median)
+		slow[k].hit = p.add(r.Own, margin, limit, own, counts)
+		if !p.late {
+			punctual = max(punctual, r.Own)
+			some = true
+		}
 	}
+	cost := 0.0
+	if some {
+		cost = max(0, own[0]-punctual)
+	}
+	for k, p := range past {
+		if p == nil {
+			continue
+		}
+		if p.late {
+			p.gain += (cost - p.gain) / gainSteps
+		} else {
+			p.gain = 0
+		}
+		v := &slow[k]
+		switch {
+		case p.late && p.gain > margin:
+			v.earlier, p.kept = p.kept, nil
+			v.named = v.hit
+		case !p.late && p.mean(len(ranks)) < atRest:
+			p.acquit()
+		}
+	}
+	return slow
 }
 
-// learn adds the changes of a step to the noise.
-func (h *History) learn(changes []float64) {
-	if h == nil {
-		return
-	}
-	for _, c := range changes {
-		h.changes[h.count%pastChanges] = c
-		h.count++
-	}
+// verdict is what is known about a rank after a step. hit without named is a suspicion.
+type verdict struct {
+	hit, named bool
+	earlier    []Kept
 }
 
-// noise returns the standard deviation of a rank's own time from step to step. A rank that is slow in every step does
-// not change it, and one that is slow in a few moves the median little.
-func (h *History) noise() (sigma float64, known bool) {
-	if h == nil || h.count < minChanges {
-		return 0, false
+// add adds a rank's step among peers, whose own times are sorted, the longest first. It returns whether the step is a
+// hit; if not counts, it is none.
+func (p *pastRank) add(mine, margin, limit float64, own []float64, counts bool) (hit bool) {
+	n := len(own)
+	for i, m := 0, 1; m == 1 || m <= n/2; i, m = i+1, 2*m {
+		other := own[m-1] // the m-th longest of the others
+		if mine >= other {
+			other = own[m]
+		}
+		here := counts && mine-margin > other
+		hit = hit || here
+		if i == len(p.sums) {
+			p.sums = append(p.sums, [len(rates)]float64{})
+		}
+		chance := float64(m) / float64(n)
+		for k, rate := range rates {
+			late := chance + (1-chance)*rate
+			ratio := (1 - late) / (1 - chance)
+			if here {
+				ratio = late / chance
+			}
+			p.sums[i][k] = min((1+p.sums[i][k])*ratio, maxSum*limit)
+		}
 	}
-	sorted := h.changes
-	return madToSigma * median(sorted[:min(h.count, pastChanges)]) / math.Sqrt2, true
+	p.late = p.late || hit && p.mean(n) >= limit
+	if !p.late {
+		p.ends = 0
+		return hit
+	}
+	if hit {
+		p.ends = max(0, p.ends+withHit)
+	} else {
+		p.ends = max(0, p.ends+withoutHit)
+	}
+	if p.ends > endsAt {
+		p.late, p.ends, p.sums = false, 0, nil
+	}
+	return hit
+}
+
+// mean returns the average of the sums: place 1 has half of the weight, the others divide the rest.
+func (p *pastRank) mean(n int) (mean float64) {
+	places := 1
+	for m := 2; m <= n/2; m *= 2 {
+		places++
+	}
+	for i := range min(places, len(p.sums)) {
+		share := 0.5
+		switch {
+		case places == 1:
+			share = 1
+		case i > 0:
+			share /= float64(places - 1)
+		}
+		for _, s := range p.sums[i] {
+			mean += share / float64(len(rates)) * s
+		}
+	}
+	return mean
 }

@@ -22,6 +22,8 @@ type Limits struct {
 	MaxWait    time.Duration // how long a step waits for missing ranks
 	MinRanks   int           // fewer are not compared
 	MaxWaiting int           // bounds the steps that wait, each rank's counted, over all loops
+	// EverySteps is the mean number of steps until an innocent rank of a job is named, at least. Default 10,000.
+	EverySteps float64
 }
 
 // Outcome is the outcome of a step.
@@ -128,6 +130,7 @@ func (g *Jobs[T]) Add(key Loop, s Report, now int64, x T) Outcome {
 		key = Loop{strings.Clone(key.Service), strings.Clone(key.Job), strings.Clone(key.Name)}
 		l = &loop[T]{
 			steps: make(map[stepID]*step[T]), ranks: make(map[int64]*lastStep), runs: []*pass{{compared: noneCompared}},
+			history: History{every: g.limits.EverySteps},
 		}
 		g.loops[key] = l
 	}
@@ -313,6 +316,7 @@ func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
 			take(c)
 		}
 		if len(l.steps) == 0 && l.seen < forget {
+			l.history.clear()
 			delete(g.loops, key)
 		}
 	}

@@ -148,7 +148,6 @@ func (p *Sections) Divide(below *Sections) (loose *Sections) {
 // blame returns the section in which a rank is furthest above the median of the ranks: from the phases, and the
 // operations directly below the step outside of phases, down to the deepest one that explains most of the delay.
 func (v *Result) blame(phases, loose *level, rank int) {
-	v.Slow = true
 	at := phases
 	worst, delay := phases.furthest(rank)
 	if x, d := loose.furthest(rank); d > delay {

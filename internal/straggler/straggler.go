@@ -8,7 +8,7 @@
 //
 //   - [Compare]: a rank's own time is its step without exposed communication; a straggler's own time is far above the
 //     median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can
-//     be compared. [History] adds information of earlier steps: noise, and ranks that are late repeatedly.
+//     be compared. [History] has the earlier steps, and proves that a rank is late by many of them.
 //   - [Arrivals]: of each collective that all ranks take part in, which rank arrived last and how long the others
 //     waited for it. It needs the collectives' times and no steps.
 //
@@ -50,11 +50,8 @@ type Rank struct {
 	Phases, Loose *Sections
 }
 
-// waitNoise is the part of a step by which a wait may exceed a delay.
-const waitNoise = 0.01
-
-// waits reports whether the rank waits in communication for longer than the given time.
-func (r *Rank) waits(longer float64) bool { return r.Step-r.Own > longer+waitNoise*r.Step }
+// waits reports whether the rank waits in communication for longer than the given time, by more than noise.
+func (r *Rank) waits(longer float64) bool { return r.Step-r.Own > longer+least*r.Step }
 
 // AllWait reports whether each rank waits in communication for a considerable part of its step, which transfers alone
 // may explain.
@@ -67,7 +64,12 @@ type Result struct {
 	Rank   int64
 	Score  float64 // own time divided by the median
 	Median float64 // of the ranks' own time, s
-	Slow   bool    // the rank is slow; the following fields are set only then
+	Slow   bool    // the rank is slow
+	// Suspect means that the rank may be slow, which later steps decide. The following fields are set only if one of both
+	// is true.
+	Suspect bool
+	// Earlier is what [History.Keep] kept for the steps in which the rank was suspect, rightly.
+	Earlier []Kept
 
 	// Delay is how many seconds the rank is above the median: in Section if one is named, otherwise in the step.
 	Delay float64
@@ -82,7 +84,17 @@ type Result struct {
 // Compare compares ranks whose earlier steps are unknown. The results are in the order of ranks; none if the median is
 // 0. typical is the number of the rank nearest to the median.
 func Compare(ranks []Rank) (results []Result, typical int) {
-	c := (*History)(nil).Compare([][]Rank{ranks}, false)[0]
+	p := newPeers(ranks)
+	if p.median <= 0 {
+		return nil, 0
+	}
+	slow := make([]verdict, len(ranks))
+	for k := range ranks {
+		delay := ranks[k].Own - p.median
+		slow[k].named = delay > outlierShare*p.median && delay > outlierStep*ranks[k].Step &&
+			delay > outlierSigmas*p.sigma && delay >= outlierWorst*p.worst
+	}
+	c := p.compare(slow)
 	return c.Results, c.Typical
 }
 
@@ -90,12 +102,6 @@ func Compare(ranks []Rank) (results []Result, typical int) {
 type peers struct {
 	ranks                []Rank
 	median, sigma, worst float64 // of own times, in s; worst is the largest delay
-
-	// From the history, with this step: the median of the last delays, and of how many; and by how much each rank's own
-	// time changed.
-	typicalDelays []float64
-	pastCount     []int
-	changes       []float64
 }
 
 func newPeers(ranks []Rank) peers {
@@ -111,8 +117,8 @@ func newPeers(ranks []Rank) peers {
 	return p
 }
 
-// compare returns the results, and names the sections of the ranks that are slow.
-func (p *peers) compare(slow func(rank int, delay float64) bool) Comparison {
+// compare returns the results, and names the sections of the ranks that are slow or may be.
+func (p *peers) compare(slow []verdict) Comparison {
 	c := Comparison{Results: make([]Result, len(p.ranks))}
 	var inPhases, inLoose *level
 	for i := range p.ranks {
@@ -122,7 +128,8 @@ func (p *peers) compare(slow func(rank int, delay float64) bool) Comparison {
 		}
 		r := &c.Results[i]
 		*r = Result{Rank: p.ranks[i].Rank, Score: p.ranks[i].Own / p.median, Median: p.median}
-		if !slow(i, delay) {
+		r.Slow, r.Suspect, r.Earlier = slow[i].named, slow[i].hit && !slow[i].named, slow[i].earlier
+		if !r.Slow && !r.Suspect {
 			continue
 		}
 		if inPhases == nil {

@@ -242,8 +242,8 @@ func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int)
 	known, again := p.engine.look(b)
 	if again {
 		p.sharedIDs.Do(func() {
-			p.logger.Warn("spans of one job or service have equal IDs and different times, so trace stores merge them (give the SDK a " +
-				"generator of IDs that the program does not seed; in Python otelgpu.ids.UniqueIds(), or " +
+			p.logger.Warn("spans of one job or service have equal IDs and different times, so trace stores merge them " +
+				"(give the SDK a generator of IDs that the program does not seed; in Python otelgpu.ids.UniqueIds(), or " +
 				"OTEL_PYTHON_ID_GENERATOR=otelgpu); further ones are not logged")
 		})
 		b.reset()
