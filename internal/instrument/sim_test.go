@@ -4,6 +4,7 @@
 package instrument
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math"
@@ -59,6 +60,7 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 	length := spec.Length()
 	truth := instrumenttest.NewTruth(kind, dur(length), rng)
 	list := spec.Readings(truth, rng)
+	settle, maxWait := cmp.Or(spec.Settle, settle), cmp.Or(spec.MaxWait, maxWait)
 	e := NewEnergy(Config{Settle: dur(settle), Assumed: dur(spec.Assumed), Window: dur(spec.Window)})
 	type span struct{ s, e, which int64 }
 	var todo []span
@@ -111,8 +113,15 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 
 // table simulates all instruments.
 func table(lengths []float64, seeds, spans int, lack without, row func(spec *instrumenttest.Spec, list []summary)) {
-	for i := range instrumenttest.Specs {
-		spec := &instrumenttest.Specs[i]
+	tableOf(instrumenttest.Specs, lengths, seeds, spans, lack, row)
+}
+
+func tableOf(
+	specs []instrumenttest.Spec, lengths []float64, seeds, spans int, lack without,
+	row func(spec *instrumenttest.Spec, list []summary),
+) {
+	for i := range specs {
+		spec := &specs[i]
 		all := make([][]outcome, len(lengths))
 		for k, kind := range instrumenttest.Kinds {
 			for seed := range seeds {
@@ -164,13 +173,36 @@ func TestTheStatedErrorHolds(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the table of docs/energy.md")
+var update = flag.Bool("update", false, "write the tables of docs/energy.md and docs/kubernetes.md")
 
 //go:generate go test -run TestGenerated -update .
 
 func TestGeneratedTableOfErrors(t *testing.T) {
+	text := "| counter refreshed, read | 10 ms | 100 ms | 1 s | 10 s |\n|---|--:|--:|--:|--:|\n"
+	table([]float64{.01, .1, 1, 10}, 2, 100, nothing, func(spec *instrumenttest.Spec, list []summary) {
+		text += row(spec, list)
+	})
+	generate(t, "energy.md", text)
+}
+
+// row formats the errors and the shares of omitted values of an instrument.
+func row(spec *instrumenttest.Spec, list []summary) string {
+	text := "| " + spec.Name + " |"
+	for _, s := range list {
+		if s.omitted > 90 {
+			text += " omitted |"
+		} else {
+			text += fmt.Sprintf(" ± %.0f %% (%.0f %%) |", math.Ceil(s.p95), s.omitted)
+		}
+	}
+	return text + "\n"
+}
+
+// generate compares the table of a document with a text, or writes it.
+func generate(t *testing.T, document, text string) {
+	t.Helper()
 	const begin, end = "<!-- errors begin (go test ./internal/instrument -update) -->\n", "<!-- errors end -->"
-	path := filepath.Join("..", "..", "docs", "energy.md")
+	path := filepath.Join("..", "..", "docs", document)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -180,19 +212,6 @@ func TestGeneratedTableOfErrors(t *testing.T) {
 	if !ok || !more {
 		t.Fatal("no marks")
 	}
-	text := "| counter refreshed, read | 10 ms | 100 ms | 1 s | 10 s |\n|---|--:|--:|--:|--:|\n"
-	table([]float64{.01, .1, 1, 10}, 2, 100, nothing, func(spec *instrumenttest.Spec, list []summary) {
-		text += "| " + spec.Name + " |"
-		for _, s := range list {
-			switch {
-			case s.omitted > 90:
-				text += " omitted |"
-			default:
-				text += fmt.Sprintf(" ± %.0f %% (%.0f %%) |", math.Ceil(s.p95), s.omitted)
-			}
-		}
-		text += "\n"
-	})
 	want := before + begin + text + end + after
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -201,7 +220,7 @@ func TestGeneratedTableOfErrors(t *testing.T) {
 		return
 	}
 	if want != string(b) {
-		t.Error("docs/energy.md differs from the simulation (run go generate ./internal/instrument)")
+		t.Errorf("docs/%s differs from the simulation (run go generate ./internal/instrument)", document)
 	}
 }
 

@@ -94,6 +94,8 @@ type Spec struct {
 	Gain    float64 // of the counter; 0: 1
 	Extra   float64 // W of other parts of the module
 	Freeze  float64 // when the counter stops; 0: never
+	Settle  float64 // how long after an instant its energy is attributed; 0: 6 s, as the default of gpu_join
+	MaxWait float64 // how long spans wait; 0: 10 s, likewise
 }
 
 // Specs are the instruments of the table.
