@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/klauspost/compress/gzip"
@@ -66,6 +67,7 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 	}
 	if err == nil {
 		err = c.describe()
+		c.host(f.Name())
 	}
 	if err == nil {
 		err = from(ctx, f, func(w *wire) error { return x.events(w, c.event) })
@@ -77,6 +79,25 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 	}
 	st.Stats, err = p.Emit(ctx, emit)
 	return st, err
+}
+
+// host sets the rank of a file that is one of several hosts': a run has a folder, with a file for each host, and no
+// file states which host it is of. The rank is the file's position by name.
+func (c *collect) host(path string) {
+	dir := filepath.Dir(path)
+	plain, _ := filepath.Glob(filepath.Join(dir, "*.xplane.pb"))
+	packed, _ := filepath.Glob(filepath.Join(dir, "*.xplane.pb.gz"))
+	all := slices.Concat(plain, packed)
+	slices.Sort(all)
+	at := slices.Index(all, filepath.Clean(path))
+	if at < 0 || len(all) < 2 {
+		return
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	m := &c.p.Meta
+	m.Rank, m.HasRank, m.WorldSize, m.JobID = int64(at), true, int64(len(all)), filepath.ToSlash(dir)
 }
 
 // from reads the file from its start.

@@ -4,10 +4,14 @@
 package xplanereceiver
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 func TestEachRowBecomesWhatItIs(t *testing.T) {
@@ -98,6 +102,25 @@ func TestPrecisionIsTheResults(t *testing.T) {
 		"%x = f32[2] add(%a)": "", "gemm": "", "%q = s8[4] dot(%a)": "int8",
 	} {
 		assert.Equal(t, want, precision(text), text)
+	}
+}
+
+func TestFilesOfSeveralHostsAreRanksOfOneJob(t *testing.T) {
+	first := write(t, profile())
+	dir := filepath.Dir(first)
+	second := filepath.Join(dir, "other.xplane.pb.gz")
+	require.NoError(t, os.WriteFile(second, packed(t, profile()), 0o600))
+	for rank, path := range []string{first, second} {
+		var list []ptrace.Traces
+		_, err := ReadFile(t.Context(), path, kernels, func(_ context.Context, td ptrace.Traces) error {
+			list = append(list, td)
+			return nil
+		})
+		require.NoError(t, err)
+		res := list[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
+		assert.EqualValues(t, rank, res["gpu.job.rank"])
+		assert.EqualValues(t, 2, res["gpu.job.world_size"])
+		assert.Equal(t, filepath.ToSlash(dir), res["gpu.job.id"])
 	}
 }
 
