@@ -18,9 +18,9 @@
 //   - Taking. A sum that waits for a span belongs to the user who takes it. A span whose
 //     descendants are summed up, such as a step, is therefore added only after its sum was taken,
 //     or never.
-//   - Bounds. The oldest sums are dropped when too many wait or when they have waited too long. The
-//     arrived spans that had no child for the longest time are forgotten likewise: a repeat of one
-//     counts again, and the sum of its late child waits in vain.
+//   - Bounds. The oldest sums are dropped when too many wait or when they have waited too long. If
+//     too many spans have arrived, those without a child for the longest time are forgotten: a
+//     repeat of one counts again, and the sum of its late child waits in vain.
 //   - Cycles. A sum moves through at most 128 spans at once and is then dropped, so cycles of
 //     parents end.
 package spantree
@@ -100,18 +100,14 @@ type Span struct {
 func (t *Tree[N, S]) Waiting() int { return t.count[awaited] }
 
 // Add adds a span that has arrived; own: it contributes itself to the span above. It returns false
-// for a repeat, and for a span without a trace ID. A span without an ID of its own contributes to
-// its parent but cannot have children.
+// for a repeat, and for a span without a trace ID or a span ID.
 func (t *Tree[N, S]) Add(s Span, n N, own bool, now int64) bool {
-	if s.Trace.IsEmpty() {
+	if s.Trace.IsEmpty() || s.Span.IsEmpty() {
 		return false
 	}
 	key := s.Key.In(s.Process)
 	hash := uint32(key.Hash())
-	at, known := int32(0), false
-	if !s.Span.IsEmpty() {
-		at, known = t.find(hash, &key)
-	}
+	at, known := t.find(hash, &key)
 	switch {
 	case known && t.nodes[at].list == arrived:
 		return false
@@ -129,9 +125,6 @@ func (t *Tree[N, S]) Add(s Span, n N, own bool, now int64) bool {
 	t.link(at, arrived, now)
 	if (own || known) && t.rules.Lift != nil {
 		t.lift(at, own, now)
-	}
-	if s.Span.IsEmpty() {
-		t.remove(at)
 	}
 	return true
 }
@@ -172,7 +165,7 @@ func (t *Tree[N, S]) lift(at int32, own bool, now int64) {
 // await keeps the sum for a span that has not arrived, in a new node.
 func (t *Tree[N, S]) await(hash uint32, key spanfacts.Key, sum *S, now int64) int32 {
 	if t.count[awaited] >= t.rules.MaxSums {
-		t.drop(t.remove(t.nodes[awaited].next))
+		t.DropOldest()
 	}
 	at := t.place(hash, key)
 	t.nodes[at].sum = *sum
@@ -231,14 +224,10 @@ func (t *Tree[N, S]) DropOldest() {
 	}
 }
 
-// Expire drops the sums that began to wait at or before a time, and forgets the spans that arrived
-// until then.
+// Expire drops the sums that began to wait at or before a time.
 func (t *Tree[N, S]) Expire(before int64) {
 	for t.count[awaited] > 0 && t.nodes[t.nodes[awaited].next].since <= before {
 		t.DropOldest()
-	}
-	for t.count[arrived] > 0 && t.nodes[t.nodes[arrived].next].since <= before {
-		t.remove(t.nodes[arrived].next)
 	}
 }
 

@@ -72,8 +72,8 @@ func (b *Builder) Add(td ptrace.Traces, now int64) { b.AddEach(td, now, nil) }
 // a GPU span.
 type Visit func(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool)
 
-// AddEach is like Add, and calls visit for each span that is not a repetition, in the order of td, so that a caller that
-// needs the same facts reads no span twice. A nil visit is not called.
+// AddEach is like Add, and calls visit for each span that is not a repetition, in the order of td, so
+// that a caller that needs the same facts reads no span twice. A nil visit is not called.
 func (b *Builder) AddEach(td ptrace.Traces, now int64, visit Visit) {
 	var r spanfacts.Resource
 	var sc spanfacts.Scope
@@ -143,7 +143,8 @@ func (b *Builder) add(
 	}
 	i := int32(len(b.spans))
 	b.spans = append(b.spans, span{
-		key: key, process: process, parent: f.Parent, start: f.Start, end: f.End, seen: now, source: src, up: unknown, gpu: gpu,
+		key: key, process: process, parent: f.Parent, start: f.Start, end: f.End, seen: now, source: src, up: unknown,
+		gpu:   gpu,
 		entry: s.Kind() == ptrace.SpanKindServer || s.Kind() == ptrace.SpanKindConsumer || remote(s.Flags()),
 	})
 	x := &b.spans[i]

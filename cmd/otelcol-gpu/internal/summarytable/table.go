@@ -149,7 +149,7 @@ func lookup(m map[position]*stats, p position) *stats {
 
 func (t *Table) put(s *nestedSpan) {
 	t.own = s
-	if t.arrived.Add(s.Span, s.op, true, 0) || s.Trace.IsEmpty() {
+	if t.arrived.Add(s.Span, s.op, true, 0) || s.Trace.IsEmpty() || s.Key.Span.IsEmpty() {
 		lookup(t.ops, position{op: s.op}).add(&s.stats, 1)
 	}
 }
