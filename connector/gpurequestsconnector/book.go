@@ -13,6 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/series"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 )
 
 // reason is the reason why a usage record was closed.
@@ -41,10 +42,8 @@ type book struct {
 	requests map[key]*request
 	byAge    *list.List // of *request, the oldest first
 	waiting  children
-	recent   boundedmap.Recent[key, seenSpan] // spans of a request arrive in any order, and a batch may arrive twice
+	arrived  *spantree.Tree[seenSpan, owed]   // spans of a request arrive in any order, and a batch may arrive twice
 	closed   boundedmap.Recent[key, struct{}] // requests
-	debts    spanfacts.Waiting[[]debt]
-	inner    spanfacts.Waiting[[]key] // requests, by the first span above them that has not arrived yet
 
 	operations map[operation]*operation
 	texts      map[string]string
@@ -65,10 +64,8 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		waiting: newChildren(),
-		recent:  boundedmap.NewRecent[key, seenSpan](cfg.MaxSpans),
+		arrived: spantree.New(spantree.Rules[seenSpan, owed]{MaxSpans: cfg.MaxSpans, MaxSums: cfg.MaxSpans}),
 		closed:  boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
-		debts:   spanfacts.Waiting[[]debt]{Max: cfg.MaxSpans},
-		inner:   spanfacts.Waiting[[]key]{Max: cfg.MaxSpans},
 		ending:  make(map[key]*request), operations: make(map[operation]*operation), texts: make(map[string]string),
 		sources: make(map[string]*source), index: make(map[key]int),
 	}
@@ -83,11 +80,16 @@ func (b *book) take(td ptrace.Traces, now int64) {
 	for _, rs := range td.ResourceSpans().All() {
 		var src *source // made for the first GPU span
 		resource.Load(rs.Resource().Attributes())
+		process := uint64(0) // the parents of spans without a rank may be in other processes
+		if resource.Rank >= 0 {
+			process = resource.Process()
+		}
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&resource, ss.Scope().Attributes())
 			for _, x := range ss.Spans().All() {
 				f.Load(x, &scope)
 				s.load(x, &f)
+				s.process = process
 				if f.Key.Trace.IsEmpty() || f.Key.Span.IsEmpty() {
 					if s.kind != hostSpan {
 						b.stats.unassigned += s.energy
@@ -99,14 +101,14 @@ func (b *book) take(td ptrace.Traces, now int64) {
 					continue
 				}
 				if src == nil {
-					src = b.source(rs.Resource().Attributes())
+					src = b.source(rs.Resource().Attributes(), process)
 				}
-				if b.known(s.key) {
+				if b.known(&s) {
 					b.stats.repeated++
 					continue
 				}
 				s.source = src
-				b.index[s.key] = len(b.spans)
+				b.index[s.key.In(s.home())] = len(b.spans)
 				b.spans = append(b.spans, s)
 			}
 		}
@@ -116,15 +118,16 @@ func (b *book) take(td ptrace.Traces, now int64) {
 		s := &b.spans[i]
 		s.done = true
 		s.counted = s.nested && !s.batch
+		var inner []key
 		if s.kind != leafWork && s.kind != windowWork || s.batch {
-			b.remember(s, now)
+			inner = b.remember(s, now)
 		}
 		switch {
 		case s.nested && s.rest == 0:
 		case s.batch:
 			b.charge(s, now)
 		case s.kind == requestSpan:
-			b.hostTimed(s, now)
+			b.hostTimed(s, inner, now)
 		default:
 			b.wait(s, now)
 		}
@@ -136,34 +139,61 @@ func (b *book) take(td ptrace.Traces, now int64) {
 }
 
 // known reports whether GPU work has arrived before or is in this payload.
-func (b *book) known(k key) bool {
-	if _, here := b.index[k]; here || b.waiting.find(k) != nil {
+func (b *book) known(s *span) bool {
+	id := s.key.In(s.home())
+	if _, here := b.index[id]; here || b.waiting.find(id) != nil {
 		return true
 	}
-	old := b.recent.Find(k)
+	old, _ := b.arrived.Find(s.home(), s.key)
 	return old != nil && old.kind != hostSpan
 }
 
-// remember keeps what later spans may need. An open request learns its start from its own span here.
-func (b *book) remember(s *span, now int64) {
-	if old := b.recent.Find(s.key); old == nil {
-		seen := s.seenSpan
+// find returns a span that has arrived, nil if it is not known: one of the process, or a host span or a request of any.
+func (b *book) find(process uint64, k key) *seenSpan {
+	s, _ := b.arrived.Find(process, k)
+	if s == nil {
+		s, _ = b.arrived.Find(0, k)
+	}
+	return s
+}
+
+// owed is what waits for a span.
+type owed struct {
+	debts []debt
+	inner []key // requests inside it
+}
+
+// owed removes and returns what waits for a span, as of its process and as of any.
+func (b *book) owed(s *span) (all owed) {
+	for _, process := range [...]uint64{0, s.process} {
+		o, _ := b.arrived.Take(process, s.key)
+		all.debts, all.inner = append(all.debts, o.debts...), append(all.inner, o.inner...)
+	}
+	return all
+}
+
+// remember keeps what later spans may need, and returns the requests inside that waited for it. An open request learns
+// its start from its own span here.
+func (b *book) remember(s *span, now int64) (inner []key) {
+	waited := b.owed(s)
+	seen, _ := b.arrived.Find(s.home(), s.key)
+	if seen == nil {
+		seen = &s.seenSpan
 		seen.model, seen.device = b.text(seen.model), b.text(seen.device)
-		b.recent.Put(s.key, seen)
+		b.arrived.Add(spantree.Span{Process: s.home(), Key: s.key, Parent: s.parent}, *seen, false, now)
 	}
 	if r := b.requests[s.key]; r != nil {
-		r.begin(b.recent.Find(s.key), now)
+		r.begin(seen, now)
 	}
 	if s.kind == hostSpan {
-		waiting, _ := b.debts.Take(s.key)
-		for _, o := range waiting {
-			b.lift(s.above(), o, now)
+		for _, o := range waited.debts {
+			b.lift(s.process, s.above(), o, now)
 		}
-		inner, _ := b.inner.Take(s.key)
-		for _, k := range inner {
+		for _, k := range waited.inner {
 			b.merge(k, s.above(), now)
 		}
 	}
+	return append(s.waited, waited.inner...)
 }
 
 // text returns a copy of s that does not keep a payload alive; equal texts share one.
@@ -245,7 +275,7 @@ func (b *book) charge(s *span, now int64) {
 }
 
 // hostTimed charges a span of type request to itself.
-func (b *book) hostTimed(s *span, now int64) {
+func (b *book) hostTimed(s *span, inner []key, now int64) {
 	r := b.requests[s.key]
 	if r == nil {
 		r = b.open(s.key, now)
@@ -261,7 +291,6 @@ func (b *book) hostTimed(s *span, now int64) {
 		a.energy += s.energy
 		b.stats.charged += s.energy
 	}
-	inner, _ := b.inner.Take(s.key)
 	for _, k := range inner {
 		b.merge(k, s.key, now)
 	}
@@ -275,10 +304,10 @@ func (b *book) merge(inner, k key, now int64) {
 		if k.Span.IsEmpty() {
 			return
 		}
-		up := b.recent.Find(k)
+		up := b.find(0, k)
 		if up == nil {
-			list, _ := b.inner.At(k, now)
-			*list = append(*list, inner)
+			o := b.arrived.Sum(0, k, now)
+			o.inner = append(o.inner, inner)
 			return
 		}
 		if up.kind == requestSpan {
@@ -318,7 +347,7 @@ func (b *book) open(k key, now int64) *request {
 		r.late = true
 		b.stats.late++
 	}
-	r.begin(b.recent.Find(k), now)
+	r.begin(b.find(0, k), now)
 	return r
 }
 
@@ -383,9 +412,10 @@ type source struct {
 	attrs    pcommon.Map
 	target   string // of metrics
 	instance string // of metrics, if the attributes name no instance
+	process  uint64 // 0 without a rank
 }
 
-func (b *book) source(attrs pcommon.Map) *source {
+func (b *book) source(attrs pcommon.Map, process uint64) *source {
 	id := b.targets.Whole(attrs)
 	if s := b.sources[string(id)]; s != nil {
 		return s
@@ -393,7 +423,7 @@ func (b *book) source(attrs pcommon.Map) *source {
 	if len(b.sources) >= b.cfg.MaxResources {
 		clear(b.sources)
 	}
-	s := &source{id: string(id)}
+	s := &source{id: string(id), process: process}
 	s.target = string(b.targets.Key(attrs)) // id is removed by now
 	s.attrs, s.instance = b.targets.Attributes(attrs)
 	b.sources[s.id] = s

@@ -27,6 +27,8 @@ type child struct {
 
 func (c *child) above() key { return key{Trace: c.Trace, Span: c.parent} }
 
+func (c *child) id() key { return c.key.In(c.source.process) }
+
 // children are the GPU work that waits for the requests of its trace. Tens of thousands wait in a busy service, so they
 // are the elements of one array: as separate objects they made every cycle of the garbage collector several times as
 // long.
@@ -44,7 +46,7 @@ func newChildren() children {
 	return children{list: make([]child, 1), traces: map[pcommon.TraceID]family{}}
 }
 
-// find returns the child with a key, nil if none waits. The pointer is valid until the next add.
+// find returns the child with a key in its process, nil if none waits. The pointer is valid until the next add.
 func (w *children) find(k key) *child {
 	if i, ok := w.at.Get(k.Hash(), w.is(&k)); ok {
 		return &w.list[i]
@@ -53,7 +55,7 @@ func (w *children) find(k key) *child {
 }
 
 func (w *children) is(k *key) func(at int32) bool {
-	return func(at int32) bool { return w.list[at].key == *k }
+	return func(at int32) bool { return w.list[at].id() == *k }
 }
 
 func (w *children) add(c child) {
@@ -63,7 +65,8 @@ func (w *children) add(c child) {
 		w.list = append(w.list, child{})
 	}
 	w.free, w.list[i] = w.list[i].next, c
-	w.at.Put(c.key.Hash(), i, w.is(&c.key))
+	id := c.id()
+	w.at.Put(id.Hash(), i, w.is(&id))
 	f, ok := w.traces[c.Trace]
 	if ok {
 		w.list[f.last].next = i
@@ -82,7 +85,7 @@ func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
 		c := &w.list[i]
 		next := c.next
 		if done(c) {
-			w.at.Delete(c.key.Hash(), i)
+			w.at.Delete(c.id().Hash(), i)
 			*c = child{next: w.free}
 			w.free = i
 		} else {
@@ -116,7 +119,7 @@ func (b *book) wait(s *span, now int64) {
 	if b.waiting.at.Len() >= b.cfg.MaxSpans {
 		b.stats.lostChildren++
 		b.stats.unassigned += own.energy
-		b.lift(s.above(), own, now)
+		b.lift(s.process, s.above(), own, now)
 		return
 	}
 	b.waiting.add(child{
@@ -165,7 +168,7 @@ func (b *book) join(r *request, c *child) {
 // is unattributed without one.
 func (b *book) joinRest(r *request, c *child, now int64) {
 	rest := b.outside(c, now)
-	if s := b.recent.Find(c.key); s != nil {
+	if s := b.find(c.source.process, c.key); s != nil {
 		s.counted = true
 	}
 	if rest == 0 {
@@ -182,8 +185,8 @@ func (b *book) joinRest(r *request, c *child, now int64) {
 // counted ends the wait of a child whose energy is accounted for. GPU work above it that has not arrived yet contains
 // it too.
 func (b *book) counted(c *child, now int64) {
-	b.lift(c.above(), c.debt(c.device), now)
-	if s := b.recent.Find(c.key); s != nil {
+	b.lift(c.source.process, c.above(), c.debt(c.device), now)
+	if s := b.find(c.source.process, c.key); s != nil {
 		s.counted = true
 	}
 }
@@ -241,6 +244,5 @@ func (b *book) expire(now int64, all bool) {
 			}
 		}
 	}
-	b.debts.Expire(now - parentPatience*int64(b.cfg.Idle))
-	b.inner.Expire(now - parentPatience*int64(b.cfg.Idle))
+	b.arrived.Expire(now - parentPatience*int64(b.cfg.Idle))
 }

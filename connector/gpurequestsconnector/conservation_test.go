@@ -161,16 +161,23 @@ func (f *forest) span(i int, to ptrace.Span) {
 	}
 }
 
-// deliver divides an order of nodes into random payloads.
-func (f *forest) deliver(b *book, order []int, rng *rand.Rand) {
+// deliver divides an order of nodes into random payloads, which have the spans of each rank.
+func (f *forest) deliver(b *book, order []int, rng *rand.Rand, ranks int) {
 	td := ptrace.NewTraces()
 	for _, i := range order {
-		if td.SpanCount() == 0 {
-			td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
-		}
-		f.span(i, td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
-		for rng != nil && rng.IntN(8) == 0 { // a sender includes retried data
-			f.span(i, td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
+		for rank := range ranks {
+			if td.ResourceSpans().Len() <= rank {
+				rs := td.ResourceSpans().AppendEmpty()
+				rs.ScopeSpans().AppendEmpty()
+				if ranks > 1 {
+					rs.Resource().Attributes().PutInt("gpu.job.rank", int64(rank))
+				}
+			}
+			spans := td.ResourceSpans().At(rank).ScopeSpans().At(0).Spans()
+			f.span(i, spans.AppendEmpty())
+			for rng != nil && rng.IntN(8) == 0 { // a sender includes retried data
+				f.span(i, spans.AppendEmpty())
+			}
 		}
 		if rng != nil && rng.IntN(3) == 0 {
 			b.take(td, clock)
@@ -192,21 +199,25 @@ func (f *forest) accounts(b *book) []float64 {
 
 // All energy of the devices is charged to requests by the shares of the innermost enclosing batch, or is
 // unattributed. Children arrive before their parents, as SDKs send them, divided into any payloads; or in any order in
-// one payload.
+// one payload. Ranks may draw the same IDs.
 func TestEnergyIsChargedOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 77))
 		f := grow(rng)
 		want, nobody := f.truth()
 		b := newTest(t, nil)
+		ranks := 1 + int(seed/2%3)
+		for r := range want {
+			want[r] *= float64(ranks)
+		}
 		if order := rng.Perm(len(f.nodes)); seed%2 == 0 {
-			f.deliver(b, f.order(true), rng)
+			f.deliver(b, f.order(true), rng, ranks)
 		} else {
-			f.deliver(b, order, nil)
+			f.deliver(b, order, nil, ranks)
 		}
 		require.InDeltaSlice(t, want, f.accounts(b), 1e-9, "seed %d", seed)
-		require.InDelta(t, nobody, b.stats.unassigned, 1e-9, "seed %d", seed)
-		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
+		require.InDelta(t, nobody*float64(ranks), b.stats.unassigned, 1e-9, "seed %d", seed)
+		require.InDelta(t, f.total*float64(ranks), b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
 	}
 }
 
@@ -221,7 +232,7 @@ func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 		for i := range order {
 			order[i] = i
 		}
-		f.deliver(b, order, rng)
+		f.deliver(b, order, rng, 1)
 		sum := 0.0
 		for _, e := range f.accounts(b) {
 			sum += e

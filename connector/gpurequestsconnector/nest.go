@@ -44,17 +44,18 @@ const maxDepth = 64
 func (b *book) nest(now int64) {
 	for i := range b.spans {
 		s := &b.spans[i]
-		waiting, _ := b.debts.Take(s.key)
-		for _, o := range waiting {
+		waited := b.owed(s)
+		s.waited = waited.inner
+		for _, o := range waited.debts {
 			if rest := s.take(o); s.batch {
 				o = debt{o.device, 0, rest}
 			}
 			if !s.batch || o.energy > 0 {
-				b.lift(s.above(), o, now)
+				b.lift(s.process, s.above(), o, now)
 			}
 		}
 		if s.batch {
-			s.outer, s.rest, s.nested = b.lift(s.above(), debt{s.device, s.time, s.energy}, now)
+			s.outer, s.rest, s.nested = b.lift(s.process, s.above(), debt{s.device, s.time, s.energy}, now)
 		}
 	}
 	for i := range b.spans {
@@ -69,7 +70,7 @@ func (b *book) nest(now int64) {
 			s.nested, s.rest = true, min(s.debt(s.device).energy, b.spans[top].rest)
 			b.spans[top].rest -= s.rest
 		}
-		if i, ok := b.index[s.above()]; ok && !s.batch && s.kind != requestSpan && b.spans[i].work() {
+		if i, ok := b.index[s.above().In(s.process)]; ok && !s.batch && s.kind != requestSpan && b.spans[i].work() {
 			s.nested, s.rest = true, b.spans[i].claim(s.debt(s.device).energy)
 		}
 	}
@@ -78,18 +79,21 @@ func (b *book) nest(now int64) {
 // lift walks up from a span's parent and subtracts o from each GPU span, up to the first batch. It returns that batch's
 // number (−1 if the payload has none), whether the span was counted with an earlier span, and the energy that no
 // earlier span has.
-func (b *book) lift(k key, o debt, now int64) (outer int, rest float64, before bool) {
+func (b *book) lift(process uint64, k key, o debt, now int64) (outer int, rest float64, before bool) {
 	outer = -1
 	for range maxDepth {
 		if k.Span.IsEmpty() {
 			break
 		}
-		i, here := b.index[k]
+		i, here := b.index[k.In(process)]
+		if !here {
+			i, here = b.index[k]
+		}
 		var s *seenSpan
 		if here = here && !b.spans[i].done; here {
 			s = &b.spans[i].seenSpan
-		} else if s = b.recent.Find(k); s == nil {
-			b.owe(k, o, now)
+		} else if s = b.find(process, k); s == nil {
+			b.owe(process, k, o, now)
 			break
 		}
 		switch {
@@ -108,7 +112,7 @@ func (b *book) lift(k key, o debt, now int64) (outer int, rest float64, before b
 				o.time, o.energy = 0, left
 			}
 		default:
-			if c := b.waiting.find(k); c != nil {
+			if c := b.waiting.find(k.In(process)); c != nil {
 				c.innerTime += o.time
 				c.innerEnergy += o.energy - s.claim(o.energy)
 			}
@@ -122,8 +126,8 @@ func (b *book) lift(k key, o debt, now int64) (outer int, rest float64, before b
 }
 
 // owe records what a span that has not arrived yet contains.
-func (b *book) owe(k key, o debt, now int64) {
-	list, _ := b.debts.At(k, now)
+func (b *book) owe(process uint64, k key, o debt, now int64) {
+	list := &b.arrived.Sum(process, k, now).debts
 	for i := range *list {
 		if x := &(*list)[i]; x.device == o.device {
 			x.time += o.time
@@ -139,7 +143,7 @@ func (b *book) owe(k key, o debt, now int64) {
 // between that contains the child.
 func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *seenSpan) {
 	first := true
-	for s := range b.up(c.above()) {
+	for s := range b.up(c.source.process, c.above()) {
 		if first && s.kind != hostSpan && s.kind != requestSpan {
 			first, around = false, s
 		}
@@ -158,9 +162,9 @@ func (b *book) outside(c *child, now int64) float64 {
 		if k.Span.IsEmpty() {
 			break
 		}
-		s := b.recent.Find(k)
+		s := b.find(c.source.process, k)
 		if s == nil {
-			b.owe(k, own, now)
+			b.owe(c.source.process, k, own, now)
 			break
 		}
 		if s.kind == requestSpan {
@@ -179,7 +183,7 @@ func (b *book) outside(c *child, now int64) float64 {
 // had reports whether GPU work above a child, whose energy contains the child's, was counted before. A request may be
 // between the two, so that the child belongs to the request as well.
 func (b *book) had(c *child) bool {
-	for parent := range b.up(c.above()) {
+	for parent := range b.up(c.source.process, c.above()) {
 		switch {
 		case parent.kind == hostSpan:
 		case parent.kind == requestSpan:
@@ -192,10 +196,10 @@ func (b *book) had(c *child) bool {
 }
 
 // up returns the spans from the one with a key upward, while they are known.
-func (b *book) up(k key) iter.Seq[*seenSpan] {
+func (b *book) up(process uint64, k key) iter.Seq[*seenSpan] {
 	return func(yield func(*seenSpan) bool) {
 		for range maxDepth {
-			s := b.recent.Find(k)
+			s := b.find(process, k)
 			if s == nil || !yield(s) {
 				return
 			}

@@ -46,10 +46,22 @@ type span struct {
 	outer  int     // the batch around it in the payload, −1: none
 	nested bool    // its energy was counted with the span around it
 	rest   float64 // if nested, J of it that were not
+	waited []key   // requests inside that waited for it
 	done   bool    // charged or waiting: nothing is subtracted from it any more
+
+	process uint64 // 0 without a rank
 
 	source *source     // whose span it is
 	links  ptrace.Span // of a batch: itself
+}
+
+// home returns the process by which the span is known: batches and children may be of other processes than requests and
+// the host spans around them.
+func (s *span) home() uint64 {
+	if s.kind == hostSpan || s.kind == requestSpan {
+		return 0
+	}
+	return s.process
 }
 
 // load fills s from x and its facts.

@@ -8,7 +8,7 @@
 //   - how long the device worked, and whether that time was measured by the device or the host (Facts.Time,
 //     Facts.HostTimed);
 //   - which numbers count: NaN, infinite and, for amounts, negative values count as absent (Number, Positive);
-//   - which span is inside which (Nest), and what happens to sums whose span has not arrived yet (Waiting);
+//   - which span is inside which (Nest), and of which process a span is (Resource.Process);
 //   - how a batch is divided among the requests that it links to (Shares).
 //
 // Load reads a span by one pass over its attributes, without allocations. semconv/registry defines what the values
