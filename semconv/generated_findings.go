@@ -77,6 +77,14 @@ const (
 	FindingLateRankOwnTime                  = 0.05    // of the median: least excess of own time
 	FindingLateRankWorst                    = 0.5     // of the largest delay of a rank
 	FindingLateRankSteps                    = 10000   // mean number of live steps until an innocent rank of a job is named, at least
+	FindingLateRankMaterial                 = 0.01    // of a step: by how much ranks may differ without consequence
+	FindingLateRankAlpha                    = 0.05    // largest probability that a named rank is late by chance
+	FindingLateRankSurely                   = 0.001   // probability of chance from which on a late rank is certain
+	FindingLateRankMagnitude                = 5       // standard errors that decide if there are too few steps for a test of chance
+	FindingLateRankSlowGroup                = 1.3     // smallest ratio of the transfer times of a slow group and its fastest sister group
+	FindingLateRankSlowSteps                = 0.75    // of the steps: in which a slow group is slow
+	FindingLateRankAbsentAlpha              = 0.02    // largest probability that ranks without a profile are called late by chance
+	FindingLateRankAbsentExcess             = 0.1     // of a usual transfer: least excess that counts for ranks without a profile
 	FindingLateRankPipeline                 = 1.1     // largest ratio of the computing times of balanced pipeline stages, which are not blamed
 	FindingLaunchBoundRecorded              = 0.1     // of the gain from which on the finding says how much the profiler's recording costs
 	FindingLaunchBoundRuns                  = 0.3     // of the timed runs of an operation, in a process

@@ -141,7 +141,7 @@ func TestReportOfRanksNamesTheLateRank(t *testing.T) {
 		assert.EqualValues(t, rank, p.Rank)
 	}
 	require.Len(t, s.Jobs, 1)
-	assert.Contains(t, s.Jobs[0].Says, "8 ranks of one job of 8: rank 7 is the straggler")
+	assert.Contains(t, s.Jobs[0].Says, "8 ranks of one job of 8: not judged: 1 step of 8 ranks")
 }
 
 func TestTheComparisonAsAPage(t *testing.T) {

@@ -100,9 +100,9 @@ func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
 		files := slices.Delete(l.Run().Files, l.Late, l.Late+1)
 		stdout := converted(t, files, func(ptrace.Span) {})
 		if strings.HasPrefix(l.Name, "data") {
-			assert.Contains(t, stdout, fmt.Sprintf("for rank %d.", l.Late), l.Name)
+			assert.Contains(t, stdout, fmt.Sprintf("Profile rank %d, too.", l.Late), l.Name)
 		}
-		assert.Contains(t, stdout, "the straggler has no profile here", l.Name)
+		assert.Contains(t, stdout, "ranks without a profile are late", l.Name)
 		assert.True(t, strings.HasPrefix(stdout, "\n7 ranks of one job of 8: "), firstLines(stdout))
 	}
 }
@@ -210,5 +210,5 @@ func TestTheReportOf64RanksIsAtMost2MB(t *testing.T) {
 		assert.NotEmpty(t, p.Devices[0].ByStep)
 	}
 	require.Len(t, s.Jobs, 1)
-	assert.Contains(t, s.Jobs[0].Says, "64 ranks of one job of 64: rank 49 is the straggler")
+	assert.Contains(t, s.Jobs[0].Says, "64 ranks of one job of 64: rank 49 is late by")
 }

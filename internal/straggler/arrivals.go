@@ -18,7 +18,8 @@ type Collective struct {
 	Name  string // distinguishes collectives of a group, such as all_reduce; runs of different names never match
 	// Sequence is the number of the collective in its group, as the source states it, or as [Number] gives it.
 	Sequence   int64
-	Stated     bool // Sequence is from the source; [Number] and [Renumber] leave it
+	Stated     bool  // Sequence is from the source; [Number] and [Renumber] leave it
+	Step       int32 // number of the rank's step that launched it, from 1 on; 0: not known
 	Start, End int64
 	Bytes      int64 // that it moves; 0: not stated
 }

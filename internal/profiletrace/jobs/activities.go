@@ -9,7 +9,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
@@ -20,21 +19,20 @@ type activities struct {
 	working   intervals.Set // and copies and memsets
 
 	communicating intervals.Set
-	ends          []int64 // of collectives, in order
+	exposed       intervals.Set // communication for which computation waits
 	collectives   []straggler.Collective
 	byIdentity    []int32 // positions of collectives
 }
 
 func (x *profile) timeline() *activities {
 	n := len(x.collectives)
-	t := &activities{collectives: x.collectives, ends: make([]int64, n), byIdentity: make([]int32, n)}
-	collectives := make([]intervals.Interval, n)
+	t := &activities{collectives: x.collectives, byIdentity: make([]int32, n)}
+	collectives, ends := make([]intervals.Interval, n), make([]int64, n)
 	for i := range x.collectives {
 		c := &x.collectives[i]
-		t.byIdentity[i], t.ends[i] = int32(i), c.End
+		t.byIdentity[i], ends[i] = int32(i), c.End
 		collectives[i] = intervals.Interval{Start: c.Start, End: c.End}
 	}
-	slices.Sort(t.ends)
 	slices.SortStableFunc(t.byIdentity, func(i, k int32) int {
 		return compare(x.collectives[i].Identity(), x.collectives[k].Identity())
 	})
@@ -48,7 +46,39 @@ func (x *profile) timeline() *activities {
 		t.working = joined(x.compute, x.moves)
 	}
 	x.compute, x.moves = nil, nil
+	t.expose(ends)
 	return t
+}
+
+// startDelay is how long after a collective the work that waited for it starts at most, in ns.
+const startDelay = 50_000
+
+// expose finds the communication for which computation waits: in a gap of it, until the last collective that ends
+// there. One that still runs when the next kernel starts is not what that kernel waited for; then the rank itself was
+// late beside its collectives.
+func (t *activities) expose(ends []int64) {
+	slices.Sort(ends)
+	last := int64(-1 << 62) // end of the computation before
+	wait := func(gap intervals.Interval) {
+		n, _ := slices.BinarySearch(ends, gap.End+startDelay)
+		if n == 0 || ends[n-1] <= gap.Start {
+			return
+		}
+		gap.End = min(gap.End, ends[n-1])
+		rest := gap.Start
+		for _, idle := range t.communicating.Gaps(gap) {
+			t.exposed.Add(intervals.Interval{Start: rest, End: idle.Start}, 0)
+			rest = idle.End
+		}
+		t.exposed.Add(intervals.Interval{Start: rest, End: gap.End}, 0)
+	}
+	for _, v := range t.computing {
+		if v.Start > last {
+			wait(intervals.Interval{Start: last, End: v.Start})
+		}
+		last = max(last, v.End)
+	}
+	wait(intervals.Interval{Start: last, End: 1 << 62})
 }
 
 // at returns the run of a collective, the last one if several have its identity, and nil if there is none.
@@ -100,27 +130,17 @@ func union(list []intervals.Interval) (set intervals.Set) {
 	return set
 }
 
-// before returns the time in which a rank could have come to a collective: since the one before, or, before its first
-// one, since all ranks were recorded. from is the latter, on the rank's clock.
-func (t *activities) before(c *straggler.Collective, from int64) intervals.Interval {
-	if i, _ := slices.BinarySearch(t.ends, c.Start+1); i > 0 {
-		from = max(from, t.ends[i-1])
-	}
-	return intervals.Interval{Start: min(from, c.Start), End: c.Start}
-}
-
-// longest returns the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
-// innermost range. The time is 0 if no range is known.
-func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
-	main := boundedmap.Largest(x.rangesOf)
-	list := slices.DeleteFunc(slices.Clone(x.ranges), func(r hostRange) bool { return r.thread != main })
+// during returns how long threads were in each range during the gaps: each moment of a thread counts for the innermost
+// range.
+func (x *profile) during(gaps intervals.Set) map[string]int64 {
+	list := slices.Clone(x.ranges)
 	slices.SortStableFunc(list, func(a, b hostRange) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+		return cmp.Or(cmp.Compare(a.thread, b.thread), cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
 	})
 	times := map[string]int64{}
 	var stack []hostRange
 	for _, r := range list {
-		for len(stack) > 0 && stack[len(stack)-1].End <= r.Start {
+		for len(stack) > 0 && (stack[len(stack)-1].End <= r.Start || stack[len(stack)-1].thread != r.thread) {
 			stack = stack[:len(stack)-1]
 		}
 		times[r.name] += gaps.Within(r.Interval)
@@ -130,6 +150,5 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 		}
 		stack = append(stack, r)
 	}
-	name = boundedmap.Largest(times)
-	return name, times[name]
+	return times
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -69,29 +70,36 @@ func (a *analysis) run() Job {
 	out.Start, out.End = window.Start, window.End
 	out.Transfers, out.MoreTransfers = a.transfers()
 	least := time.Duration(notable * float64(window.End-window.Start))
-	absent := a.missing(all)
-	arrivals, matched := a.arrivals(all, absent)
+	arrivals, matched := a.arrivals(all)
 	switch {
 	case len(arrivals) > 1:
 		if out.Method = ByLength; matched {
 			out.Method = ByArrival
 		}
-		a.absentCaused(arrivals)
-		if absent != nil && out.Absent == 0 { // what is inferred about ranks without a profile is not worth reporting
-			arrivals, _ = a.arrivals(all, nil)
-		}
-		a.byCollectives(slices.DeleteFunc(arrivals, func(x straggler.Arrival) bool { return x.Absent }), least)
+		a.byCollectives(arrivals)
+		table := a.table()
+		joints := a.joints(all, table)
+		a.slowGroups(table, joints)
 		if a.stages(all) {
-			out.Late, out.WaitingShare, out.Bubbles, out.Absent = nil, 0, a.bubbles(), 0
-		} else {
-			a.worse()
+			out.Bubbles = a.bubbles()
+			break
 		}
+		sets := a.peers(all)
+		a.name(a.decide(table, sets), table, sets, arrivals)
+		a.carried(sets)
+		a.absentLate(table, joints)
+		a.worse()
 	case len(all) > 0:
 		out.Method = ByCommunication
 		a.byCommunication(least)
 	default:
 		out.Method = ByOwnTime
 		a.byOwnTime()
+	}
+	for i := range out.Late { // of the last two methods
+		if out.Late[i].Certainty == "" {
+			out.Late[i].Certainty = finding.Low
+		}
 	}
 	if out.Says = says(out); doubt {
 		out.Says += inStep
@@ -149,8 +157,8 @@ func (a *analysis) bubbles() float64 {
 
 // arrivals returns when ranks arrived: by aligned clocks if most collectives then end together, otherwise by the
 // lengths of runs.
-func (a *analysis) arrivals(all []straggler.Collective, absent absentRanks) (list []straggler.Arrival, aligned bool) {
-	known := straggler.Context{Absent: absent, Computing: a.computing, Stages: a.passed(all)}
+func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arrival, aligned bool) {
+	known := straggler.Context{Computing: a.computing, Stages: a.passed(all)}
 	list = straggler.Arrivals(all, known)
 	byLength := straggler.ArrivalsByLength(all, known)
 	if 2*collectives(list) < collectives(byLength) {
@@ -181,9 +189,8 @@ func collectives(list []straggler.Arrival) (sum int) {
 	return sum
 }
 
-// byCollectives names the ranks that the others wait for.
-func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) {
-	others := time.Duration(len(list) - 1)
+// byCollectives sets how long each rank waited at collectives, and for whom.
+func (a *analysis) byCollectives(list []straggler.Arrival) {
 	byRank := map[int64]straggler.Arrival{}
 	for _, x := range list {
 		byRank[x.Rank] = x
@@ -195,35 +202,44 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 		r.HeldUp, r.Caused = nanoseconds(x.HeldUp), nanoseconds(x.Caused)
 	}
 	if a.out.Method == ByLength {
-		a.leastWaited(others)
+		a.leastWaited(time.Duration(len(list) - 1))
 	}
-	late := slices.DeleteFunc(slices.Clone(a.out.Ranks), func(r Rank) bool {
-		return r.Last == 0 || r.Caused/others < max(1, least)
-	})
-	slices.SortStableFunc(late, func(x, y Rank) int { return cmp.Compare(y.Caused, x.Caused) })
-	for _, r := range late[:min(maxLate, len(late))] {
-		l := LateRank{Rank: r.Rank, Each: r.Caused / others}
-		x := a.of(r.Rank)
-		var keys []straggler.Identity
-		most := 0.0
-		for _, c := range byRank[r.Rank].LastAt {
-			most = max(most, c.Held)
+}
+
+// name reports the ranks that are late, with what they cost and what they did.
+func (a *analysis) name(named []straggler.Verdict, t *stepTable, sets [][]int, list []straggler.Arrival) {
+	rows := map[int64]*Rank{}
+	var waits time.Duration
+	for i := range a.out.Ranks {
+		rows[a.out.Ranks[i].Rank] = &a.out.Ranks[i]
+		waits += a.out.Ranks[i].Waited
+	}
+	others := time.Duration(len(a.out.Ranks) - 1)
+	if o := a.out.Observed; o != nil {
+		o.Each, o.Last, o.Of = waits/(others+1), rows[o.Rank].Last, rows[o.Rank].Collectives
+	}
+	for i := range named[:min(maxLate, len(named))] {
+		v := &named[i]
+		x := a.job[v.Rank]
+		l := LateRank{
+			Rank: x.rank, Each: rows[x.rank].Caused / others, Excess: time.Duration(v.Excess), Hits: v.Hits, Steps: v.Steps,
+			P: v.P, Certainty: certainty(v),
 		}
-		for _, c := range byRank[r.Rank].LastAt {
-			if c.Held > most/10 { // time of the others that was lost by chance
-				keys = append(keys, c.Identity())
-			}
+		l.Each = max(l.Each, 1)
+		var keys []straggler.Identity
+		if k := slices.IndexFunc(list, func(y straggler.Arrival) bool { return y.Rank == x.rank }); k >= 0 {
+			keys = costly(list[k].LastAt)
 		}
 		a.at(&l, x, keys)
-		a.activity(x, keys, &l)
+		a.activity(v.Rank, t, sets, &l)
 		a.out.Late = append(a.out.Late, l)
 	}
-	if len(late) == 0 {
+	if len(a.out.Late) == 0 {
 		return
 	}
 	var waited, communication time.Duration
 	for _, r := range a.out.Ranks {
-		if r.Rank != late[0].Rank {
+		if r.Rank != a.out.Late[0].Rank {
 			waited += r.Waited
 			communication += r.Communicating
 		}
@@ -231,6 +247,20 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 	if communication > 0 {
 		a.out.WaitingShare = min(1, float64(waited)/float64(communication))
 	}
+}
+
+// costly returns the collectives at which a rank was last, without those at which the others waited little, by chance.
+func costly(list []straggler.Lateness) (keys []straggler.Identity) {
+	most := 0.0
+	for _, c := range list {
+		most = max(most, c.Held)
+	}
+	for _, c := range list {
+		if c.Held > most/10 {
+			keys = append(keys, c.Identity())
+		}
+	}
+	return keys
 }
 
 // leastWaited reports ranks that waited less than the median. Without clocks, the rank that arrives last may itself
@@ -299,53 +329,76 @@ func (x *profile) own() float64 {
 
 func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
 
-// activity determines what a late rank did before the collectives at which it arrived last, compared with the median of
-// the others. ahead is how many ns clocks are ahead; nil if unknown.
-func (a *analysis) activity(late *profile, lastAt []straggler.Identity, to *LateRank) {
-	from := int64(math.MinInt64) // all were recorded
-	for _, x := range a.job {
-		if a.ahead != nil {
-			from = max(from, x.window.Start-a.ahead[x.rank])
-		}
+// activity determines what a late rank did in its steps, compared with the median of its peers in the same steps.
+func (a *analysis) activity(late int, t *stepTable, sets [][]int, to *LateRank) {
+	i := slices.IndexFunc(sets, func(set []int) bool { return slices.Contains(set, late) })
+	if i < 0 {
+		return
 	}
+	members, _, rows := t.compared(sets[i])
 	type share [3]int64 // computing, moving, idle
-	at := func(x *profile, c *straggler.Collective) (share, intervals.Interval) {
-		t, begin := a.lines[x], x.window.Start
-		if a.ahead != nil {
-			begin = from + a.ahead[x.rank]
+	did := func(i int, v intervals.Interval) share {
+		line := a.lines[a.job[i]]
+		computing, working := line.computing.Within(v), line.working.Within(v)
+		idle := int64(0)
+		for _, gap := range line.idle(v) {
+			idle += gap.End - gap.Start
 		}
-		v := t.before(c, begin)
-		// Concurrent work counts in full: a rank that waits does more of it the longer it waits.
-		whole := intervals.Interval{Start: v.Start, End: c.End}
-		computing := t.computing.Within(whole)
-		return share{computing, t.working.Within(whole) - computing, v.End - v.Start - t.working.Within(v)}, v
+		return share{computing, working - computing, idle}
 	}
-	var gaps intervals.Set
-	for _, k := range lastAt {
-		mine, v := at(late, a.lines[late].at(k))
+	gaps := make([]intervals.Set, len(members))
+	mine := slices.Index(members, late)
+	for _, row := range rows {
 		var others []share
-		for _, x := range a.job {
-			if c := a.lines[x].at(k); c != nil && x != late {
-				s, _ := at(x, c)
-				others = append(others, s)
+		for k, m := range members {
+			v := t.spans[row][m]
+			if gaps[k] = append(gaps[k], a.lines[a.job[m]].idle(v)...); k != mine {
+				others = append(others, did(m, v))
 			}
 		}
-		for i, more := range []*time.Duration{&to.Computing, &to.Copying, &to.Idle} {
-			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(a[i], b[i]) })
-			*more += time.Duration(mine[i] - others[len(others)/2][i])
+		own := did(late, t.spans[row][late])
+		for k, more := range []*time.Duration{&to.Computing, &to.Copying, &to.Idle} {
+			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(a[k], b[k]) })
+			*more += time.Duration(own[k] - others[len(others)/2][k])
 		}
-		gaps = append(gaps, a.lines[late].idle(v)...)
 	}
-	idle := union(gaps)
-	in, inTime := late.longest(idle)
-	if late.idle.Time > time.Duration(inTime) { // frames of call stacks have no spans
-		in, inTime = late.idle.Name, int64(late.idle.Time)
-	}
-	if 2*inTime > idle.Length() {
-		to.In, to.InTime = in, time.Duration(inTime)
-	}
+	a.cause(late, members, gaps, to)
 	if to.Computing > 0 {
-		to.Kernels = a.kernels(late)
+		to.Kernels = a.kernels(a.job[late])
+	}
+}
+
+// comparedHosts bounds the peers with whose ranges those of a late rank are compared.
+const comparedHosts = 8
+
+// cause names the range in which the host of a late rank was for longer than its peers', while their devices were idle,
+// on any thread: not the busiest thread but the one that launches is late.
+func (a *analysis) cause(late int, members []int, gaps []intervals.Set, to *LateRank) {
+	x := a.job[late]
+	mine := x.during(union(gaps[slices.Index(members, late)]))
+	var others []map[string]int64
+	for k, m := range members {
+		if m != late && len(others) < comparedHosts {
+			others = append(others, a.job[m].during(union(gaps[k])))
+		}
+	}
+	var in string
+	var most int64
+	for _, name := range slices.Sorted(maps.Keys(mine)) {
+		times := make([]int64, 0, len(others))
+		for _, of := range others {
+			times = append(times, of[name])
+		}
+		slices.Sort(times)
+		if more := mine[name] - times[len(times)/2]; more > most {
+			in, most = name, more
+		}
+	}
+	if x.idle.Time > time.Duration(most) { // frames of call stacks are not among the ranges
+		in, most = x.idle.Name, int64(x.idle.Time)
+	}
+	if 2*time.Duration(most) > to.Idle && to.Idle > 0 {
+		to.In, to.InTime = in, time.Duration(most)
 	}
 }
 

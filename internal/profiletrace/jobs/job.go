@@ -6,6 +6,7 @@ package jobs
 import (
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
@@ -26,10 +27,20 @@ type Job struct {
 	// mean share of the time in which stages of a pipeline that compute equally long do not compute, 0 to 1; no rank is
 	// late then
 	Bubbles float64 `json:"bubbles,omitzero"`
-	// Missing are ranks without a profile, and Absent how long each of the others waits for them on average; then the one
-	// that the others wait for longest is first.
-	Missing []int64       `json:"missing,omitempty"`
-	Absent  time.Duration `json:"absent_ns,omitzero"`
+	// Missing are ranks without a profile, and Absent how long all others wait for them; 0: not beyond chance, or not as
+	// long as for a rank with one. AbsentHits of AbsentSteps steps show it. If AbsentOrLink names a group, a slow link of
+	// it explains that equally well.
+	Missing      []int64       `json:"missing,omitempty"`
+	Absent       time.Duration `json:"absent_ns,omitzero"`
+	AbsentHits   int           `json:"absent_hits,omitzero"`
+	AbsentSteps  int           `json:"absent_steps,omitzero"`
+	AbsentOrLink string        `json:"absent_or_link,omitempty"`
+	// SlowGroups are process groups whose transfers take long, the worst first; no rank is the cause.
+	SlowGroups []SlowGroup `json:"slow_groups,omitempty"`
+	// Carried are ranks that were late when their profiles began.
+	Carried []Carried `json:"carried,omitempty"`
+	// Observed is what was seen if no rank is named; nil: steps cannot be compared.
+	Observed *Observation `json:"observed,omitempty"`
 	// Transfers are the collectives whose messages are stated, each run as long as its shortest rank.
 	Transfers     []Transfer `json:"transfers,omitempty"`
 	MoreTransfers int        `json:"moreTransfers,omitempty"` // messages with less time
@@ -73,6 +84,14 @@ type Rank struct {
 type LateRank struct {
 	Rank int64         `json:"rank"`
 	Each time.Duration `json:"each_ns"` // how long each of the others waits for it on average
+	// Excess is by how much a step's own time exceeds the median of its peers', in the mean; Hits of Steps steps show the
+	// rank as the slowest, and P is the probability of that by chance. Steps 0: not judged by steps.
+	Excess time.Duration `json:"excess_ns,omitzero"`
+	Hits   int           `json:"hits,omitzero"`
+	Steps  int           `json:"steps,omitzero"`
+	P      float64       `json:"p,omitzero"` // 0: judged by magnitude
+	// Certainty is how sure that is.
+	Certainty finding.Certainty `json:"certainty"`
 	// At are the collectives at which it arrived last, most frequent first; First and Last are when, since its window
 	// began.
 	At    []LateAt      `json:"at,omitempty"`

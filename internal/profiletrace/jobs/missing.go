@@ -6,6 +6,8 @@ package jobs
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,105 +24,286 @@ const (
 	leastRuns    = semconv.FindingLateRankCollectives // minimum number of a kind of collective, to know its shortest time
 )
 
-// kindOfRun distinguishes collectives that take equally long if all ranks arrive together.
-type kindOfRun struct {
-	name         string
-	bytes, ranks int64
-}
-
 // joint is one collective, as the ranks with a profile ran it.
 type joint struct {
-	kindOfRun
-	shortest int64 // ns
-	absent   []int64
+	bytes, ranks int64
+	shortest     int64 // ns; of the last rank with a profile, which waits only for ranks without one
+	present      int
+	absent       []int64
+	row          int   // of its step; negative: not compared
+	arrived, end int64 // of the last rank with a profile, on aligned clocks
+	apart        []apart
 }
 
-// absentRanks returns which members of a collective have no profile, and how much later than the last run the last of
-// them arrived; see straggler.Context.
-type absentRanks = func(straggler.Identity) (members []int64, late int64)
+// apart is how long after its collective before a rank arrived, in ns: its own time, unless collectives overlap work.
+type apart struct {
+	profile int
+	ns      float64
+}
 
-// missing lists ranks of the job without a profile, and finds when they arrived. The last rank to arrive at a
-// collective runs it only as long as the transfer takes. If even the shortest run of a collective is longer than the
-// shortest one of its kind, the last rank has no profile. It returns nil if all ranks have one.
-func (a *analysis) missing(all []straggler.Collective) absentRanks {
-	present := map[int64]bool{}
-	for _, x := range a.job {
-		present[x.rank] = true
+// joints returns the collectives of the job. Groups that do not list their members are complete if the job has as many
+// profiles as ranks; otherwise their members without a profile are those of the job if the group has its size.
+func (a *analysis) joints(all []straggler.Collective, t *stepTable) map[straggler.Identity]*joint {
+	present, number := map[int64]bool{}, map[int64]int{}
+	for i, x := range a.job {
+		present[x.rank], number[x.rank] = true, i
 	}
-	if a.out.World > largestWorld {
-		return nil
-	}
-	for rank := range a.out.World {
-		if !present[rank] {
-			a.out.Missing = append(a.out.Missing, rank)
+	if a.out.World <= largestWorld {
+		for rank := range a.out.World {
+			if !present[rank] {
+				a.out.Missing = append(a.out.Missing, rank)
+			}
 		}
 	}
-	if len(a.out.Missing) == 0 {
-		return nil
-	}
+	absent := map[string][]int64{}
+	sizes := map[string]int64{}
 	joints := map[straggler.Identity]*joint{}
-	least := map[kindOfRun]int64{}
-	runs := map[kindOfRun]int{}
+	ends := map[int64]int64{} // of the collective before, by rank, on its clock
 	for i := range all {
 		c := &all[i]
-		members := membersOf(c.Group)
-		if c.Bytes == 0 || len(members) < 2 {
+		if i == 0 || all[i-1].Rank != c.Rank {
+			ends = map[int64]int64{}
+		}
+		if a.of(c.Rank).paired[c.Group] { // a stage of a pipeline waits by nature
+			ends[c.Rank] = max(ends[c.Rank], c.End)
 			continue
 		}
 		j := joints[c.Identity()]
 		if j == nil {
-			j = &joint{kindOfRun: kindOfRun{c.Name, c.Bytes, int64(len(members))}, shortest: c.End - c.Start}
-			for _, rank := range members {
-				if !present[rank] {
-					j.absent = append(j.absent, rank)
-				}
+			if _, ok := sizes[c.Group]; !ok {
+				sizes[c.Group], absent[c.Group] = a.lacking(c, present)
 			}
+			j = &joint{bytes: c.Bytes, ranks: sizes[c.Group], shortest: c.End - c.Start, absent: absent[c.Group], row: -1}
 			joints[c.Identity()] = j
-			runs[j.kindOfRun]++
 		}
+		j.present++
 		j.shortest = min(j.shortest, c.End-c.Start)
-		if n, ok := least[j.kindOfRun]; !ok || j.shortest < n {
-			least[j.kindOfRun] = j.shortest
+		if row, ok := t.row(number[c.Rank], c); ok && j.row < 0 {
+			j.row = row
 		}
+		if a.ahead != nil {
+			j.arrived, j.end = max(j.arrived, c.Start-a.ahead[c.Rank]), max(j.end, c.End-a.ahead[c.Rank])
+		}
+		if before, ok := ends[c.Rank]; ok && len(a.out.Missing) > 0 {
+			j.apart = append(j.apart, apart{number[c.Rank], float64(c.Start - before)})
+		}
+		ends[c.Rank] = max(ends[c.Rank], c.End)
 	}
-	return func(c straggler.Identity) (members []int64, late int64) {
-		j := joints[c]
-		if j == nil || len(j.absent) == 0 {
-			return nil, 0
-		}
-		if runs[j.kindOfRun] >= leastRuns {
-			late = j.shortest - least[j.kindOfRun]
-		}
-		return j.absent, late
-	}
+	return joints
 }
 
-// absentCaused sets how long each of the others waited because of ranks without a profile, if that is worth reporting,
-// and lists these ranks by how much each caused.
-func (a *analysis) absentCaused(list []straggler.Arrival) {
-	caused := map[int64]float64{}
-	var sum float64
-	for _, x := range list {
-		if x.Absent {
-			caused[x.Rank] = x.Caused
-			sum += x.Caused
+// lacking returns how many ranks run a collective, and which of them have no profile.
+func (a *analysis) lacking(c *straggler.Collective, present map[int64]bool) (size int64, absent []int64) {
+	members := membersOf(c.Group)
+	if len(members) == 0 {
+		if size = a.sizeOf(c); size == a.out.World && size > 0 {
+			return size, a.out.Missing
+		}
+		return size, nil
+	}
+	for _, rank := range members {
+		if !present[rank] {
+			absent = append(absent, rank)
 		}
 	}
-	each := nanoseconds(sum / float64(len(a.job)))
-	if float64(each) < max(1, semconv.FindingLateRankThreshold*float64(a.out.End-a.out.Start)) {
+	return int64(len(members)), absent
+}
+
+// sizeOf returns the number of ranks of a group, as its messages state it; 0: not known.
+func (a *analysis) sizeOf(c *straggler.Collective) int64 {
+	return a.of(c.Rank).messages[sentAs{c.Group, c.Name, c.Bytes}].Ranks
+}
+
+// absentLate decides whether ranks without a profile are late: whether even the last rank with one waits, step by step,
+// for longer than any rank with a profile is late itself. What a transfer takes is known from complete groups or from
+// the shorter runs, never from the shortest one, which is noise.
+func (a *analysis) absentLate(t *stepTable, joints map[straggler.Identity]*joint) {
+	if len(a.out.Missing) == 0 || len(t.own) == 0 {
 		return
 	}
-	a.out.Absent = each
-	slices.SortStableFunc(a.out.Missing, func(x, y int64) int { return cmp.Compare(caused[y], caused[x]) })
+	byEnd := a.latestEnds(joints)
+	whole, part := map[groupKind][]float64{}, map[groupKind]map[string][]*joint{}
+	lacking := map[int64]bool{}
+	for k, j := range joints {
+		if j.row < 0 || j.ranks < 2 {
+			continue
+		}
+		kind := groupKind{k.Name, j.bytes, j.ranks}
+		if len(j.absent) == 0 {
+			whole[kind] = append(whole[kind], float64(j.shortest))
+			continue
+		}
+		if part[kind] == nil {
+			part[kind] = map[string][]*joint{}
+		}
+		part[kind][k.Group] = append(part[kind][k.Group], j)
+		for _, rank := range j.absent {
+			lacking[rank] = true
+		}
+	}
+	margin := straggler.Material * t.length
+	total := make([]float64, len(t.own))
+	steady, where := true, ""
+	for _, kind := range slices.SortedFunc(maps.Keys(part), func(x, y groupKind) int {
+		return cmp.Or(cmp.Compare(x.name, y.name), cmp.Compare(x.bytes, y.bytes), cmp.Compare(x.ranks, y.ranks))
+	}) {
+		base, spread := 0.0, 0.0
+		if list := whole[kind]; len(list) >= 2*leastRuns {
+			slices.Sort(list)
+			base = list[len(list)/2]
+			spread = deviation(list, base)
+		} else {
+			var list []float64
+			for _, runs := range part[kind] {
+				for _, j := range runs {
+					list = append(list, byEnd.excess(j))
+				}
+			}
+			slices.Sort(list)
+			// A rank that is late in most steps is not in a few.
+			base = list[len(list)/6]
+			spread = 2 * (base - list[0]) / 1.35
+		}
+		bound := max(4*spread, semconv.FindingLateRankAbsentExcess*base, leastExcess)
+		most := make([]float64, len(total))
+		for _, group := range slices.Sorted(maps.Keys(part[kind])) {
+			sums := make([]float64, len(total))
+			var runs []float64
+			for _, j := range part[kind][group] {
+				e := byEnd.excess(j)
+				runs = append(runs, e)
+				if e-base > bound {
+					sums[j.row] += e - base
+				}
+			}
+			for i := range most {
+				most[i] = max(most[i], sums[i])
+			}
+			if slices.Sort(sums); sums[len(sums)/2] > margin {
+				slices.Sort(runs)
+				m := runs[len(runs)/2]
+				steady = steady && deviation(runs, m)/max(1, m) <= max(0.01, spread/max(1, base))*3
+				where = cmp.Or(where, a.label(group))
+			}
+		}
+		for i := range total {
+			total[i] += most[i]
+		}
+	}
+	unique := a.uniqueDelays(t, joints)
+	share := float64(len(lacking)) / float64(len(lacking)+len(a.job))
+	hits, sum := 0, 0.0
+	for i, v := range total {
+		if sum += v; v-margin > unique[i] {
+			hits++
+		}
+	}
+	mean := sum / float64(len(total))
+	if straggler.BinomialTail(len(total), share, hits) > semconv.FindingLateRankAbsentAlpha || mean <= margin {
+		return
+	}
+	a.out.Absent, a.out.AbsentHits, a.out.AbsentSteps = time.Duration(sum), hits, len(total)
+	if steady && hits == len(total) && where != "" {
+		a.out.AbsentOrLink = where
+	}
 }
 
-// worse keeps the worse straggler: the latest rank with a profile, or the ranks without one.
+// leastExcess is the smallest time, in ns, by which a transfer is longer than usual.
+const leastExcess = 20_000
+
+// uniqueDelays returns by how much one rank with a profile alone delayed each step at most, in ns: all of the step, or
+// its collectives one by one.
+func (a *analysis) uniqueDelays(t *stepTable, joints map[straggler.Identity]*joint) []float64 {
+	sums := make([][]float64, len(t.own))
+	for s := range sums {
+		sums[s] = make([]float64, len(a.job))
+	}
+	for _, j := range joints {
+		if j.row < 0 || len(j.apart) < 2 {
+			continue
+		}
+		order := slices.SortedFunc(slices.Values(j.apart), func(x, y apart) int { return cmp.Compare(y.ns, x.ns) })
+		sums[j.row][order[0].profile] += order[0].ns - order[1].ns
+	}
+	out := make([]float64, len(t.own))
+	for s, row := range t.own {
+		var known []float64
+		for _, v := range row {
+			if v == v {
+				known = append(known, v)
+			}
+		}
+		if slices.Sort(known); len(known) > 1 {
+			out[s] = known[len(known)-1] - known[len(known)-2]
+		}
+		out[s] = max(out[s], slices.Max(sums[s]))
+	}
+	return out
+}
+
+// latest is when each rank without a profile left collectives, by the runs of others.
+type latest map[int64][]int64
+
+func (a *analysis) latestEnds(joints map[straggler.Identity]*joint) latest {
+	l := latest{}
+	if a.ahead == nil {
+		return l
+	}
+	for _, j := range joints {
+		for _, rank := range j.absent {
+			l[rank] = append(l[rank], j.end)
+		}
+	}
+	for _, list := range l {
+		slices.Sort(list)
+	}
+	return l
+}
+
+// excess returns for how long even the last rank with a profile ran a collective, without the time for which ranks
+// without one are expected to be late: since they left the collective before, they have the work of their peers.
+func (l latest) excess(j *joint) float64 {
+	if len(j.apart) == 0 || len(l) == 0 {
+		return float64(j.shortest)
+	}
+	own := slices.SortedFunc(slices.Values(j.apart), func(x, y apart) int { return cmp.Compare(x.ns, y.ns) })
+	if own[0].ns < 0 { // collectives overlap work, which shows nothing
+		return float64(j.shortest)
+	}
+	expected := j.arrived
+	for _, rank := range j.absent {
+		list := l[rank]
+		if i, _ := slices.BinarySearch(list, j.end); i > 0 {
+			expected = max(expected, list[i-1]+int64(own[len(own)/2].ns))
+		}
+	}
+	return float64(max(0, j.shortest-max(0, min(expected, j.end)-j.arrived)))
+}
+
+// deviation returns the robust standard deviation of values from m.
+func deviation(values []float64, m float64) float64 {
+	away := make([]float64, 0, len(values))
+	for _, v := range values {
+		away = append(away, math.Abs(v-m))
+	}
+	slices.Sort(away)
+	return 1.4826 * away[len(away)/2]
+}
+
+// worse keeps the worse cause: the latest rank with a profile, a slow group, or the ranks without a profile.
 func (a *analysis) worse() {
 	if a.out.Absent == 0 {
 		return
 	}
-	if len(a.out.Late) > 0 && a.out.Late[0].Each >= a.out.Absent {
-		a.out.Absent = 0
+	known := time.Duration(0)
+	if len(a.out.Late) > 0 {
+		known = a.out.Late[0].Each
+	}
+	for _, g := range a.out.SlowGroups {
+		known = max(known, g.Each*time.Duration(a.out.AbsentSteps))
+	}
+	if known >= a.out.Absent {
+		a.out.Absent, a.out.AbsentOrLink = 0, ""
 		return
 	}
 	a.out.Late, a.out.WaitingShare = nil, 0
@@ -167,11 +350,11 @@ func absentFinding(j *Job) finding.Finding {
 		semconv.FindingLateRankThreshold, finding.Medium)
 	v.Subject = listed(j.Missing)
 	v.Chain = []string{
-		"all ranks with a profile wait for one without: " + listed(j.Missing),
+		"ranks with a profile wait for one without: " + listed(j.Missing),
 		fmt.Sprintf("each waits %s for it", FormatTime(j.Absent)),
 	}
-	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, against the shortest of the "+
-		"same kind", len(j.Ranks))
+	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, in %d of %d steps for longer "+
+		"than any of them is late", len(j.Ranks), j.AbsentHits, j.AbsentSteps)
 	v.Remedy = "profile the missing ranks, too"
 	return v
 }

@@ -50,6 +50,7 @@ type profile struct {
 	shortest    int64            // shorter ranges are not kept, ns
 	idle        finding.Location // where its host was longest while its device was idle, from its findings
 	steps       int
+	stepStarts  map[int64]int64 // by number
 	stepTime    float64         // s, of all steps
 	exposed     float64         // s, of exposed communication, of all steps
 	paired      map[string]bool // groups in which pairs of ranks send and receive
@@ -78,6 +79,7 @@ type message struct {
 	peer, sequence    int64
 	hasPeer           bool
 	hasSequence       bool
+	step              int64 // that launched it, from 1 on; 0: none
 }
 
 // hostRange is a range on a thread of the host.
@@ -150,8 +152,14 @@ func (p *Profiles) profile(file, job string, rank, world int64) *profile {
 	return x
 }
 
-// step adds a step of this length with exposed communication, in seconds.
-func (x *profile) step(length, exposed float64) {
+// step adds a step of this number, start and length with exposed communication, in seconds.
+func (x *profile) step(number, start int64, length, exposed float64) {
+	if x.stepStarts == nil {
+		x.stepStarts = map[int64]int64{}
+	}
+	if len(x.stepStarts) < maxSteps {
+		x.stepStarts[number] = start
+	}
 	x.steps++
 	x.stepTime += length
 	x.exposed += exposed
@@ -226,6 +234,7 @@ func (x *profile) hostRange(r hostRange) {
 func (x *profile) collective(m *message, at intervals.Interval) straggler.Collective {
 	c := straggler.Collective{
 		Rank: x.rank, Name: m.kernel, Start: at.Start, End: at.End, Bytes: m.bytes, Group: cmp.Or(m.group, m.label),
+		Step: int32(min(m.step, maxSteps)),
 	}
 	if m.label != "" && x.labels[c.Group] == "" {
 		x.labels[c.Group] = m.label

@@ -110,7 +110,11 @@ func (r *recorder) Activity(a *link.Activity) {
 	at := r.at(a.Start, a.Duration)
 	switch {
 	case a.Communicates:
-		r.x.communicate(r.message(a), at)
+		m := r.message(a)
+		if st := a.Launch.Step; st != nil {
+			m.step = st.Ordinal + 1
+		}
+		r.x.communicate(m, at)
 	case a.Kind == event.KindKernel && a.Detail.WholeGraph:
 		r.x.kernel(r.text(a.Name).shown, at)
 	case a.Kind == event.KindKernel:
@@ -141,5 +145,5 @@ func (r *recorder) Step(st *link.Step) {
 	if st.Comm.Any {
 		exposed = float64(st.Exposed()) / 1e9
 	}
-	r.x.step(float64(st.End-st.Start)/1e9, exposed)
+	r.x.step(st.Ordinal+1, r.in.Meta.Base+st.Start, float64(st.End-st.Start)/1e9, exposed)
 }

@@ -4,6 +4,7 @@
 package jobs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
+	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -90,7 +92,7 @@ func jobSpan(s ptrace.Span, j *Job) {
 
 // lateFinding returns the finding on how much time a late rank costs each of the others.
 func lateFinding(j *Job, l *LateRank) finding.Finding {
-	did := fmt.Sprintf("rank %d is the straggler", l.Rank)
+	did := fmt.Sprintf("rank %d is late", l.Rank)
 	switch most := max(l.Computing, l.Copying, l.Idle); {
 	case most <= 0:
 	case most == l.Computing:
@@ -106,17 +108,17 @@ func lateFinding(j *Job, l *LateRank) finding.Finding {
 			did += ", its host mostly in " + l.In
 		}
 	}
-	v := finding.LateRank(l.Rank, l.Each, time.Duration(j.End-j.Start), notable, finding.High)
+	v := finding.LateRank(l.Rank, l.Each, time.Duration(j.End-j.Start), notable, cmp.Or(l.Certainty, finding.Low))
 	v.Chain = []string{did}
-	if j.Method != ByArrival {
+	if j.Method != ByArrival && v.Certainty == finding.High {
 		v.Certainty = finding.Medium
 	}
 	if len(l.At) > 0 {
 		v.Chain = append(v.Chain, "it arrives last at "+names(l.At))
 	}
 	v.Chain = append(v.Chain, fmt.Sprintf("each of the others waits %s for it", FormatTime(l.Each)))
-	v.Evidence = strings.TrimSpace(fmt.Sprintf("%d ranks compared by %s", len(j.Ranks),
-		strings.ReplaceAll(string(j.Method), "_", " ")))
+	v.Evidence = fmt.Sprintf("%d ranks compared by %s%s", len(j.Ranks), strings.ReplaceAll(string(j.Method), "_", " "),
+		strings.Replace(l.says(len(j.Ranks)), " by", "; late by", 1))
 	return v
 }
 
@@ -144,7 +146,7 @@ func says(j *Job) string {
 		collectively(&b, j)
 	case ByCommunication:
 		b.WriteString("no collectives of several ranks match; by how long they communicate in all " +
-			late("rank %d is the straggler: they communicate %s longer in the median"))
+			late("rank %d is late: they communicate %s longer in the median"))
 	default:
 		b.WriteString("they have no collectives to compare; by their own time in steps (without communication that nothing " +
 			"hides) " + late("rank %d is slow, by %s above the median"))
@@ -160,20 +162,29 @@ func says(j *Job) string {
 // collectively describes the result of collectives that match.
 func collectively(b *strings.Builder, j *Job) {
 	if j.Bubbles > 0 {
-		fmt.Fprintf(b, "no rank is the straggler: they are stages of a pipeline that compute equally long, and for "+
+		fmt.Fprintf(b, "no rank is late: they are stages of a pipeline that compute equally long, and for "+
 			"%.0f %% of the time they wait for each other's results (bubbles); more micro-batches in a step or an "+
 			"interleaved schedule make that less", 100*j.Bubbles)
 		return
 	}
+	for i := range j.SlowGroups {
+		b.WriteString(j.SlowGroups[i].says())
+	}
+	for _, c := range j.Carried {
+		fmt.Fprintf(b, "rank %d was %s later than its peers when its profile began: that was caused before. ", c.Rank,
+			FormatTime(c.Late))
+	}
 	if j.Absent > 0 {
-		fmt.Fprintf(b, "the straggler has no profile here: each of these ranks waits %s, even the last one to arrive, "+
-			"for %s. "+
-			"Profile the missing ranks, too. ", FormatTime(j.Absent), listed(j.Missing))
+		fmt.Fprintf(b, "ranks without a profile are late: even the last rank with one waits, %s in all, in %d of %d steps for "+
+			"longer than any of these ranks is late. ", FormatTime(j.Absent), j.AbsentHits, j.AbsentSteps)
+		if j.AbsentOrLink != "" {
+			fmt.Fprintf(b, "That is the same in each step, so a slow link of group %s explains it equally well. ", j.AbsentOrLink)
+		}
+		fmt.Fprintf(b, "Profile %s, too. ", listed(j.Missing))
 		return
 	}
 	if len(j.Late) == 0 {
-		fmt.Fprintf(b, "no rank is the straggler: at the collectives they wait less than %.0f %% of the time for any",
-			100*notable)
+		b.WriteString(observed(j))
 		return
 	}
 	rows := map[int64]Rank{}
@@ -183,12 +194,13 @@ func collectively(b *strings.Builder, j *Job) {
 	for i, l := range j.Late {
 		r := rows[l.Rank]
 		if i > 0 {
-			fmt.Fprintf(b, "Then rank %d: last at %d, %s each, %s. ", l.Rank, r.Last, FormatTime(l.Each), when(&l))
+			fmt.Fprintf(b, "Then rank %d%s: last at %d, %s each, %s. ", l.Rank, l.says(len(j.Ranks)), r.Last,
+				FormatTime(l.Each), when(&l))
 			continue
 		}
 		fmt.Fprintf(b,
-			"rank %d is the straggler: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
-			l.Rank, r.Last, r.Collectives, longest(&l, r.Last), FormatTime(r.Caused), FormatTime(l.Each))
+			"rank %d is late%s: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
+			l.Rank, l.says(len(j.Ranks)), r.Last, r.Collectives, longest(&l, r.Last), FormatTime(r.Caused), FormatTime(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))
 		}
@@ -221,6 +233,50 @@ func collectively(b *strings.Builder, j *Job) {
 	if j.Method == ByLength {
 		b.WriteString("Their clocks cannot be aligned: who runs a collective shortest is taken to come last. ")
 	}
+}
+
+// says returns how sure it is that the rank is late.
+func (l *LateRank) says(ranks int) string {
+	if l.Steps == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(" by %s per step, clearly the slowest in %d of %d steps", FormatTime(l.Excess), l.Hits, l.Steps)
+	switch {
+	case l.P == 0:
+		return text + fmt.Sprintf(" (certainty low: too few steps to exclude chance; %d suffice)",
+			straggler.StepsToJudge(ranks, ranks))
+	case l.P < 0.001:
+		return text + " (by chance: p < 0.001)"
+	}
+	return text + fmt.Sprintf(" (by chance: p = %.2g)", l.P)
+}
+
+func (g *SlowGroup) says() string {
+	text := fmt.Sprintf("the link of group %s is slow: its transfers of %s (%s) take %s per step", g.Group,
+		finding.Size(g.Bytes), g.Collective, FormatTime(g.Time))
+	if g.Sister > 0 {
+		return text + fmt.Sprintf(", %.2g times as long as in the fastest group of its kind (%s). ",
+			float64(g.Time)/float64(g.Sister), FormatTime(g.Sister))
+	}
+	return text + fmt.Sprintf(", at %.2g %% of the rate of the link; no other group can be compared (certainty low). ",
+		100*g.LinkShare)
+}
+
+// observed describes a job in which no rank is named.
+func observed(j *Job) string {
+	o, window := j.Observed, float64(max(1, j.End-j.Start))
+	switch {
+	case o == nil || float64(o.Each) < notable*window:
+		return fmt.Sprintf("no rank is late: at the collectives they wait less than %.0f %% of the time for any", 100*notable)
+	case o.TooFew():
+		return fmt.Sprintf("not judged: %s of %d ranks cannot tell a late rank from chance; record %d or more. In step %d, "+
+			"rank %d was %s later than its peers; it arrives last at %d of %d collectives, at which ranks wait %s in the mean",
+			finding.Count(int64(o.Steps), "step", "steps"), o.Peers, o.Needs, o.Step, o.Rank, FormatTime(o.Late), o.Last, o.Of,
+			FormatTime(o.Each))
+	}
+	return fmt.Sprintf("no rank is late: lateness changes among ranks, which wait %s each, %s per step. None is the slowest "+
+		"more often than by chance (most: rank %d, in %d of %d steps)", FormatTime(o.Each),
+		FormatTime(o.Each/time.Duration(max(1, o.Steps))), o.Rank, o.Hits, o.Steps)
 }
 
 // longest lists the collectives at which the others waited longest for a rank, of those at which it arrived last.

@@ -42,7 +42,7 @@ func (x *profile) add(s ptrace.Span) {
 	gpu := f.Load(s, nil)
 	switch f.Kind {
 	case spanfacts.Step:
-		x.step(f.StepTime(), f.StepExposed)
+		x.step(int64(x.steps)+1, int64(s.StartTimestamp()), f.StepTime(), f.StepExposed)
 	case spanfacts.Collective:
 		x.communicate(messageOf(s.Attributes(), f.Name), at)
 	case spanfacts.Kernel, spanfacts.Graph:

@@ -1,0 +1,192 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rankfolders
+
+import (
+	"context"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/goleak"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTheSimulationImportsNothingOfTheAnalysis(t *testing.T) {
+	for _, name := range []string{"model_test.go", "files_test.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, i := range f.Imports {
+			assert.NotContains(t, i.Path.Value, "otelgpu", name)
+		}
+	}
+}
+
+// analyzed returns what is concluded from the profiles of ranks.
+func (j *job) analyzed(t *testing.T, out *run, ranks []int) jobs.Job {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := j.write(dir, out, ranks)
+	require.NoError(t, err)
+	var all jobs.Profiles
+	for _, file := range files {
+		o := kinetoreceiver.Options{
+			Detail:  kinetoreceiver.DetailSteps,
+			Observe: func(in *link.Input, id string) link.Observer { return all.Observe(file, in, id) },
+		}
+		st, err := kinetoreceiver.ReadFile(t.Context(), file, o, func(context.Context, ptrace.Traces) error { return nil })
+		require.NoError(t, err)
+		all.Judged(file, st.Devices)
+	}
+	require.NoError(t, os.RemoveAll(dir))
+	found := all.Jobs()
+	require.Len(t, found, 1, filepath.Base(dir))
+	return found[0]
+}
+
+// statement is what a job's result says about the cause.
+func statement(j *jobs.Job) (says string, rank int64) {
+	switch {
+	case j.Absent > 0 && j.AbsentOrLink != "":
+		return "absent or link", -1
+	case j.Absent > 0:
+		return "absent", -1
+	case len(j.SlowGroups) > 0 && len(j.Late) == 0:
+		return "group", -1
+	case len(j.Late) > 0:
+		return "late", j.Late[0].Rank
+	}
+	return "none", -1
+}
+
+// score counts statements.
+type score struct{ right, wrong, missed, healthy, alarms int }
+
+func (s score) String() string {
+	percent := func(a, b int) string {
+		if b == 0 {
+			return "    -"
+		}
+		return fmt.Sprintf("%5.1f", 100*float64(a)/float64(b))
+	}
+	return fmt.Sprintf("precision %s recall %s false alarms %s (%d faulty, %d healthy; right %d wrong %d undecided %d)",
+		percent(s.right, s.right+s.wrong+s.alarms), percent(s.right, s.right+s.wrong+s.missed), percent(s.alarms, s.healthy),
+		s.right+s.wrong+s.missed, s.healthy, s.right, s.wrong+s.alarms, s.missed)
+}
+
+func everybody(n int) (list []int) {
+	for i := range n {
+		list = append(list, i)
+	}
+	return list
+}
+
+// Faults that cost less than 1.5 % of a step are not counted. With OTELGPU_RANK_FOLDERS, that many jobs are simulated.
+func TestLateRanksOfFolders(t *testing.T) {
+	n := 50
+	if text := os.Getenv("OTELGPU_RANK_FOLDERS"); text != "" {
+		var err error
+		n, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	} else if testing.Short() {
+		t.Skip("one goroutine: the race detector only makes it slow")
+	}
+	byJitter := map[string]*score{}
+	of := func(key string) *score {
+		if byJitter[key] == nil {
+			byJitter[key] = &score{}
+		}
+		return byJitter[key]
+	}
+	var all score
+	for seed := range n {
+		j := newJob(uint64(seed) + 70_000)
+		j.draw()
+		out := j.run(true)
+		if j.fault != "none" {
+			healthy := j.run(false)
+			if gain := out.length - healthy.length; gain < 0.015*healthy.length {
+				continue
+			}
+		}
+		absences := []string{"complete"}
+		if j.ranks >= 4 && j.ranks <= 16 {
+			absences = append(absences, "without an innocent rank")
+			if j.fault == "late" || j.fault == "slow_gpu" {
+				absences = append(absences, "without the late rank")
+			}
+		}
+		for _, absence := range absences {
+			ranks := everybody(j.ranks)
+			switch absence {
+			case "without an innocent rank":
+				ranks = slices.DeleteFunc(ranks, func(r int) bool { return r == (j.culprit+1)%j.ranks })
+			case "without the late rank":
+				ranks = slices.DeleteFunc(ranks, func(r int) bool { return r == j.culprit })
+			}
+			found := j.analyzed(t, out, ranks)
+			says, rank := statement(&found)
+			right, quiet, fault := false, says == "none", j.fault
+			switch {
+			case j.fault == "none":
+				right = quiet
+			case j.fault == "slow_link" && !j.sisters(): // nothing to compare with: no rank may be blamed
+				right, fault = quiet || says == "group", "none"
+			case j.fault == "slow_link":
+				right = says == "group" || says == "absent or link"
+			case absence == "without the late rank":
+				right = says == "absent" || says == "absent or link"
+			default:
+				right = says == "late" && rank == int64(j.culprit)
+			}
+			for _, s := range []*score{
+				&all, of(absence), of(fmt.Sprintf("%s, %.1f ms", absence, j.jitter)), of(absence + ", " + j.fault),
+				of(absence + ", " + j.topology), of(fmt.Sprintf("%s, %d steps", absence, j.steps)),
+			} {
+				switch {
+				case fault == "none":
+					s.healthy++
+					if !right {
+						s.alarms++
+					}
+				case right:
+					s.right++
+				case quiet:
+					s.missed++
+				default:
+					s.wrong++
+				}
+			}
+			if !right && (!quiet || os.Getenv("OTELGPU_MISSES") != "") {
+				t.Logf("seed %d, %s: %s %d ranks %d steps %.0f ms %s %.1f ms fault %s %.0f %% %s %s x%.1f lead %.1f culprit %d: %s",
+					seed, absence, j.topology, j.ranks, j.steps, j.stepTime, j.noise, j.jitter, j.fault, j.percent, j.phase, j.pattern,
+					j.factor, j.lead, j.culprit, found.Says)
+			}
+		}
+	}
+	keys := make([]string, 0, len(byJitter))
+	for k := range byJitter {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		t.Logf("%-36s %s", k, byJitter[k])
+	}
+	t.Logf("%-36s %s", "all", all)
+	assert.Zero(t, all.wrong+all.alarms, "statements that are wrong")
+	assert.Greater(t, float64(byJitter["complete"].right), 0.7*float64(byJitter["complete"].right+byJitter["complete"].missed))
+}

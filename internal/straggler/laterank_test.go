@@ -1,0 +1,84 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package straggler
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// steps returns own times in ms of ranks with 1 % of normal noise, changed by late.
+func ownTimes(seed uint64, steps, ranks int, late func(r *rand.Rand, step, rank int) float64) (own OwnTimes) {
+	r := rand.New(rand.NewPCG(seed, 8))
+	for s := range steps {
+		var row []float64
+		for i := range ranks {
+			row = append(row, 40+0.4*r.NormFloat64()+late(r, s, i))
+		}
+		own = append(own, row)
+	}
+	return own
+}
+
+// Each rank is late at random, none more than another.
+func TestRandomLatenessNamesNoRank(t *testing.T) {
+	for _, mean := range []float64{0.3, 0.7, 1.5, 3} {
+		named := 0
+		for seed := range uint64(100) {
+			own := ownTimes(seed, 20, 8, func(r *rand.Rand, _, _ int) float64 { return mean * r.ExpFloat64() })
+			if len(LateRanks(own, 40, 8)) > 0 {
+				named++
+			}
+		}
+		assert.LessOrEqual(t, named, 5, "mean lateness of %v ms", mean)
+	}
+}
+
+func TestEquallyLateRanksAreBothNamed(t *testing.T) {
+	own := ownTimes(1, 20, 8, func(_ *rand.Rand, _, rank int) float64 {
+		if rank == 2 || rank == 5 {
+			return 4
+		}
+		return 0
+	})
+	list := LateRanks(own, 40, 8)
+	require.Len(t, list, 2)
+	assert.ElementsMatch(t, []int{2, 5}, []int{list[0].Rank, list[1].Rank})
+	assert.True(t, list[0].Sure())
+	assert.InDelta(t, 4, list[0].Excess, 0.5)
+}
+
+// Three steps of two ranks cannot exclude chance: a large lateness in each is named with little certainty, one pause is
+// not.
+func TestFewStepsAreJudgedByMagnitude(t *testing.T) {
+	list := LateRanks(ownTimes(2, 3, 2, func(_ *rand.Rand, _, rank int) float64 { return 8 * float64(rank) }), 40, 2)
+	require.Len(t, list, 1)
+	assert.Equal(t, 1, list[0].Rank)
+	assert.False(t, list[0].Likely())
+	pause := ownTimes(2, 3, 2, func(_ *rand.Rand, step, rank int) float64 {
+		if step == 1 && rank == 1 {
+			return 50
+		}
+		return 0
+	})
+	assert.Empty(t, LateRanks(pause, 40, 2))
+}
+
+// The binomial probability decides: at n ranks, this many steps suffice.
+func TestStepsThatSuffice(t *testing.T) {
+	for ranks, steps := range map[int]int{2: 6, 4: 4, 8: 3, 32: 3, 64: 2} {
+		assert.Equal(t, steps, StepsToJudge(ranks, ranks), ranks)
+	}
+	assert.InDelta(t, 0.0107421875, BinomialTail(10, 0.5, 9), 1e-12)
+	assert.InDelta(t, 1, BinomialTail(10, 0.5, 0), 0)
+}
+
+// A rank that is slower by less than a hundredth of a step delays nobody.
+func TestEvenRanksDifferALittle(t *testing.T) {
+	own := ownTimes(3, 50, 4, func(_ *rand.Rand, _, rank int) float64 { return 0.1 * float64(rank) })
+	assert.Empty(t, LateRanks(own, 40, 4))
+}
