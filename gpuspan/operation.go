@@ -68,11 +68,10 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	o.real().Launch(ctx, s.real(), f)
 }
 
-// Open starts a section whose two events are recorded by foreign code, on a stream of [ForeignEvents] or on one whose
-// handle that code knows. Pass [Section.Events] to that code and call [Section.Recorded] when it has enqueued both.
-// Otherwise [Section.End] ends the section with host times.
-func (o *Operation) Open(ctx context.Context, s *Stream) Section {
-	return Section{o.real().Open(ctx, s.real())}
+// Foreign starts a section whose two events are recorded by foreign code, on a stream of [ForeignEvents] or on one whose
+// handle that code knows.
+func (o *Operation) Foreign(ctx context.Context, s *Stream) Foreign {
+	return Foreign{Section{o.real().Open(ctx, s.real())}}
 }
 
 // Record records a run whose GPU time d the caller has measured, for example with its own events or another profiler.
@@ -84,7 +83,9 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 }
 
 // OperationOption configures [NewOperation].
-type OperationOption interface{ applyOperation(*section.OperationConfig) }
+type OperationOption interface {
+	applyOperation(*section.OperationConfig)
+}
 
 type operationOption func(*section.OperationConfig)
 

@@ -90,15 +90,19 @@ func (x Section) EndWith(w Work) {
 	x.section.EndWork(w.Read, w.Written, w.Bytes, w.Items, w.FLOPs, work.Precision(w.Precision))
 }
 
-// Events returns the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded
-// once on the foreign stream, start before the section's work and end after it. Both are 0 if the section is not
-// timed: then record nothing. Foreign code must not record them after Recorded or End, nor after Stream.Close or
-// Shutdown.
-func (x Section) Events() (start, end uintptr) { return x.section.Events() }
+// Foreign is a section of [Operation.Foreign]. Pass its events to the code that records them, and call Recorded when it
+// has enqueued both. Otherwise [Section.End] ends the section with host times.
+type Foreign struct{ Section }
 
-// Recorded ends a section of [Operation.Open] after both of its events have been enqueued, with its work. Call it in
-// the order in which the events of a stream were enqueued: their times are read in that order.
-func (x Section) Recorded(w Work) { x.section.Recorded(w.internal()) }
+// Events returns the two events of the section: each is a CUevent or hipEvent_t, to be recorded once on the foreign
+// stream, start before the section's work and end after it. Both are 0 if the section is not timed: then record
+// nothing. Foreign code must not record them after Recorded or End, nor after Stream.Close or Shutdown.
+func (x Foreign) Events() (start, end uintptr) { return x.section.Events() }
+
+// Recorded ends the section after both of its events have been enqueued, with its work. Call it in the order in which
+// the events of a stream were enqueued: their times are read in that order. If the events were swapped or not
+// recorded, the span has gpu.timing.status `device_error`, host times and an error that says so.
+func (x Foreign) Recorded(w Work) { x.section.Recorded(w.internal()) }
 
 // Elapsed requests the section's measured time. Call it before End. It allocates twice, so use it only if the program
 // itself needs the time, for example for a progress line or a response header.

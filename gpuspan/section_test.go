@@ -378,12 +378,13 @@ func TestTilesAreStatisticsOnly(t *testing.T) {
 
 func TestRootSectionsConsultTheSampler(t *testing.T) {
 	r := newRig(t)
+	gpu := simgpu.New(r.clock)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans),
 		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(0.5)))
-	p, err := gpuspan.New(r.gpu, gpuspan.WithTracerProvider(tp))
+	p, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
-	s := p.Stream(r.gpu.Stream(0), "main")
+	s := p.Stream(gpu.Stream(0), "main")
 	op := gpuspan.NewOperation("op")
 	for range 400 {
 		op.Start(context.Background(), s).End()

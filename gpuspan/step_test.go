@@ -15,6 +15,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -244,11 +245,12 @@ func TestALoopLeftWithoutItemsHasNoLastStep(t *testing.T) {
 
 func TestUnsampledStepsAreNotTimed(t *testing.T) {
 	r := newRig(t)
+	gpu := simgpu.New(r.clock)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans), sdktrace.WithSampler(sdktrace.NeverSample()))
-	p, err := gpuspan.New(r.gpu, gpuspan.WithTracerProvider(tp))
+	p, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
-	h := r.gpu.Stream(0)
+	h := gpu.Stream(0)
 	s := p.Stream(h, "main")
 	op := gpuspan.NewOperation("work")
 	for ctx, step := range train.NewLoop(p, "train", s, train.TotalSteps(5)).Steps(context.Background()) {

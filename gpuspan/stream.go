@@ -54,7 +54,7 @@ func NeverCaptured() StreamOption {
 }
 
 // ForeignEvents marks a stream whose handle only foreign code has, such as a C library: gpuspan records nothing on
-// it, and provides events instead ([Operation.Open]). They are created in the context that is current on the calling
+// it, and provides events instead ([Operation.Foreign]). They are created in the context that is current on the calling
 // OS thread (HIP: on its current device), which must be the foreign stream's. The handle that is passed is ignored;
 // the name distinguishes such streams, so register one for each foreign stream. Sections of [Operation.Start] and
 // steps on it have host times.

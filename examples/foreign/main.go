@@ -66,7 +66,7 @@ func run(ctx context.Context, library, endpoint string, runs int, out io.Writer)
 
 	stream := prof.Stream(0, "engine", gpuspan.ForeignEvents())
 	for range runs {
-		x := fill.Open(ctx, stream)
+		x := fill.Foreign(ctx, stream)
 		start, end := x.Events()
 		if code := C.engine_run(C.uintptr_t(start), C.uintptr_t(end)); code != 0 {
 			x.End() // the events may not have been recorded: host times

@@ -4,6 +4,8 @@
 package otlp
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -41,6 +43,7 @@ type httpSender struct {
 	url     string
 	headers http.Header
 	client  *http.Client
+	gzip    bool
 }
 
 // lent is memory that others read until it is taken back.
@@ -80,6 +83,15 @@ func (b *body) Close() error { return nil }
 const maxAnswer = 64 << 10
 
 func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, err error) {
+	if s.gzip {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err := w.Write(request)
+		if err = errors.Join(err, w.Close()); err != nil {
+			return 0, err
+		}
+		request = packed.Bytes()
+	}
 	memory := &lent{b: request}
 	defer memory.takeBack() // a transport may continue to read after it has returned
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, &body{lent: memory})
@@ -91,6 +103,9 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("User-Agent", "otelgpu-gpuspan-otlp")
 	maps.Copy(r.Header, s.headers)
+	if s.gzip {
+		r.Header.Set("Content-Encoding", "gzip")
+	}
 	a, err := s.client.Do(r)
 	if err != nil {
 		return 0, &Later{Err: fmt.Errorf("cannot reach the receiver: %w", err)}

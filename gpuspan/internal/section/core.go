@@ -125,10 +125,15 @@ func (p *Core) open(b backend.Backend) error {
 		return nil
 	}
 	var infos []backend.Device
+	if !own(b) {
+		return fmt.Errorf("no device can be timed, sections get host times only: %w", errOwned)
+	}
 	clock, name, err := meet(b)
 	if err == nil {
 		p.Clock = clock
 		infos, err = openDevices(p, b)
+	} else {
+		closeBackend(p, b)
 	}
 	if err != nil {
 		p.Log(slog.LevelWarn, "gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -251,6 +252,20 @@ func openDevices(p *Core, b backend.Backend) ([]backend.Device, error) {
 		close(left)
 		return nil, errors.New("the driver does not respond")
 	}
+}
+
+// owned are the backends of profilers that are not shut down.
+var owned sync.Map
+
+var errOwned = errors.New("the backend belongs to another profiler (open one for each, or share the profiler)")
+
+// own makes the backend the profiler's; false if another one has it. A value that cannot be compared is not shared.
+func own(b backend.Backend) bool {
+	if !reflect.TypeOf(b).Comparable() {
+		return true
+	}
+	_, taken := owned.LoadOrStore(b, true)
+	return !taken
 }
 
 func listDevices(b backend.Backend) ([]backend.Device, error) {

@@ -4,6 +4,7 @@
 package section
 
 import (
+	"errors"
 	"fmt"
 	"sort"
 
@@ -183,17 +184,28 @@ func (t *Poller) stampsOf(s *Stream, sl *Slot, seen int64) (clockmap.Stamps, boo
 	return d.Anchorer.Read(sl.Rec.startEvent, backend.Event(sl.end.Args[0]), d.axis+sl.Rec.HostStart, d.axis+seen)
 }
 
+var errForeign = errors.New(
+	"foreign code swapped the events of the section, or did not record them before the call of Recorded")
+
 // timed stores them. If the driver rejects it, the event has the reason.
 func (t *Poller) timed(s *Stream, sl *Slot, stamps clockmap.Stamps, ok bool) {
 	r := &sl.Rec
-	if ok && stamps.Fits() {
+	st := backend.StatusOK
+	if !ok {
+		st = s.backend.Query(backend.Event(sl.end.Args[0]))
+	}
+	switch {
+	case ok && stamps.Fits():
 		r.Stamps, r.Device, r.Timed = stamps, s.Device, true
-	} else if ok {
-		r.onHost(statusClockJump)
-	} else if st := s.backend.Query(backend.Event(sl.end.Args[0])); st != backend.StatusOK &&
-		st != backend.StatusNotReady {
+	case st != backend.StatusOK && st != backend.StatusNotReady:
 		t.queryFailed(s, r, st)
-	} else {
+	case r.Flags&flagLent != 0:
+		r.onHost(StatusDeviceError)
+		r.more().Error = errForeign.Error()
+		t.p.Errors.Report("foreign", fmt.Errorf("stream %q: %w", s.label, errForeign))
+	case ok:
+		r.onHost(statusClockJump)
+	default:
 		r.onHost(StatusDeviceError)
 	}
 	t.hostTimes(r)

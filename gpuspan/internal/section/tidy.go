@@ -5,6 +5,7 @@ package section
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -199,6 +200,9 @@ func (t *Poller) closeDevice(d *Device) {
 
 func closeBackend(p *Core, b backend.Backend) {
 	defer p.Guard("the backend was closed")
+	if reflect.TypeOf(b).Comparable() {
+		defer owned.Delete(b)
+	}
 	if err := b.Close(); err != nil {
 		p.Errors.Report("close", fmt.Errorf("cannot close the backend: %w", err))
 	}

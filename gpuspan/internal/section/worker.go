@@ -73,7 +73,10 @@ func (w *Worker) Keep(f func() (quit bool)) {
 	}
 }
 
-// Watchdog writes one log line for each section that the device does not finish. It has its own goroutine, because a
+// maxHungLines bounds the lines of one check: a device that hangs stops all of its streams.
+const maxHungLines = 8
+
+// Watchdog writes one log line for each stream whose device does not finish a section. It has its own goroutine, because a
 // hanging device may block the polling thread in the driver.
 type Watchdog struct {
 	p    *Core
@@ -134,16 +137,23 @@ func (w *Watchdog) Look() {
 	defer w.mu.Unlock()
 	defer func() { _ = recover() }() // the logger is the application's
 	p, limit := w.p, w.p.Cfg.HangLimit
-	now := p.Clock.Now()
+	now, hung := p.Clock.Now(), 0
 	for _, s := range p.streamList.all() {
 		name, age, id, ok := s.Oldest(now)
 		if !ok || age < limit || s.saidHang == id {
 			continue
 		}
 		s.saidHang = id
+		if hung++; hung > maxHungLines {
+			continue
+		}
 		p.Cfg.Logger.Warn("gpuspan: the device has not finished a section",
 			slog.String("operation", name), slog.String("stream", s.label), slog.Int("stream_id", s.ID),
 			slog.Duration("age", age), slog.Duration("limit", limit))
+	}
+	if more := hung - maxHungLines; more > 0 {
+		p.Cfg.Logger.Warn("gpuspan: the device has not finished a section on more streams", slog.Int("streams", more),
+			slog.Duration("limit", limit))
 	}
 	since := p.since.Load()
 	w.say(&w.saidSpans, since != 0, now-since, "gpuspan: the code that spans are handed to does not come back")
