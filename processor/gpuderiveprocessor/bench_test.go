@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/roofline"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -63,11 +64,11 @@ func BenchmarkFormulas(b *testing.B) {
 	d := newTestDeriver(b, nil)
 	var f spanfacts.Facts
 	f.Load(s, nil)
-	var out derived
+	var out roofline.Values
 	r := d.resolver.roof(device{f.Device.ID, f.Device.Parent, f.Device.Model}, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		out.derive(&f, r, d.floor)
+		out.Derive(&f, r, d.floor)
 	}
 }
 

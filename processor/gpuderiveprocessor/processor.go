@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/roofline"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
@@ -82,7 +83,7 @@ type batch struct {
 
 // tally is what is counted of a batch when the next component has accepted it: a rejected batch arrives again.
 type tally struct {
-	counts          [outcomes]int64
+	counts          [roofline.Outcomes]int64
 	mapped, noPeaks int64
 	assembled       int64 // steps
 }
@@ -131,7 +132,7 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 	var scope spanfacts.Scope
 	scope.Load(&b.resource, ss.Scope().Attributes())
 	var f spanfacts.Facts
-	var out derived
+	var out values
 	peaks := "" // gpu.peak.source of the scope
 	for _, s := range ss.Spans().All() {
 		if !f.Load(s, &scope) {
@@ -143,9 +144,9 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 		}
 		f.Precision = cmp.Or(f.Precision, d.cfg.Precision)
 		r := d.roof(b, &f)
-		o := out.derive(&f, r, d.floor)
+		o := out.Derive(&f, r, d.floor)
 		b.counts[o]++
-		if o == outcomeDerived && r == nil {
+		if o == roofline.Derived && r == nil {
 			b.noPeaks++
 		}
 		if d.cfg.Attributes == spanfacts.Lean {
@@ -171,11 +172,11 @@ func (d *deriver) repeat(s ptrace.Span, scope pcommon.InstrumentationScope) {
 // deviceRoof is a device and its roof.
 type deviceRoof struct {
 	device
-	roof *roof
+	roof *roofline.Roof
 }
 
 // roof resolves the span's device; for one of the last few devices it takes no lock and hashes nothing.
-func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
+func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roofline.Roof {
 	dev := device{f.Device.ID, f.Device.Parent, f.Device.Model}
 	for i := range min(b.found, len(b.recent)) {
 		if p := &b.recent[i]; p.device == dev {
@@ -188,72 +189,76 @@ func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
 	return p.roof
 }
 
+// values are derived values that are written on a span.
+type values struct{ roofline.Values }
+
 // lean removes the values that only level full has, and rounds the rest. The source of the peaks is stated once on the
 // scope, as the first span has it; spans with another source state it themselves. It returns the scope's.
-func (x *derived) lean(scope pcommon.InstrumentationScope, peaks string) string {
+func (x *values) lean(scope pcommon.InstrumentationScope, peaks string) string {
 	nan := math.NaN()
-	x.readRate, x.writeRate, x.intensity = nan, nan, nan
-	if !math.IsNaN(x.roofUtil) { // the rate on the side of the ridge where the work is, and its share of the roof
-		if x.flopUtil > x.ioUtil {
-			x.ioRate = nan
+	x.ReadRate, x.WriteRate, x.Intensity = nan, nan, nan
+	if !math.IsNaN(x.Utilization) { // the rate on the side of the ridge where the work is, and its share of the roof
+		if x.FLOPUtilization > x.IOUtilization {
+			x.IORate = nan
 		} else {
-			x.flopRate = nan
+			x.FLOPRate = nan
 		}
-		x.ioUtil, x.flopUtil = nan, nan
+		x.IOUtilization, x.FLOPUtilization = nan, nan
 	}
-	if x.declaration == semconv.GPUDeclarationStatusOk {
-		x.declaration = ""
+	if x.Declaration == semconv.GPUDeclarationStatusOk {
+		x.Declaration = ""
 	}
-	if x.rateStatus == semconv.GPURateStatusOk {
-		x.rateStatus = ""
+	if x.RateStatus == semconv.GPURateStatusOk {
+		x.RateStatus = ""
 	}
 	for _, v := range [...]*float64{
-		&x.ioRate, &x.busRate, &x.ioUtil, &x.flopRate, &x.flopUtil, &x.roofUtil, &x.itemRate, &x.stepItemRate, &x.mfu, &x.hfu,
+		&x.IORate, &x.BusRate, &x.IOUtilization, &x.FLOPRate, &x.FLOPUtilization, &x.Utilization, &x.ItemRate,
+		&x.StepItemRate, &x.MFU, &x.HFU,
 	} {
 		*v = spanfacts.Round5(*v)
 	}
-	if x.peakSource == "" {
+	if x.PeakSource == "" {
 		return peaks
 	}
 	if peaks == "" {
 		v, there := scope.Attributes().GetOrPutEmpty(string(semconv.GPUPeakSourceKey))
 		if !there {
-			v.SetStr(x.peakSource)
+			v.SetStr(x.PeakSource)
 		}
 		peaks = v.Str()
 	}
-	if x.peakSource == peaks {
-		x.peakSource = ""
+	if x.PeakSource == peaks {
+		x.PeakSource = ""
 	}
 	return peaks
 }
 
 // put writes the values that are present. Whatever the inputs were, only finite numbers ≥ 0 are written.
-func (x *derived) put(attrs pcommon.Map) {
+func (x *values) put(attrs pcommon.Map) {
 	doubles := [...]struct {
 		key string
 		v   float64
 	}{
-		{string(semconv.GPUIORateKey), x.ioRate},
-		{string(semconv.GPUIOReadRateKey), x.readRate},
-		{string(semconv.GPUIOWriteRateKey), x.writeRate},
-		{string(semconv.GPUIOUtilizationKey), x.ioUtil},
-		{string(semconv.GPUCollectiveBusRateKey), x.busRate},
-		{string(semconv.GPUFLOPRateKey), x.flopRate},
-		{string(semconv.GPUFLOPUtilizationKey), x.flopUtil},
-		{string(semconv.GPUArithmeticIntensityKey), x.intensity},
-		{string(semconv.GPURooflineUtilizationKey), x.roofUtil},
-		{string(semconv.GPUOperationItemRateKey), x.itemRate},
-		{string(semconv.GPUStepItemRateKey), x.stepItemRate},
-		{string(semconv.GPUStepMFUKey), x.mfu},
-		{string(semconv.GPUStepHFUKey), x.hfu},
+		{string(semconv.GPUIORateKey), x.IORate},
+		{string(semconv.GPUIOReadRateKey), x.ReadRate},
+		{string(semconv.GPUIOWriteRateKey), x.WriteRate},
+		{string(semconv.GPUIOUtilizationKey), x.IOUtilization},
+		{string(semconv.GPUCollectiveBusRateKey), x.BusRate},
+		{string(semconv.GPUFLOPRateKey), x.FLOPRate},
+		{string(semconv.GPUFLOPUtilizationKey), x.FLOPUtilization},
+		{string(semconv.GPUArithmeticIntensityKey), x.Intensity},
+		{string(semconv.GPURooflineUtilizationKey), x.Utilization},
+		{string(semconv.GPUOperationItemRateKey), x.ItemRate},
+		{string(semconv.GPUStepItemRateKey), x.StepItemRate},
+		{string(semconv.GPUStepMFUKey), x.MFU},
+		{string(semconv.GPUStepHFUKey), x.HFU},
 	}
 	texts := [...]struct{ key, v string }{
-		{string(semconv.GPUIOBasisKey), x.basis},
-		{string(semconv.GPURooflineBoundKey), x.bound},
-		{string(semconv.GPUPeakSourceKey), x.peakSource},
-		{string(semconv.GPUDeclarationStatusKey), x.declaration},
-		{string(semconv.GPURateStatusKey), x.rateStatus},
+		{string(semconv.GPUIOBasisKey), x.Basis},
+		{string(semconv.GPURooflineBoundKey), x.Bound},
+		{string(semconv.GPUPeakSourceKey), x.PeakSource},
+		{string(semconv.GPUDeclarationStatusKey), x.Declaration},
+		{string(semconv.GPURateStatusKey), x.RateStatus},
 	}
 	n := 0
 	for i := range doubles {
@@ -281,11 +286,11 @@ func (x *derived) put(attrs pcommon.Map) {
 	}
 }
 
-var outcomeOptions = [outcomes]metric.AddOption{
-	outcomeDerived:    sharedcomponent.Label("outcome", "derived"),
-	outcomeBelowFloor: sharedcomponent.Label("outcome", "below_floor"),
-	outcomeUntimed:    sharedcomponent.Label("outcome", "untimed"),
-	outcomeUndeclared: sharedcomponent.Label("outcome", "undeclared"),
+var outcomeOptions = [roofline.Outcomes]metric.AddOption{
+	roofline.Derived:    sharedcomponent.Label("outcome", "derived"),
+	roofline.BelowFloor: sharedcomponent.Label("outcome", "below_floor"),
+	roofline.Untimed:    sharedcomponent.Label("outcome", "untimed"),
+	roofline.Undeclared: sharedcomponent.Label("outcome", "undeclared"),
 }
 
 func (d *deriver) count(ctx context.Context, b *tally) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
-	"github.com/otelgpu/otelgpu/semconv"
+	"github.com/otelgpu/otelgpu/internal/roofline"
 )
 
 const (
@@ -43,7 +43,7 @@ func newResolver(cfg *Config, log *zap.Logger) *resolver {
 
 // roof returns the peaks of a device, nil if none are known. now is unix ns. It is safe for concurrent use and
 // allocates only for devices not seen before.
-func (r *resolver) roof(d device, now int64) *roof {
+func (r *resolver) roof(d device, now int64) *roofline.Roof {
 	r.mu.RLock()
 	found := r.roofs[d]
 	r.mu.RUnlock()
@@ -53,7 +53,7 @@ func (r *resolver) roof(d device, now int64) *roof {
 	if !found.known {
 		return nil
 	}
-	return found
+	return &found.Roof
 }
 
 func (r *resolver) remember(d device, now int64) *roof {
@@ -84,11 +84,7 @@ func (r *resolver) make(d device) *roof {
 	base, profile := peaks.SplitMIG(cmp.Or(d.model, sampled.Model, r.cfg.Model))
 	profile = cmp.Or(profile, sampled.MIG.Profile)
 	row, _ := peaks.Lookup(base)
-	made := &roof{domain: row.Domain, flops: make(map[string]peak)}
-	made.memory.set(row.MemoryBandwidth, peakTable)
-	made.host.set(row.Host.Rate(), peakTable)
-	made.interconnect.set(row.Interconnect, peakTable)
-	made.setFLOPs(row.FLOPs.Of, peakTable)
+	made := &roof{Roof: roofline.Of(&row)}
 	r.override(made, base)
 	if profile != "" || d.parent != "" || sampled.Parent != "" || strings.HasPrefix(d.id, "MIG-") {
 		made.instance(&row, profile, &sampled.MIG)
@@ -97,9 +93,9 @@ func (r *resolver) make(d device) *roof {
 		sampled.Limits.PCIeBandwidth = 0 // GH200, GB200, MI300A have a PCIe link, but copies from the host do not take it
 	}
 	made.limits(&sampled.Limits)
-	made.known = made.memory.rate > 0 || made.host.rate > 0 || made.interconnect.rate > 0
-	for _, p := range made.flops {
-		made.known = made.known || p.rate > 0
+	made.known = made.Memory.Rate > 0 || made.Host.Rate > 0 || made.Interconnect.Rate > 0
+	for _, p := range made.FLOPs {
+		made.known = made.known || p.Rate > 0
 	}
 	return made
 }
@@ -124,97 +120,38 @@ func (r *resolver) override(made *roof, model string) {
 		if !matches(strings.ToLower(p.Model), model) {
 			continue
 		}
-		made.memory.set(p.MemoryBandwidth, peakConfig)
-		made.host.set(p.HostBandwidth, peakConfig)
-		made.interconnect.set(p.InterconnectBandwidth, peakConfig)
+		made.Memory.Set(p.MemoryBandwidth, roofline.FromConfig)
+		made.Host.Set(p.HostBandwidth, roofline.FromConfig)
+		made.Interconnect.Set(p.InterconnectBandwidth, roofline.FromConfig)
 		if p.InterconnectDevices > 0 {
-			made.domain = p.InterconnectDevices
+			made.Domain = p.InterconnectDevices
 		}
-		made.setFLOPs(func(precision string) float64 { return p.FLOPRate[precision] }, peakConfig)
+		made.SetFLOPs(func(precision string) float64 { return p.FLOPRate[precision] }, roofline.FromConfig)
 	}
 }
 
-// instance scales the peaks of a physical GPU to a MIG instance: arithmetic by SMs, memory by slices. The host link is
-// shared and unchanged; NVLink cannot be used. What the driver reports comes before the table of profiles; it has the
-// SMs of a compute instance, too, which uses the memory of its GPU instance. With neither those peaks are unknown,
-// because the physical GPU's peaks would be too high.
+// instance scales the peaks of a physical GPU to a MIG instance. What the driver reports comes before the table of
+// profiles; it has the SMs of a compute instance, too, which uses the memory of its GPU instance.
 func (m *roof) instance(row *peaks.Device, profile string, share *devicesamples.MIG) {
-	m.interconnect, m.domain = peak{}, 0
-	var sms, memory float64
-	switch all := cmp.Or(share.BoardSMs, row.SMs); {
-	case share.SMs > 0 && all >= share.SMs && share.Slices > 0 && share.AllSlices >= share.Slices:
-		sms, memory = float64(share.SMs)/float64(all), float64(share.Slices)/float64(share.AllSlices)
-	default:
-		if part, ok := row.Profile(profile); ok {
-			sms, memory = float64(part.SMs)/float64(row.SMs), part.MemorySize/row.MemorySize
-		}
-	}
-	if sms == 0 {
-		m.flops, m.memory = map[string]peak{}, peak{}
+	all := cmp.Or(share.BoardSMs, row.SMs)
+	if share.SMs > 0 && all >= share.SMs && share.Slices > 0 && share.AllSlices >= share.Slices {
+		m.Divide(float64(share.SMs)/float64(all), float64(share.Slices)/float64(share.AllSlices))
 		return
 	}
-	for precision, p := range m.flops {
-		m.flops[precision] = peak{p.rate * sms, p.source}
-	}
-	m.memory.rate *= memory
+	m.Instance(row, profile)
 }
 
 // limits sets the peaks that the device reports, which apply to the instance already.
 func (m *roof) limits(l *devicesamples.Limits) {
-	m.memory.set(l.MemoryBandwidth, peakDevice)
-	m.host.set(l.PCIeBandwidth, peakDevice)
-	m.interconnect.set(l.NVLinkBandwidth, peakDevice)
-	m.setFLOPs(func(precision string) float64 { return l.FLOPRate[precision] }, peakDevice)
+	m.Memory.Set(l.MemoryBandwidth, roofline.FromDevice)
+	m.Host.Set(l.PCIeBandwidth, roofline.FromDevice)
+	m.Interconnect.Set(l.NVLinkBandwidth, roofline.FromDevice)
+	m.SetFLOPs(func(precision string) float64 { return l.FLOPRate[precision] }, roofline.FromDevice)
 }
 
-// setFLOPs sets the known rates by precision.
-func (m *roof) setFLOPs(rate func(precision string) float64, source peakSource) {
-	for _, precision := range peaks.Precisions() {
-		p := m.flops[precision]
-		p.set(rate(precision), source)
-		m.flops[precision] = p
-	}
-}
-
-// roof has the peaks of one device. Zero rates are unknown.
+// roof has the peaks of one device.
 type roof struct {
-	memory, host, interconnect peak
-	domain                     int             // devices that the interconnect joins
-	flops                      map[string]peak // by precision
-	known                      bool            // any peak at all
-	expires                    int64           // unix ns after which it is created again; 0: never
-}
-
-type peak struct {
-	rate   float64
-	source peakSource
-}
-
-// peakSource is ordered by how much it overrides.
-type peakSource uint8
-
-const (
-	peakUnknown peakSource = iota
-	peakTable
-	peakDevice
-	peakConfig
-)
-
-func (s peakSource) String() string {
-	switch s {
-	case peakTable:
-		return semconv.GPUPeakSourceTable
-	case peakDevice:
-		return semconv.GPUPeakSourceDevice
-	case peakConfig:
-		return semconv.GPUPeakSourceConfig
-	}
-	return ""
-}
-
-// set sets a known rate, unless the present one overrides it.
-func (p *peak) set(rate float64, source peakSource) {
-	if rate > 0 && source >= p.source {
-		*p = peak{rate, source}
-	}
+	roofline.Roof
+	known   bool  // any peak at all
+	expires int64 // unix ns after which it is created again; 0: never
 }

@@ -176,9 +176,9 @@ func TestSharesOfEveryModelComeFromTheDriver(t *testing.T) {
 			})
 			roof := d.resolver.roof(device{id: "MIG-bb"}, 1)
 			require.NotNil(t, roof, model)
-			assert.InEpsilon(t, row.MemoryBandwidth/2, roof.memory.rate, 1e-12, model)
-			assert.InEpsilon(t, row.FLOPs.BF16*12/float64(row.SMs), roof.flops["bf16"].rate, 1e-12, model)
-			assert.Zero(t, roof.interconnect.rate, model)
+			assert.InEpsilon(t, row.MemoryBandwidth/2, roof.Memory.Rate, 1e-12, model)
+			assert.InEpsilon(t, row.FLOPs.BF16*12/float64(row.SMs), roof.FLOPs["bf16"].Rate, 1e-12, model)
+			assert.Zero(t, roof.Interconnect.Rate, model)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestLimitsAreReadAgainAfterAWhile(t *testing.T) {
 	assert.Nil(t, d.resolver.roof(dev, 2))
 	got := d.resolver.roof(dev, 1+int64(roofAge))
 	require.NotNil(t, got)
-	assert.Equal(t, 300e9, got.memory.rate)
+	assert.Equal(t, 300e9, got.Memory.Rate)
 }
 
 func TestStartReportsAMissingExtension(t *testing.T) {

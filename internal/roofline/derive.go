@@ -1,7 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpuderiveprocessor
+// Package roofline derives rates, utilizations and limits of work on a device from its declared work, its time and the
+// peaks of the device.
+package roofline
 
 import (
 	"math"
@@ -25,50 +27,62 @@ const (
 	latencyRoof = semconv.FindingLaunchBoundLatency
 )
 
-// derived has the values derived for a span; fields at NaN or "" are absent.
-type derived struct {
-	ioRate, readRate, writeRate, busRate float64
-	ioUtil, flopRate, flopUtil           float64
-	intensity, roofUtil, itemRate        float64
-	stepItemRate, mfu, hfu               float64
-	basis, bound, peakSource             string
-	declaration, rateStatus              string
+// Values has the values derived for a piece of work; fields at NaN or "" are absent.
+type Values struct {
+	IORate, ReadRate, WriteRate, BusRate float64
+	IOUtilization, FLOPRate              float64
+	FLOPUtilization                      float64
+	Intensity, Utilization, ItemRate     float64
+	StepItemRate, MFU, HFU               float64
+	Basis, Bound, PeakSource             string
+	Declaration, RateStatus              string
 }
 
-var absent = derived{
-	ioRate: math.NaN(), readRate: math.NaN(), writeRate: math.NaN(), busRate: math.NaN(),
-	ioUtil: math.NaN(), flopRate: math.NaN(), flopUtil: math.NaN(),
-	intensity: math.NaN(), roofUtil: math.NaN(), itemRate: math.NaN(),
-	stepItemRate: math.NaN(), mfu: math.NaN(), hfu: math.NaN(),
+var absent = func() Values {
+	nan := math.NaN()
+	return Values{
+		IORate: nan, ReadRate: nan, WriteRate: nan, BusRate: nan, IOUtilization: nan, FLOPRate: nan, FLOPUtilization: nan,
+		Intensity: nan, Utilization: nan, ItemRate: nan, StepItemRate: nan, MFU: nan, HFU: nan,
+	}
+}()
+
+// Share returns the part of its roof that the work attained: Utilization, otherwise the larger of the two other
+// utilizations; NaN if none is known.
+func (d *Values) Share() float64 {
+	if math.IsNaN(d.Utilization) {
+		return larger(d.IOUtilization, d.FLOPUtilization)
+	}
+	return d.Utilization
 }
 
-// outcome is counted by the processor's own telemetry.
-type outcome uint8
+// Outcome is why values are or are not known.
+type Outcome uint8
 
+// Outcomes.
 const (
-	outcomeDerived outcome = iota
-	outcomeBelowFloor
-	outcomeUntimed
-	outcomeUndeclared
-	outcomes
+	Derived Outcome = iota
+	BelowFloor
+	Untimed
+	Undeclared
+	Outcomes
 )
 
-// derive computes everything that the facts allow for a roof (nil: unknown device). floor is the duration of an empty
+// Derive computes everything that the facts allow for a roof (nil: unknown device). floor is the duration of an empty
 // section in seconds, for spans that do not state it.
-func (d *derived) derive(f *spanfacts.Facts, r *roof, floor float64) outcome {
+func (d *Values) Derive(f *spanfacts.Facts, r *Roof, floor float64) Outcome {
 	*d = absent
 	if f.Kind == spanfacts.Step {
 		return d.step(f, r)
 	}
 	if f.Size == 0 && f.FLOPs == 0 && f.Items == 0 {
-		return outcomeUndeclared
+		return Undeclared
 	}
 	if f.Size > 0 && f.FLOPs > 0 {
-		d.intensity = f.FLOPs / f.Size // of the declared values; needs no time
+		d.Intensity = f.FLOPs / f.Size // of the declared values; needs no time
 	}
 	t := f.Time
 	if t == 0 {
-		return outcomeUntimed
+		return Untimed
 	}
 	switch {
 	case f.Recorded():
@@ -77,26 +91,26 @@ func (d *derived) derive(f *spanfacts.Facts, r *roof, floor float64) outcome {
 		floor = f.Floor
 	}
 	if t < floorFactor*floor {
-		d.rateStatus = semconv.GPURateStatusBelowFloor
-		return outcomeBelowFloor
+		d.RateStatus = semconv.GPURateStatusBelowFloor
+		return BelowFloor
 	}
-	d.rateStatus = semconv.GPURateStatusOk
+	d.RateStatus = semconv.GPURateStatusOk
 	d.rates(f, t)
 	if r != nil {
 		d.utilization(f, r, t)
 		d.roofline(f, r, t)
 	}
-	return outcomeDerived
+	return Derived
 }
 
-func (d *derived) rates(f *spanfacts.Facts, t float64) {
-	d.ioRate = rate(f.Size, t)
-	d.readRate = rate(f.Read, t)
-	d.writeRate = rate(f.Write, t)
-	d.flopRate = rate(f.FLOPs, t)
-	d.itemRate = rate(f.Items, t)
+func (d *Values) rates(f *spanfacts.Facts, t float64) {
+	d.IORate = rate(f.Size, t)
+	d.ReadRate = rate(f.Read, t)
+	d.WriteRate = rate(f.Write, t)
+	d.FLOPRate = rate(f.FLOPs, t)
+	d.ItemRate = rate(f.Items, t)
 	if factor := busbandwidth.Factor(f.Collective, f.GroupSize); f.Kind == spanfacts.Collective && factor > 0 {
-		d.busRate = d.ioRate * factor
+		d.BusRate = d.IORate * factor
 	}
 }
 
@@ -109,80 +123,80 @@ func rate(amount, t float64) float64 {
 }
 
 // utilization compares the rates with the peak of the link that the bytes used and with the peak of the precision.
-func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
-	var used peak
+func (d *Values) utilization(f *spanfacts.Facts, r *Roof, t float64) {
+	var used Peak
 	var attained float64
 	switch {
 	case f.Kind == spanfacts.Collective:
-		if f.GroupSize <= float64(r.domain) {
-			used, attained, d.basis = r.interconnect, d.busRate, semconv.GPUIOBasisBusBandwidth
+		if f.GroupSize <= float64(r.Domain) {
+			used, attained, d.Basis = r.Interconnect, d.BusRate, semconv.GPUIOBasisBusBandwidth
 		}
 	case f.Direction == semconv.GPUCopyDirectionHostToDevice, f.Direction == semconv.GPUCopyDirectionDeviceToHost:
-		used, attained = r.host, d.ioRate
+		used, attained = r.Host, d.IORate
 	case f.Direction == semconv.GPUCopyDirectionDeviceToDevice:
-		used, attained, d.basis = r.memory, 2*d.ioRate, semconv.GPUIOBasisReadAndWrite
+		used, attained, d.Basis = r.Memory, 2*d.IORate, semconv.GPUIOBasisReadAndWrite
 	case f.Direction != "", f.Kind == spanfacts.Copy:
 		// peer to peer, host to host, or an unspecified copy: the path is unknown
 	case f.L2Hit > 0:
-		used, attained, d.basis = r.memory, d.ioRate*(1-f.L2Hit), semconv.GPUIOBasisL2Misses
+		used, attained, d.Basis = r.Memory, d.IORate*(1-f.L2Hit), semconv.GPUIOBasisL2Misses
 	default:
-		used, attained = r.memory, d.ioRate
+		used, attained = r.Memory, d.IORate
 	}
-	var source peakSource
-	if used.rate > 0 && !math.IsNaN(attained) {
-		d.ioUtil = attained / used.rate
-		source = used.source
+	var source Source
+	if used.Rate > 0 && !math.IsNaN(attained) {
+		d.IOUtilization = attained / used.Rate
+		source = used.Source
 	} else {
-		d.basis = ""
+		d.Basis = ""
 	}
-	if flops := r.flops[f.Precision]; flops.rate > 0 && f.FLOPs > 0 {
-		d.flopUtil = d.flopRate / flops.rate
-		source = max(source, flops.source)
+	if flops := r.FLOPs[f.Precision]; flops.Rate > 0 && f.FLOPs > 0 {
+		d.FLOPUtilization = d.FLOPRate / flops.Rate
+		source = max(source, flops.Source)
 	}
-	d.peakSource = source.String()
+	d.PeakSource = source.String()
 	switch {
-	case d.ioUtil > 1 || d.flopUtil > 1:
-		d.declaration = semconv.GPUDeclarationStatusExceedsPeak
-	case source != peakUnknown:
-		d.declaration = semconv.GPUDeclarationStatusOk
+	case d.IOUtilization > 1 || d.FLOPUtilization > 1:
+		d.Declaration = semconv.GPUDeclarationStatusExceedsPeak
+	case source != Unknown:
+		d.Declaration = semconv.GPUDeclarationStatusOk
 	}
 }
 
 // roofline classifies work on device memory (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009): with
 // arithmetic intensity I, peak bandwidth B and peak P of the precision, the roof is min(P, I·B), the ridge P/B.
-func (d *derived) roofline(f *spanfacts.Facts, r *roof, t float64) {
+func (d *Values) roofline(f *spanfacts.Facts, r *Roof, t float64) {
 	if f.Kind == spanfacts.Collective || f.Kind == spanfacts.Copy || f.Direction != "" {
 		return
 	}
-	flops := r.flops[f.Precision]
+	flops := r.FLOPs[f.Precision]
 	dram := f.Size * (1 - f.L2Hit)
 	var attained float64
 	var bound string
 	switch {
-	case f.FLOPs > 0 && f.Size > 0 && flops.rate > 0 && r.memory.rate > 0:
+	case f.FLOPs > 0 && f.Size > 0 && flops.Rate > 0 && r.Memory.Rate > 0:
 		// Written without I, so that no DRAM traffic at all (every byte a hit) is the flat part of the roof.
-		roofTime := max(f.FLOPs/flops.rate, dram/r.memory.rate)
+		roofTime := max(f.FLOPs/flops.Rate, dram/r.Memory.Rate)
 		attained = roofTime / t
-		d.roofUtil = attained
+		d.Utilization = attained
 		bound = semconv.GPURooflineBoundMemory
-		if f.FLOPs*r.memory.rate >= dram*flops.rate {
+		if f.FLOPs*r.Memory.Rate >= dram*flops.Rate {
 			bound = semconv.GPURooflineBoundCompute
 		}
-	case f.Kind == spanfacts.Memset && !math.IsNaN(d.ioUtil):
-		attained, bound = d.ioUtil, semconv.GPURooflineBoundMemory // nothing is computed: intensity 0
+	case f.Kind == spanfacts.Memset && !math.IsNaN(d.IOUtilization):
+		attained, bound = d.IOUtilization, semconv.GPURooflineBoundMemory // nothing is computed: intensity 0
 	default:
-		attained = larger(d.ioUtil, d.flopUtil)
+		attained = larger(d.IOUtilization, d.FLOPUtilization)
 	}
 	if math.IsNaN(attained) {
 		return
 	}
 	switch {
 	case attained < launchRoof && starved(f, t):
-		d.bound = semconv.GPURooflineBoundLaunch
+		d.Bound = semconv.GPURooflineBoundLaunch
 	case bound != "" && attained < latencyRoof:
-		d.bound = semconv.GPURooflineBoundLatency
+		d.Bound = semconv.GPURooflineBoundLatency
 	default:
-		d.bound = bound // with half of the declaration missing the side of the ridge is unknown
+		d.Bound = bound // with half of the declaration missing the side of the ridge is unknown
 	}
 }
 
@@ -192,34 +206,34 @@ func starved(f *spanfacts.Facts, t float64) bool {
 }
 
 // step derives throughput, MFU (Chowdhery et al.: PaLM, appendix B) and HFU of a step.
-func (d *derived) step(f *spanfacts.Facts, r *roof) outcome {
+func (d *Values) step(f *spanfacts.Facts, r *Roof) Outcome {
 	t := f.StepTime()
 	if f.StepItems == 0 && f.ModelFLOPs == 0 && f.FLOPs == 0 {
-		return outcomeUndeclared
+		return Undeclared
 	}
 	if t == 0 {
-		return outcomeUntimed
+		return Untimed
 	}
-	d.stepItemRate = rate(f.StepItems, t)
+	d.StepItemRate = rate(f.StepItems, t)
 	if r == nil {
-		return outcomeDerived
+		return Derived
 	}
-	if flops := r.flops[f.Precision]; flops.rate > 0 {
+	if flops := r.FLOPs[f.Precision]; flops.Rate > 0 {
 		model := f.ModelFLOPs / max(f.Devices, 1) // of one device
 		if model > 0 {
-			d.mfu = model / (t * flops.rate)
+			d.MFU = model / (t * flops.Rate)
 		}
 		// Hardware cannot do less than the model needs: fewer FLOPs mean that only some sections declare any.
 		if f.FLOPs > 0 && f.FLOPs >= model*(1-1e-9) {
 			// The sections below a step belong to this process and its device; gpu.step.device.count applies to the model's
 			// FLOPs, which the application may state for all ranks together.
-			d.hfu = f.FLOPs / (t * flops.rate)
+			d.HFU = f.FLOPs / (t * flops.Rate)
 		}
-		if !math.IsNaN(d.mfu) || !math.IsNaN(d.hfu) {
-			d.peakSource = flops.source.String()
+		if !math.IsNaN(d.MFU) || !math.IsNaN(d.HFU) {
+			d.PeakSource = flops.Source.String()
 		}
 	}
-	return outcomeDerived
+	return Derived
 }
 
 // larger returns the larger of two values that may be absent; absent only if both are.

@@ -1,21 +1,24 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package gpuderiveprocessor
+package roofline
 
 import (
 	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // unitRoof returns peaks of 1 B/s and 1 FLOP/s, so that amounts per second are fractions of a peak.
-func unitRoof() *roof {
-	return &roof{memory: peak{1, peakTable}, flops: map[string]peak{"bf16": {1, peakConfig}}, known: true}
+func unitRoof() *Roof {
+	return &Roof{Memory: Peak{1, FromTable}, FLOPs: map[string]Peak{"bf16": {1, FromConfig}}}
 }
 
 // sectionFacts returns facts of a section of 1 s.
@@ -28,19 +31,19 @@ func sectionFacts(size, flops float64) spanfacts.Facts {
 
 func TestPeakSourceIsTheStrongerOfBandwidthAndFLOPs(t *testing.T) {
 	for name, tt := range map[string]struct {
-		memory, flops peakSource
+		memory, flops Source
 		want          string
 	}{
-		"FLOPs":     {peakTable, peakConfig, semconv.GPUPeakSourceConfig},
-		"bandwidth": {peakConfig, peakTable, semconv.GPUPeakSourceConfig},
-		"device":    {peakDevice, peakTable, semconv.GPUPeakSourceDevice},
+		"FLOPs":     {FromTable, FromConfig, semconv.GPUPeakSourceConfig},
+		"bandwidth": {FromConfig, FromTable, semconv.GPUPeakSourceConfig},
+		"device":    {FromDevice, FromTable, semconv.GPUPeakSourceDevice},
 	} {
 		r := unitRoof()
-		r.memory.source, r.flops["bf16"] = tt.memory, peak{1, tt.flops}
+		r.Memory.Source, r.FLOPs["bf16"] = tt.memory, Peak{1, tt.flops}
 		f := sectionFacts(0.5, 0.5)
-		var d derived
-		d.derive(&f, r, 0)
-		assert.Equal(t, tt.want, d.peakSource, name)
+		var d Values
+		d.Derive(&f, r, 0)
+		assert.Equal(t, tt.want, d.PeakSource, name)
 	}
 }
 
@@ -50,10 +53,10 @@ func TestLatencyBoundsWorkBelowATenthOfTheRoof(t *testing.T) {
 		0.10001: semconv.GPURooflineBoundMemory, 0.9: semconv.GPURooflineBoundMemory,
 	} {
 		f := sectionFacts(share, share/2)
-		var d derived
-		d.derive(&f, unitRoof(), 0)
-		assert.Equal(t, want, d.bound, "%v of the roof", share)
-		assert.InDelta(t, share, d.roofUtil, 1e-12)
+		var d Values
+		d.Derive(&f, unitRoof(), 0)
+		assert.Equal(t, want, d.Bound, "%v of the roof", share)
+		assert.InDelta(t, share, d.Utilization, 1e-12)
 	}
 }
 
@@ -71,9 +74,9 @@ func TestOnlyACertainDelayShowsThatTheQueueWasEmpty(t *testing.T) {
 	} {
 		f := sectionFacts(tt.share, tt.share/2)
 		f.HasEndDelay, f.EndDelay, f.TimingError = true, tt.delay, tt.timingError
-		var d derived
-		d.derive(&f, unitRoof(), 0)
-		assert.Equal(t, tt.want, d.bound, "%+v", tt)
+		var d Values
+		d.Derive(&f, unitRoof(), 0)
+		assert.Equal(t, tt.want, d.Bound, "%+v", tt)
 	}
 }
 
@@ -95,12 +98,12 @@ func TestHFUNeedsTheFLOPsOfTheWholeModel(t *testing.T) {
 			Kind: spanfacts.Step, StepDuration: 1, Elapsed: 1, FLOPs: tt.flops, ModelFLOPs: tt.model, Devices: tt.devices,
 			Precision: "bf16",
 		}
-		var d derived
-		d.derive(&f, unitRoof(), 0)
+		var d Values
+		d.Derive(&f, unitRoof(), 0)
 		if math.IsNaN(tt.want) {
-			assert.True(t, math.IsNaN(d.hfu), "%+v: %v", tt, d.hfu)
+			assert.True(t, math.IsNaN(d.HFU), "%+v: %v", tt, d.HFU)
 		} else {
-			assert.InDelta(t, tt.want, d.hfu, 1e-12, "%+v", tt)
+			assert.InDelta(t, tt.want, d.HFU, 1e-12, "%+v", tt)
 		}
 	}
 }
