@@ -270,29 +270,22 @@ func comparison(
 		return fmt.Errorf("--compare takes two profiles (BEFORE AFTER), found %d", len(files))
 	}
 	o.Detail = kinetoreceiver.DetailSteps // only the reports are used
-	if html != "" {
-		o.Detail = kinetoreceiver.DetailKernels // stacks end in kernels
-	}
 	var reports [2][]facts.Report
 	var flames [2]*stackprofile.Graph
 	for i, path := range files {
 		book := page.NewBook()
-		p, err := read(ctx, path, o, func(_ context.Context, td ptrace.Traces) error {
-			if html != "" {
-				book.Spans(path, td)
-			}
-			return nil
-		})
+		if html != "" {
+			o.Observe = func(in *link.Input) link.Observer { return book.Observe(path, in) }
+		}
+		p, err := read(ctx, path, o, func(context.Context, ptrace.Traces) error { return nil })
 		if err != nil {
 			return err
 		}
 		if reports[i] = p.Devices; len(p.Devices) == 0 {
 			return fmt.Errorf("cannot compare %q: it has no device activity", path)
 		}
-		if html != "" {
-			book.Profile(path, nil, nil)
-			flames[i] = book.Flames()
-		}
+		book.Profile(path, nil, nil)
+		flames[i] = book.Flames()
 	}
 	var b bytes.Buffer
 	if err := facts.Compare(reports[0], reports[1]).Write(&b, rows); err != nil {

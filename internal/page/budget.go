@@ -60,16 +60,11 @@ func (b budget) less() (budget, bool) {
 	return b, b != before
 }
 
-// fit puts the profiles into the state, within the limit on its size. Steps, operations, requests and devices of the
-// live page are not part of a report on profiles.
+// fit puts the profiles into the state, within the limit on its size.
 func (b *Book) fit(s *State) {
 	devices := 0
 	for _, p := range b.profiles {
 		devices += len(p.Devices)
-	}
-	if len(b.profiles) > 0 {
-		s.Operations, s.Steps, s.Requests, s.Devices = []Operation{}, []Step{}, []Request{}, []Device{}
-		s.MoreOps, s.MoreSteps, s.MoreReqs = 0, 0, 0
 	}
 	left := budgetOf(devices)
 	for again := true; again; {

@@ -33,11 +33,6 @@ var liveProfile = stackprofile.Options{
 	Repeats: 200_000,
 }
 
-// reportProfile is one profile of all files: gaps have any length, and spans wait for the end of their file.
-var reportProfile = stackprofile.Options{
-	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 40_000, Settle: 1<<63 - 1, MaxWait: 1<<63 - 1,
-}
-
 // profiled adds spans to the live profile, calls visit for each, and removes what is older than the kept time. The
 // caller holds m.mu.
 func (m *Model) profiled(td ptrace.Traces, now time.Time, visit stackprofile.Visit) {

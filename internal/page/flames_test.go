@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
@@ -193,21 +194,22 @@ func TestGoToolPprofReadsEveryTypeAndDisjointVersions(t *testing.T) {
 // A report has the stacks of completely read files.
 func TestReportsHaveFlames(t *testing.T) {
 	b := NewBook()
-	td := ptrace.NewTraces()
-	traces(t, span{name: "gemm", kind: "section", start: time.Second, length: time.Millisecond}).CopyTo(td)
-	b.Spans("read", td)
+	for _, name := range []string{"read", "broken"} {
+		observe(t, b, name, func(_ *profiletrace.Profile, add func(event.Event, string)) {
+			add(event.Event{Kind: event.KindKernel, Start: 1000, Duration: 1e6}, "gemm")
+		})
+	}
 	b.Profile("read", nil, nil)
-	b.Spans("broken", td)
 	s := b.State(nil)
 	require.NotNil(t, s.Flames)
-	total := 0.0
+	sum := 0.0
 	for _, n := range s.Flames.Nodes {
-		total += n.Values[stackprofile.Time]
+		sum += n.Values[stackprofile.Time]
 	}
-	assert.EqualValues(t, 1e6, total)
+	assert.EqualValues(t, 1e6, sum)
 	var out bytes.Buffer
 	require.NoError(t, Report(&out, s))
-	assert.Contains(t, out.String(), `"kind":"section"`)
+	assert.Contains(t, out.String(), `"kind":"kernel"`)
 	assert.Nil(t, NewBook().State(nil).Flames)
 	assert.NotContains(t, get(at(), "/api/state").Body.String(), "flames", "a live page requests them")
 }

@@ -67,7 +67,6 @@ type Model struct {
 	generation uint64
 	since      int64 // index of the first kept bucket
 	latest     int64 // unix s beyond which a time is wrong
-	fixed      bool  // a report: nothing expires
 }
 
 // AddContradictions makes the page show what entries returns.
@@ -90,13 +89,6 @@ func NewWithClock(now func() time.Time) *Model {
 	}
 }
 
-// NewFixed returns an empty model for a report: everything added to it stays, however old.
-func NewFixed() *Model {
-	m := New()
-	m.fixed = true
-	return m
-}
-
 type operationKey struct{ service, name, kind string }
 
 // operation is one operation of one service.
@@ -104,7 +96,7 @@ type operation struct {
 	category, precision, direction, itemType, model string
 	hostMemory                                      string   // of a copy
 	throttle                                        string   // reasons for throttling
-	buckets                                         []bucket // by index, each once; of a report one
+	buckets                                         []bucket // by index, each once
 	last                                            int64    // newest end, unix s
 	trace                                           string   // of the slowest span
 	slowest                                         float64
@@ -232,9 +224,6 @@ func (m *Model) dropOldestOperations() {
 
 // bucketAt returns the operation's bucket of an index; nil if that is before everything kept.
 func (m *Model) bucketAt(o *operation, index int64) *bucket {
-	if m.fixed {
-		index = 0
-	}
 	n := len(o.buckets)
 	for n > 0 && o.buckets[n-1].index > index {
 		n--

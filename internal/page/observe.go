@@ -16,65 +16,31 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
-	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Traces adds spans to the model. It keeps no reference to td.
-func (m *Model) Traces(td ptrace.Traces) { m.traces(td, nil) }
-
-// traces adds spans, which belong to a profile as well unless p is nil.
-func (m *Model) traces(td ptrace.Traces, p *Profile) {
+func (m *Model) Traces(td ptrace.Traces) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation++
 	now := m.now()
 	m.latest = now.Unix() + maxSkew
-	visit := func(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool) { m.visit(s, f, r, gpu, p) }
-	if m.fixed {
-		each(td, visit)
-	} else {
-		m.profiled(td, now, visit)
-	}
+	m.profiled(td, now, m.visit)
 	m.health.LastSpan = now.UnixMilli()
 }
 
-// each calls visit for each span.
-func each(td ptrace.Traces, visit stackprofile.Visit) {
-	var r spanfacts.Resource
-	var sc spanfacts.Scope
-	var f spanfacts.Facts
-	for _, rs := range td.ResourceSpans().All() {
-		r.Load(rs.Resource().Attributes())
-		for _, ss := range rs.ScopeSpans().All() {
-			sc.Load(&r, ss.Scope().Attributes())
-			for _, s := range ss.Spans().All() {
-				visit(s, &f, &r, f.Load(s, &sc))
-			}
-		}
-	}
-}
-
-// visit adds a span, which belongs to a profile as well unless p is nil.
-func (m *Model) visit(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool, p *Profile) {
+// visit adds a span.
+func (m *Model) visit(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool) {
 	m.health.Spans++
-	if p != nil && r.Rank >= 0 {
-		p.Rank, p.World = r.Rank, r.WorldSize
-	}
 	if gpu {
 		m.health.GPUSpans++
 		m.span(f, r, s)
-		if p != nil {
-			p.activity(f)
-		}
 	} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok {
 		q := m.request(f, r) // the span of a request's queue
 		q.Queue = max(q.Queue, spanfacts.Positive(v))
 	} else if s.Kind() != ptrace.SpanKindServer {
 		m.straggler(f, r, s)
-		if p != nil {
-			p.call(s)
-		}
 	}
 	if s.Kind() == ptrace.SpanKindServer {
 		m.served(f)
@@ -96,7 +62,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		return
 	}
 	at := int64(f.End / uint64(time.Second))
-	if !m.fixed && at > m.latest {
+	if at > m.latest {
 		m.health.FutureDropped++
 		return
 	}

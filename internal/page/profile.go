@@ -5,18 +5,16 @@ package page
 
 import (
 	"cmp"
-	"math"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/stacks"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
@@ -38,7 +36,6 @@ type Profile struct {
 	Name    string         `json:"name"`
 	Rank    int64          `json:"rank"` // -1: not stated
 	World   int64          `json:"world,omitempty"`
-	Spans   int64          `json:"spans"`
 	Devices []DeviceReport `json:"devices"`
 	// where the host was, of a profile without activities of a device
 	Host     *finding.Finding `json:"host,omitempty"`
@@ -48,8 +45,6 @@ type Profile struct {
 	Paths []*criticalpath.Path `json:"paths,omitempty"`
 
 	timeline *timeline
-	stacks   *stackprofile.Builder // until the profile is complete
-	resolved []*stackprofile.Profile
 	whole    bool // it was read to its end
 }
 
@@ -73,16 +68,19 @@ type Comparison struct {
 	MoreKernels   int       `json:"moreKernels,omitempty"`
 }
 
-// Book collects a report on profiles: spans at the detail kernels, and the results of their analysis. Profiles that
-// have only spans could not be read, and are not included. It is not safe for concurrent use.
+// Book collects a report on profiles: what an observer of each gets, and the results of their analysis. Profiles that
+// were observed only could not be read, and are not included. It is not safe for concurrent use.
 type Book struct {
-	model    *Model
 	profiles []*Profile
-	more     int // profiles beyond the limit
+	more     int // profiles beyond the limit; Stacks has theirs
+	stacks   *stackprofile.Total
+	observed map[string]*stacks.Recorder // until the profile is complete
 }
 
 // NewBook returns an empty report.
-func NewBook() *Book { return &Book{model: NewFixed()} }
+func NewBook() *Book {
+	return &Book{stacks: stackprofile.NewTotal(), observed: map[string]*stacks.Recorder{}}
+}
 
 func (b *Book) profile(name string) *Profile {
 	for _, p := range slices.Backward(b.profiles) {
@@ -93,55 +91,34 @@ func (b *Book) profile(name string) *Profile {
 	if len(b.profiles) >= MaxProfiles {
 		return nil
 	}
-	p := &Profile{
-		Name: name, Rank: -1, Devices: []DeviceReport{}, timeline: newTimeline(), stacks: stackprofile.New(reportProfile),
-	}
+	p := &Profile{Name: name, Rank: -1, Devices: []DeviceReport{}, timeline: newTimeline()}
 	b.profiles = append(b.profiles, p)
 	return p
 }
 
-// Spans adds spans of a profile. It keeps no reference to td.
-func (b *Book) Spans(name string, td ptrace.Traces) {
+// Observe returns the observer of a profile.
+func (b *Book) Observe(name string, in *link.Input) link.Observer {
+	b.observed[name] = stacks.New(in)
+	all := link.Observers{b.observed[name]}
 	if p := b.profile(name); p != nil {
-		p.Spans += int64(td.SpanCount())
-		b.model.traces(td, p)
-		if p.stacks != nil {
-			p.stacks.Add(td, time.Now().UnixNano())
-		}
+		p.Rank, p.World = in.Rank()
+		all = append(all, &rows{in: in, timeline: p.timeline, tracks: in.Tracks(), names: make([]rowName, in.Names.Len())})
 	}
-}
-
-func (p *Profile) activity(f *spanfacts.Facts) {
-	class := computing
-	switch f.Kind {
-	case spanfacts.Kernel, spanfacts.Graph, spanfacts.Section:
-	case spanfacts.Collective:
-		class = communicating
-	case spanfacts.Copy:
-		class = copying
-	case spanfacts.Memset:
-		class = setting
-	default:
-		return
-	}
-	p.timeline.add(rowKey{device: f.Device.Ordinal, stream: f.Stream}, int64(f.Start), int64(f.End), class, f.Name)
+	return all
 }
 
 // Profile adds the results of a profile's analysis: the report of each device, and irregularities.
 func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
+	if seen := b.observed[name]; seen != nil {
+		seen.AddTo(b.stacks)
+		delete(b.observed, name)
+	}
 	p := b.profile(name)
 	if p == nil {
 		b.more++
 		return
 	}
 	p.Remarks, p.whole = remarks, true
-	if p.stacks != nil {
-		p.stacks.Resolve(time.Now().UnixNano(), true)
-		if text := p.stacks.Stats().Missing(); text != "" {
-			p.Remarks = append(slices.Clip(p.Remarks), text)
-		}
-		p.resolved, p.stacks = p.stacks.Take(math.MaxInt64), nil
-	}
 	for _, r := range devices {
 		d := DeviceReport{Report: r}
 		if peak := facts.PeakOf(r.Model); peak.Known {
@@ -253,7 +230,10 @@ func most[T any](list []T, n int) ([]T, int) { return list[:min(n, len(list))], 
 
 // State returns the report, with lists as long as its size allows. Nothing can be added to the book afterwards.
 func (b *Book) State(list []jobs.Job) *State {
-	s := b.model.State(Query{})
+	s := &State{
+		Version: 2, Now: time.Now().UnixMilli(), Findings: []finding.Finding{}, Devices: []Device{},
+		Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{}, Requests: []Request{},
+	}
 	b.profiles = slices.DeleteFunc(b.profiles, func(p *Profile) bool { return !p.whole })
 	for _, p := range b.profiles {
 		p.Name = filepath.Base(p.Name)
@@ -281,26 +261,18 @@ func (b *Book) withoutTransfers(ranks []jobs.Rank) {
 	}
 }
 
+// Stacks returns the stacks of the profiles that were read to their end.
+func (b *Book) Stacks() *stackprofile.Total { return b.stacks }
+
 // Flames returns the flame graph of the profiles that were read to their end; nil if there are no stacks.
 func (b *Book) Flames() *stackprofile.Graph { return b.flames(shownNodes) }
 
 func (b *Book) flames(nodes int) *stackprofile.Graph {
-	var all []*stackprofile.Profile
-	for _, p := range b.profiles {
-		all = append(all, p.resolved...)
-	}
-	if len(all) == 0 {
+	list := b.stacks.Profiles()
+	if len(list) == 0 {
 		return nil
 	}
-	return stackprofile.NewGraph(all, nodes)
-}
-
-// Stacks returns the stacks of the profiles that were read to their end.
-func (b *Book) Stacks() (all []*stackprofile.Profile) {
-	for _, p := range b.profiles {
-		all = append(all, p.resolved...)
-	}
-	return all
+	return stackprofile.NewGraph(list, nodes)
 }
 
 // Compared returns the report on what changed from the first profile to the second; flames may be nil.
@@ -326,7 +298,7 @@ func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofil
 		b.Profile(n, reports[i], nil)
 	}
 	s := b.State(nil)
-	s.Comparison, s.Now = c, time.Now().UnixMilli()
+	s.Comparison = c
 	s.FlamesBefore, s.Flames = flames[0], flames[1]
 	return s
 }

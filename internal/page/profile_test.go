@@ -4,6 +4,7 @@
 package page
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,9 +12,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 )
 
 // TestATimelineKeepsEveryNanosecond adds activities in any order, over periods that make cells coarser, and verifies
@@ -109,9 +114,27 @@ func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	assert.Zero(t, got[0].Occupancy.Value())
 }
 
+// observe adds a profile with these events to a report; it was read to its end unless the report is told.
+func observe(t *testing.T, b *Book, name string, fill func(p *profiletrace.Profile, add func(event.Event, string))) {
+	t.Helper()
+	p := profiletrace.New(profiletrace.Options{
+		Observe: func(in *link.Input) link.Observer { return b.Observe(name, in) },
+	}, profiletrace.Source{Root: "profile", Service: "service"})
+	defer p.Close()
+	p.Meta.Base = 1e18
+	fill(p, func(e event.Event, name string) {
+		e.Name = p.Names.ID(name)
+		require.NoError(t, p.Add(&e))
+	})
+	_, err := p.Emit(t.Context(), func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
+}
+
 func TestAPartlyReadProfileIsExcluded(t *testing.T) {
 	b := NewBook()
-	b.Spans("broken", traces(t, span{name: "a", kind: "kernel", start: time.Second, length: time.Millisecond}))
+	observe(t, b, "broken", func(_ *profiletrace.Profile, add func(event.Event, string)) {
+		add(event.Event{Kind: event.KindKernel, Start: 1000, Duration: 10}, "a")
+	})
 	for i := range MaxProfiles + 3 {
 		b.Profile(fmt.Sprint("folder/p", i), nil, nil)
 	}
@@ -124,23 +147,27 @@ func TestAPartlyReadProfileIsExcluded(t *testing.T) {
 
 func TestCallsAreOnRowsOfTheirThreads(t *testing.T) {
 	b := NewBook()
-	call := func(name string, start time.Duration, thread int64) span {
-		return span{name: name, start: start, length: time.Millisecond, attributes: map[string]any{
-			"gpu.operation.category": "runtime", "thread.id": thread,
-		}}
-	}
-	td := traces(t, span{name: "gemm", kind: "kernel", start: 2 * time.Second, length: time.Millisecond},
-		call("cudaLaunchKernel", time.Second, 7), call("cudaStreamSynchronize", 3*time.Second, 7),
-		call("cudaLaunchKernel", time.Second, 9),
-		span{name: "aten::mm", start: time.Second, length: time.Second, attributes: map[string]any{"thread.id": int64(7)}})
-	b.Spans("p", td)
+	observe(t, b, "p", func(p *profiletrace.Profile, add func(event.Event, string)) {
+		p.Meta.Rank, p.Meta.HasRank, p.Meta.WorldSize = 3, true, 8
+		call := func(name string, start, thread int64) {
+			add(event.Event{Kind: event.KindRuntime, Start: start, Duration: 1e6, Process: 1, Thread: thread}, name)
+		}
+		call("cudaLaunchKernel", 1e9, 7)
+		call("cudaStreamSynchronize", 3e9, 7)
+		call("cudaGetDevice", 2e9, 7)
+		call("cudaLaunchKernel", 1e9, 9)
+		add(event.Event{Kind: event.KindOperator, Start: 1e9, Duration: 1e9, Process: 1, Thread: 7}, "aten::mm")
+		add(event.Event{Kind: event.KindKernel, Start: 2e9, Duration: 1e6, Stream: 5}, "gemm")
+	})
 	b.Profile("p", nil, nil)
 	s := b.State(nil)
+	assert.Equal(t, [2]int64{3, 8}, [2]int64{s.Profiles[0].Rank, s.Profiles[0].World})
 	rows := s.Profiles[0].Timeline.Rows
 	require.Len(t, rows, 3)
-	assert.Equal(t, [3]int64{7, 9, 2}, [3]int64{rows[0].Stream, rows[1].Stream, rows[0].Count}, "threads are above")
+	assert.Equal(t, [4]int64{7, 9, 5, 2}, [4]int64{rows[0].Stream, rows[1].Stream, rows[2].Stream, rows[0].Count},
+		"threads are above")
 	assert.Equal(t, [3]bool{true, true, false}, [3]bool{rows[0].Host, rows[1].Host, rows[2].Host})
-	assert.EqualValues(t, waiting, rows[0].Cells[2], "the test's times are before noon")
-	assert.EqualValues(t, launching, rows[0].Cells[len(rows[0].Cells)-2])
+	assert.EqualValues(t, launching, rows[0].Cells[2])
+	assert.EqualValues(t, waiting, rows[0].Cells[len(rows[0].Cells)-2])
 	assert.EqualValues(t, computing, rows[2].Cells[2])
 }

@@ -205,7 +205,7 @@ func (m *Model) State(q Query) *State {
 		q.From, q.To = now.Add(-span), now
 	}
 	s := &State{
-		Version: 2, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), From: q.From.UnixMilli(),
+		Version: 2, Now: now.UnixMilli(), Live: true, Range: span.Seconds(), From: q.From.UnixMilli(),
 		To:     q.To.UnixMilli(),
 		Health: m.health, Findings: []finding.Finding{}, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{},
 		Steps:    []Step{},
@@ -213,10 +213,6 @@ func (m *Model) State(q Query) *State {
 	}
 	from, to := float64(s.From), float64(s.To)
 	first, last := q.From.Unix()/bucketSeconds, q.To.Unix()/bucketSeconds
-	if m.fixed {
-		s.Range, s.From, s.To = 0, 0, 0
-		from, to, first, last = math.Inf(-1), math.Inf(1), math.MinInt64, math.MaxInt64
-	}
 	services := map[string]bool{}
 	// wanted adds a service to services and reports whether the query includes it.
 	wanted := func(service string) bool {
@@ -226,12 +222,10 @@ func (m *Model) State(q Query) *State {
 		return q.Service == "" || service == q.Service
 	}
 	joined := m.operationsOf(s, first, last, wanted)
-	if !m.fixed { // a report draws activities instead of seconds, and has its own findings
-		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
-		m.findingsOf(s, from, to, first, last)
-		for _, entries := range m.sources {
-			s.Contradictions = append(s.Contradictions, entries()...)
-		}
+	m.devicesOf(s, now.Unix(), int64(span.Seconds()))
+	m.findingsOf(s, from, to, first, last)
+	for _, entries := range m.sources {
+		s.Contradictions = append(s.Contradictions, entries()...)
 	}
 	m.steps.each(func(st *Step) {
 		if st.Time >= from && st.Time-1000*st.Duration <= to && wanted(st.Service) {

@@ -19,7 +19,7 @@ import (
 
 // Each package may import those before it; docs/layout.md describes them. "." is this package.
 var layers = []string{
-	"event", "timeline", "vocabulary", "facts", "rules", "criticalpath", "link", "emit", "jobs", ".", "follow",
+	"event", "timeline", "vocabulary", "facts", "rules", "criticalpath", "link", "emit", "jobs", "stacks", ".", "follow",
 }
 
 func TestImportsGoOneWay(t *testing.T) {

@@ -66,9 +66,9 @@ type Options struct {
 	// All also gets every activity as spans, as with LevelKernels (default none). Both are written from one reading of the
 	// file.
 	All consumer.ConsumeTracesFunc `mapstructure:"-"`
-	// Observe returns an observer of the profile, of the job that the options name if the file names none (default none).
-	// The results of a profile without an observer are the same.
-	Observe func(in *link.Input, job string) link.Observer `mapstructure:"-"`
+	// Observe returns an observer of the profile (default none). The results of a profile without an observer are the
+	// same.
+	Observe func(*link.Input) link.Observer `mapstructure:"-"`
 	// Version is the version of the reading program, used for the instrumentation scope (default: none).
 	Version string `mapstructure:"-"`
 
@@ -137,7 +137,6 @@ func (p *Profile) emitConfig(level emit.Level) emit.Config {
 	return emit.Config{
 		Detail: level, Attributes: o.Attributes, MaxSpans: limit(o.MaxSpans, defaultMaxSpans, level),
 		MaxBytes:   limit(o.MaxBytes, defaultMaxBytes, level),
-		BatchSpans: o.BatchSpans, ServiceName: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes,
-		Scope: p.source.Scope, Version: o.Version, Root: p.source.Root,
+		BatchSpans: o.BatchSpans, Resource: o.Resource, Shapes: o.Shapes, Scope: p.source.Scope, Version: o.Version,
 	}
 }

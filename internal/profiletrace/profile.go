@@ -34,11 +34,11 @@ func New(o Options, s Source) *Profile {
 	if o.BatchSpans <= 0 {
 		o.BatchSpans = defaultBatch
 	}
-	o.ServiceName = cmp.Or(o.ServiceName, s.Service)
 	return &Profile{
 		Input: link.Input{
 			Store:     event.NewStore(event.Limits{Events: o.MaxEvents, Memory: o.MemoryLimit(), Dir: o.TempDir}),
 			Recording: s.Recording, Extent: o.Extent, Paths: o.Paths, Device: o.Device,
+			Service: cmp.Or(o.ServiceName, s.Service), JobID: o.JobID, Root: s.Root,
 		},
 		opts: o, source: s,
 	}
@@ -46,10 +46,10 @@ func New(o Options, s Source) *Profile {
 
 // SetSource replaces the source where the file's first bytes tell the profiler. A service name that was set stays.
 func (p *Profile) SetSource(s Source) {
-	if p.opts.ServiceName == p.source.Service {
-		p.opts.ServiceName = s.Service
+	if p.Service == p.source.Service {
+		p.Service = s.Service
 	}
-	p.source, p.Recording = s, s.Recording
+	p.source, p.Root, p.Recording = s, s.Root, s.Recording
 }
 
 // Add adds one event. An event that cannot be added is skipped; an error ends the profile.

@@ -87,7 +87,7 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 	st.Graphs = replays.Graphs
 	var observer link.Observer
 	if p.opts.Observe != nil {
-		observer = p.opts.Observe(&p.Input, p.opts.JobID)
+		observer = p.opts.Observe(&p.Input)
 	}
 	if err := p.write(ctx, p.opts.Detail, next, replays, observer, &st); err != nil || p.opts.All == nil {
 		return st, err

@@ -121,7 +121,6 @@ func TestStacksCountedBeforeTheirOuterSpansAreReported(t *testing.T) {
 	require.Equal(t, int64(200), s.Incomplete)
 	require.Greater(t, s.Early, int64(100))
 	require.Less(t, s.Early, int64(200), "the last ones wait until the end")
-	require.Contains(t, s.Missing(), "of 200 GPU spans lack outer frames")
 
 	b = New(Options{Settle: time.Hour, MaxWait: time.Hour, MaxSpans: 1000, Repeats: -1})
 	onArrival(b, all, nil)
@@ -129,7 +128,6 @@ func TestStacksCountedBeforeTheirOuterSpansAreReported(t *testing.T) {
 	s = b.Stats()
 	require.Equal(t, int64(200), s.Incomplete)
 	require.Zero(t, s.Early)
-	require.Empty(t, s.Missing())
 }
 
 // Spans that state only their inclusive energy get the difference, in any order of arrival.

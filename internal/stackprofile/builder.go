@@ -4,7 +4,7 @@
 package stackprofile
 
 import (
-	"fmt"
+	"cmp"
 	"strings"
 	"time"
 
@@ -66,15 +66,6 @@ type Stats struct {
 	Forgotten  int64 // spans that did not arrive and are no longer waited for; if one arrives later, its time counts twice
 }
 
-// Missing describes the stacks that lack their outer frames because too many spans waited; empty if there are none.
-func (s Stats) Missing() string {
-	if s.Early == 0 {
-		return ""
-	}
-	return fmt.Sprintf("flame graph: the stacks of %d of %d GPU spans lack outer frames, because too many spans waited "+
-		"for them (their time is complete)", s.Early, s.Spans)
-}
-
 // Builder aggregates spans. It is not safe for concurrent use.
 type Builder struct {
 	opts    Options
@@ -87,7 +78,7 @@ type Builder struct {
 	stacks  generations[stackKey, *Stack]
 	root    generations[*Source, *Stack]
 	idles   generations[idleKey, *Labels]
-	reasons [idleReasons]*Frame
+	reasons [idleCauses]*Frame
 	cached  [slots]*Frame // latest results of frame
 
 	spans  []span                                // pending
@@ -133,8 +124,8 @@ func New(o Options) *Builder {
 	b.repeats.Max = o.Repeats
 	b.frames.max, b.labels.max, b.sources.max, b.root.max = 20_000, 20_000, 1000, 1000
 	b.stacks.max, b.idles.max = 50_000, 1000
-	for i, name := range idleNames {
-		b.reasons[i] = newFrame(Idle, name, "")
+	for i := range idleCauses {
+		b.reasons[i] = newFrame(Idle, i.String(), "")
 	}
 	b.done = spantree.New(spantree.Rules[counted, countedBelow]{
 		MaxSpans: o.MaxSpans / 2, MaxSums: o.MaxSpans / 4,
@@ -222,11 +213,9 @@ func (b *Builder) rootOf(s *Source) *Stack {
 	if x, ok := b.root.get(s); ok {
 		return x
 	}
-	name := s.Service
-	if name == "" {
-		name = "unknown_service"
-	}
-	x := b.child(nil, b.frame(Service, name, ""))
+	x := b.child(nil, b.frame(Service, serviceName(s.Service), ""))
 	b.root.put(s, x)
 	return x
 }
+
+func serviceName(s string) string { return cmp.Or(s, "unknown_service") }

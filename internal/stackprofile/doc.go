@@ -21,4 +21,6 @@
 // Every value goes to exactly one sample. Spans that arrive twice count once. A span that arrives after the span around
 // it was counted adds only the time outside of it. Beyond the limit on stacks, values go to the stack "(other stacks)"
 // of the service.
+//
+// Profilers' files state the ranges around each launch. [Total] adds their values without spans.
 package stackprofile

@@ -80,38 +80,57 @@ func (b *Builder) idle(t *timeline) {
 	}
 }
 
-// Reasons of idle time, by the launch of the activity after it.
+// IdleCause is why a device was idle, by the launch of the activity after it.
+type IdleCause uint8
+
+// Causes.
 const (
-	idleUnknown = iota
-	idleLate
-	idleInTime
-	idleReasons
+	NotIdle IdleCause = iota
+	IdleUnknown
+	IdleLate   // launched while the device was idle
+	IdleInTime // launched before
+	idleCauses
 )
 
-var idleNames = [idleReasons]string{"idle (cause unknown)", "idle (launched late)", "idle (launched in time)"}
+// IdleBefore returns why a device was idle from an instant on until an activity that was launched at another; zero:
+// unknown. Both are in ns of one clock.
+func IdleBefore(launch, from uint64) IdleCause {
+	switch {
+	case launch > from:
+		return IdleLate
+	case launch > 0:
+		return IdleInTime
+	}
+	return IdleUnknown
+}
+
+// String returns the name of the cause's frame.
+func (c IdleCause) String() string {
+	return [...]string{"", "idle (cause unknown)", "idle (launched late)", "idle (launched in time)"}[c]
+}
+
+// state returns the value of gpu.activity.state.
+func (c IdleCause) state() string {
+	if c == IdleLate {
+		return semconv.GPUActivityStateStarved
+	}
+	return semconv.GPUActivityStateIdle
+}
 
 // idleKey finds the labels of idle time before an activity.
 type idleKey struct {
 	labels *Labels // of the activity
-	late   bool
+	state  string
 }
 
 // gap counts idle time before an activity.
 func (b *Builder) gap(x *activity, length, from uint64) {
-	reason := idleUnknown
-	switch {
-	case x.launch > from:
-		reason = idleLate
-	case x.launch > 0:
-		reason = idleInTime
-	}
-	key := idleKey{x.labels, reason == idleLate}
+	reason := IdleBefore(x.launch, from)
+	key := idleKey{x.labels, reason.state()}
 	l, ok := b.idles.get(key)
 	if !ok {
 		idle := *x.labels
-		if idle.State = semconv.GPUActivityStateIdle; key.late {
-			idle.State = semconv.GPUActivityStateStarved
-		}
+		idle.State = key.state
 		l = b.labelled(idle)
 		b.idles.put(key, l)
 	}

@@ -185,6 +185,9 @@ func (p *Profile) extend(s *span) {
 	p.start, p.end = min(p.start, s.start), max(p.end, s.end)
 }
 
+// otherStacks is the frame of the values beyond a limit on stacks.
+const otherStacks = "(other stacks)"
+
 // sample returns the sample of a stack, or the sample of all other stacks if there are too many.
 func (b *Builder) sample(p *Profile, stack *Stack, l *Labels) *Sample {
 	if s := p.samples[sampleKey{stack, l}]; s != nil {
@@ -200,7 +203,7 @@ func (b *Builder) sample(p *Profile, stack *Stack, l *Labels) *Sample {
 	}
 	if w.samples >= b.opts.MaxStacks {
 		b.stats.Overflow++
-		stack = b.child(b.rootOf(b.source(p.Source)), b.frame(Range, "(other stacks)", ""))
+		stack = b.child(b.rootOf(b.source(p.Source)), b.frame(Range, otherStacks, ""))
 		l = b.labelled(Labels{Rank: -1})
 		if s := p.samples[sampleKey{stack, l}]; s != nil {
 			return s

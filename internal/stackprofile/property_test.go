@@ -319,8 +319,6 @@ func TestNamesOfKernelsAreShort(t *testing.T) {
 		f := newFrame(Kernel, in, "")
 		require.Equal(t, want, f.Name)
 	}
-	require.Equal(t, "train", withoutIndex("train#12"))
-	require.Equal(t, "#12", withoutIndex("#12"))
 }
 
 func (d drawn) upKey() (k spanfacts.Key) {

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -241,14 +242,14 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 	name, full, kind := f.FullName(), "", Section
 	switch f.Kind {
 	case spanfacts.Step:
-		kind, name = Step, withoutIndex(name)
+		kind, name = Step, vocabulary.LoopOf(name, false)
 	case spanfacts.Kernel, spanfacts.Collective, spanfacts.Memset, spanfacts.Graph:
 		kind = Kernel
 		full = b.activity(x, s)
 	case spanfacts.Copy:
 		kind, name = Copy, f.Name
 		_ = b.activity(x, s)
-		if f.HostMemory == semconv.GPUCopyHostMemoryPageable && !strings.Contains(name, "ageable") {
+		if Unmarked(name, f.HostMemory) {
 			name = b.pageable(name)
 		}
 	case spanfacts.Request, spanfacts.Host:
@@ -288,13 +289,21 @@ func (l *Labels) slot() int {
 	return n % slots
 }
 
+// Pageable marks the name of a copy through pageable memory.
+const Pageable = " (pageable)"
+
+// Unmarked reports whether a copy is through pageable memory and its name does not state it.
+func Unmarked(copied, hostMemory string) bool {
+	return hostMemory == semconv.GPUCopyHostMemoryPageable && !strings.Contains(copied, "ageable")
+}
+
 // pageable marks the name of a copy, without an allocation for names that were seen.
 func (b *Builder) pageable(name string) string {
 	key := Frame{Kind: Idle, Name: name} // no frame of a span has this kind
 	if f, ok := b.frames.get(key); ok {
 		return f.Name
 	}
-	marked := frameText(name) + " (pageable)"
+	marked := frameText(name) + Pageable
 	b.frames.put(Frame{Kind: Idle, Name: strings.Clone(name)}, &Frame{Name: marked})
 	return marked
 }
@@ -316,7 +325,7 @@ func (b *Builder) activity(x *span, s ptrace.Span) (full string) {
 		}
 	}
 	if within != "" {
-		x.more().above = append(x.more().above, b.frame(hostKind(within), within, ""))
+		x.more().above = append(x.more().above, b.frame(HostKind(within), within, ""))
 	}
 	if operator != "" {
 		x.more().above = append(x.more().above, b.frame(Operator, operator, ""))
@@ -333,7 +342,7 @@ func (x *span) more() *extra {
 
 // host reads a span that is not a GPU span.
 func (b *Builder) host(x *span, s ptrace.Span) {
-	name, kind := s.Name(), hostKind(s.Name())
+	name, kind := s.Name(), HostKind(s.Name())
 	method, route, runtime := "", "", false
 	for k, v := range s.Attributes().All() {
 		switch k {
@@ -388,8 +397,8 @@ func (b *Builder) summed(x *span, s ptrace.Span) {
 	}
 }
 
-// hostKind classifies the names that PyTorch gives ranges.
-func hostKind(name string) Kind {
+// HostKind classifies the names that PyTorch gives ranges.
+func HostKind(name string) Kind {
 	switch {
 	case strings.HasPrefix(name, "nn.Module"):
 		return Module
@@ -399,15 +408,6 @@ func hostKind(name string) Kind {
 		return Operator
 	}
 	return Range
-}
-
-// withoutIndex returns "ProfilerStep" for "ProfilerStep#7".
-func withoutIndex(name string) string {
-	short := strings.TrimRight(name, "0123456789")
-	if len(short) < len(name) && strings.HasSuffix(short, "#") && len(short) > 1 {
-		return strings.TrimRight(short[:len(short)-1], " ")
-	}
-	return name
 }
 
 // deviceKey is a device; one without an ID is its service's.

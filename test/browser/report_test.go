@@ -22,8 +22,11 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilejobs"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -40,16 +43,37 @@ func write(t *testing.T, s *page.State) string {
 // read adds a recorded trace to a book.
 func read(t *testing.T, b *page.Book, path string) []facts.Report {
 	t.Helper()
-	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels, Paths: true},
-		func(_ context.Context, td ptrace.Traces) error {
-			b.Spans(path, td)
-			return nil
-		})
+	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{
+		Paths: true, Observe: func(in *link.Input) link.Observer { return b.Observe(path, in) },
+	}, func(context.Context, ptrace.Traces) error { return nil })
 	require.NoError(t, err)
 	b.Profile(path, st.Devices, nil)
 	b.Host(path, st.Host)
 	b.Paths(path, st.Paths)
 	return st.Devices
+}
+
+// kernel is an activity of a profile.
+func kernel(device, stream, start, length int64) event.Event {
+	return event.Event{Kind: event.KindKernel, Device: device, Stream: stream, Start: start, Duration: length}
+}
+
+// observe adds a profile of kernels to a book.
+func observe(t *testing.T, b *page.Book, file string, kernels map[string][]event.Event) {
+	t.Helper()
+	p := profiletrace.New(profiletrace.Options{
+		Observe: func(in *link.Input) link.Observer { return b.Observe(file, in) },
+	}, profiletrace.Source{Root: file, Service: file})
+	defer p.Close()
+	p.Meta.Base = time.Now().Add(-time.Hour).UnixNano()
+	for name, list := range kernels {
+		for _, e := range list {
+			e.Name = p.Names.ID(name)
+			require.NoError(t, p.Add(&e))
+		}
+	}
+	_, err := p.Emit(t.Context(), func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
 }
 
 // drawn counts the pixels of the timeline with a color of work.
@@ -199,7 +223,7 @@ func TestHostileNamesInAReport(t *testing.T) {
 	var kernels []facts.Kernel
 	var operators []facts.Operator
 	var found []finding.Finding
-	for i, name := range hostile {
+	for _, name := range hostile {
 		kernels = append(kernels, facts.Kernel{Name: name, Count: 1, Time: time.Millisecond})
 		operators = append(operators, facts.Operator{
 			Name: name, Shapes: name, Kernel: name, Time: time.Millisecond, Kernels: 1,
@@ -209,7 +233,7 @@ func TestHostileNamesInAReport(t *testing.T) {
 			Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name,
 			Remedy: name,
 		})
-		book.Spans(name, spans(t, name, name, i, span{name, "section", start, time.Millisecond, 1, nil}))
+		observe(t, book, name, map[string][]event.Event{name: {kernel(0, 1, 0, 1e6)}})
 	}
 	for i, name := range hostile {
 		book.Profile(name, []facts.Report{{
@@ -264,18 +288,14 @@ func TestTheComparisonStatesTheLargestChangeFirst(t *testing.T) {
 // TestAReportOf100000Points draws 100,000 activities on 64 streams, and stays small.
 func TestAReportOf100000Points(t *testing.T) {
 	book := page.NewBook()
-	start := time.Now().Add(-time.Hour)
-	for d := range 64 {
-		list := make([]span, 1600)
-		for i := range list {
-			list[i] = span{
-				fmt.Sprint("kernel ", i%700), "section", start.Add(time.Duration(i*997+d) * time.Microsecond),
-				900 * time.Microsecond, 1,
-				map[string]any{"gpu.stream.id": d % 8, "gpu.device.ordinal": d / 8},
-			}
+	kernels := map[string][]event.Event{}
+	for d := range int64(64) {
+		for i := range int64(1600) {
+			name := fmt.Sprint("kernel ", i%700)
+			kernels[name] = append(kernels[name], kernel(d/8, d%8, (i*997+d)*1000, 900_000))
 		}
-		book.Spans("many", spans(t, "svc", "", -1, list...))
 	}
+	observe(t, book, "many", kernels)
 	book.Profile("many", nil, nil)
 	address := write(t, book.State(nil))
 	info, err := os.Stat(filepath.FromSlash(strings.TrimPrefix(address, "file://")))

@@ -4,7 +4,6 @@
 package emit
 
 import (
-	"cmp"
 	"math"
 	"strings"
 
@@ -55,7 +54,7 @@ func (s *spans) device(a *link.Activity, above *node, p *link.Process) {
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCollective)
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryComm)
 		putName(m, t.full)
-		s.collective(m, &a.Detail, s.p.Names.Name(a.Name))
+		s.collective(m, a)
 	case a.Kind == event.KindKernel && a.Detail.WholeGraph:
 		sp.SetName(t.name)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeGraph)
@@ -63,8 +62,8 @@ func (s *spans) device(a *link.Activity, above *node, p *link.Process) {
 		sp.SetName(s.kernelText(a.Name).kernel)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)
 		putName(m, t.full)
-		if w := a.Launch.Work; w != nil && w.Launches == 1 { // of several launches, none does all of it
-			putWork(m, &w.Work)
+		if w := a.OnlyWork(); w != nil {
+			putWork(m, w)
 		}
 	case a.Kind == event.KindCopy:
 		sp.SetName(t.name)
@@ -173,10 +172,11 @@ func (s *spans) kernel(m pcommon.Map, a *link.Activity) {
 	}
 }
 
-func (s *spans) collective(m pcommon.Map, d *event.Detail, kernel string) {
-	name := cmp.Or(d.Collective, vocabulary.CollectiveName(kernel))
+func (s *spans) collective(m pcommon.Map, a *link.Activity) {
+	d := &a.Detail
+	name, size := s.p.Collective(a)
 	putText(m, semconv.GPUCollectiveNameKey, name)
-	algorithm, protocol := vocabulary.CollectiveAlgorithm(kernel)
+	algorithm, protocol := vocabulary.CollectiveAlgorithm(s.p.Names.Name(a.Name))
 	putText(m, semconv.GPUCollectiveAlgorithmKey, algorithm)
 	putText(m, semconv.GPUCollectiveProtocolKey, protocol)
 	putText(m, semconv.GPUCollectiveGroupNameKey, d.Group)
@@ -193,8 +193,7 @@ func (s *spans) collective(m pcommon.Map, d *event.Detail, kernel string) {
 	if d.GroupSize > 0 {
 		putInt(m, semconv.GPUCollectiveGroupSizeKey, d.GroupSize)
 	}
-	element := vocabulary.ElementSize(d.ElementType)
-	if size := vocabulary.CollectiveSize(name, d.InElements, d.OutElements, element); size > 0 {
+	if size > 0 {
 		putInt(m, semconv.GPUIOSizeKey, size)
 	}
 }

@@ -16,18 +16,15 @@ import (
 
 // Config controls which spans are written, and what they state.
 type Config struct {
-	Detail      Level
-	Attributes  spanfacts.Level
-	MaxSpans    int // of a trace; math.MaxInt: no limit
-	MaxBytes    int // likewise
-	BatchSpans  int
-	ServiceName string // if the file states none, likewise JobID
-	JobID       string
-	Resource    map[string]string // overrides the file's resource attributes
-	Shapes      bool              // operators have the shapes of their inputs
-	Scope       string            // name of the instrumentation scope
-	Version     string            // of the instrumentation scope
-	Root        string            // name of the span of the window
+	Detail     Level
+	Attributes spanfacts.Level
+	MaxSpans   int // of a trace; math.MaxInt: no limit
+	MaxBytes   int // likewise
+	BatchSpans int
+	Resource   map[string]string // overrides the file's resource attributes
+	Shapes     bool              // operators have the shapes of their inputs
+	Scope      string            // name of the instrumentation scope
+	Version    string            // of the instrumentation scope
 }
 
 // Emitter turns the nodes and activities of a sweep into spans.

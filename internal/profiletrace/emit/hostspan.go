@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -92,16 +91,11 @@ func (s *spans) stepFindings(name string, st *link.Step) []finding.Finding {
 // maxStepFindings bounds the findings of a step's span; the largest are kept.
 const maxStepFindings = 4
 
-// loopOf returns the name of the loop of a numbered step: "ProfilerStep" of "ProfilerStep#7".
-func loopOf(name string) string {
-	return cmp.Or(strings.TrimRight(strings.TrimRight(name, "0123456789"), " _#:=-"), name)
-}
-
 func (s *spans) step(m pcommon.Map, name string, st *link.Step) {
 	m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
 	if st.HasIndex {
 		// Otherwise the span's name is the operation's, and each step another operation.
-		putText(m, semconv.GPUOperationNameKey, loopOf(name))
+		putText(m, semconv.GPUOperationNameKey, vocabulary.LoopOf(name, true))
 		putInt(m, semconv.GPUStepIndexKey, st.Index)
 	}
 	putSeconds(m, semconv.GPUStepDurationKey, st.End-st.Start)

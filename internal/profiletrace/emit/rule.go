@@ -6,7 +6,6 @@ package emit
 import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
@@ -52,8 +51,7 @@ func (r *rule) host(rec *event.Record, depth int) bool {
 func (r *rule) runtime(name uint32) bool {
 	on, ok := r.runtimes[name]
 	if !ok {
-		s := r.names.Name(name)
-		on = vocabulary.LaunchesWork(s) || timeline.WaitsForDevice(s)
+		on = vocabulary.UsesDevice(r.names.Name(name))
 		r.runtimes[name] = on
 	}
 	return on

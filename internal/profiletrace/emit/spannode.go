@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -107,19 +108,50 @@ func (p *Emitter) nodeOf(r *event.Record, above *link.Node, st *link.Step, proc 
 	return n
 }
 
+func (p *Emitter) hasJob() bool { return p.job() != "" && p.Meta.HasRank }
+
+// stepIDs returns what the identifiers of a step are functions of.
+func (p *Emitter) stepIDs(st *link.Step) (ids idSource, number int64) {
+	switch {
+	case p.hasJob() && !st.Leads:
+		return p.ids, st.Ordinal
+	case st.HasIndex:
+		return p.jobIDs, st.Index
+	}
+	return p.jobIDs, st.Ordinal
+}
+
+// Key returns the identity of the span of an activity at a level where every step is a trace. Live parents of ranges
+// around its launch are not considered.
+func (p *Emitter) Key(a *link.Activity) spanfacts.Key {
+	k := spanfacts.Key{Trace: p.root.trace, Span: p.ids.span(idEvent, int64(a.Seq))}
+	var live spanRef
+	if a.Detail.TraceParent != "" {
+		live, _ = parseTraceParent(a.Detail.TraceParent)
+	}
+	switch st := a.Launch.Step; {
+	case !live.span.IsEmpty():
+		k.Trace = live.trace
+	case !p.root.trace.IsEmpty():
+	case st != nil:
+		ids, number := p.stepIDs(st)
+		k.Trace = ids.trace(idStep, number)
+	default:
+		pid, _ := p.MainProcess()
+		if a.HasLaunch {
+			pid = a.Launch.Process.Pid
+		}
+		k.Trace = p.jobIDs.trace(idWindow, p.windowNumber(pid))
+	}
+	return k
+}
+
 // placeStep makes a step the root of a separate trace if the level requires it. Under a live trace it stays there. If
 // the job is known, identifiers are derived from job, rank and number, so that other ranks can link to them; steps with
 // a repeated number, as of a second loop or of other processes, have identifiers derived from the content.
 func (p *Emitter) placeStep(n *node, st *link.Step, proc *link.Process) {
-	hasJob := p.job() != "" && p.Meta.HasRank
-	ids, number := p.jobIDs, st.Ordinal
-	switch {
-	case hasJob && !st.Leads:
-		ids = p.ids
-	case st.HasIndex:
-		number = st.Index
-	}
-	byJob := hasJob && st.Leads && p.Meta.TraceParent == ""
+	ids, number := p.stepIDs(st)
+	byJob := p.hasJob() && st.Leads && p.Meta.TraceParent == ""
 	if byJob {
 		n.self.span = ids.span(idStep, number)
 	}

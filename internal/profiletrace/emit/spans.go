@@ -203,7 +203,7 @@ func topNames(times map[string]int64) []string {
 
 func (s *spans) resource(m pcommon.Map, p *link.Process) {
 	meta, o := &s.p.Meta, &s.p.Config
-	putText(m, semconv.ServiceNameKey, cmp.Or(meta.Service, o.ServiceName))
+	putText(m, semconv.ServiceNameKey, cmp.Or(meta.Service, s.p.Service))
 	if p.Known {
 		m.PutInt(string(semconv.ProcessPidKey), p.Pid)
 	}

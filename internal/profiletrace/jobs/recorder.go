@@ -5,12 +5,10 @@ package jobs
 
 import (
 	"cmp"
-	"strconv"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -31,22 +29,10 @@ type texts struct {
 	device bool // of a call: it launches work or waits for it
 }
 
-// Observe returns the observer that adds a file; nil if the file states no rank, or is the only one of its job. job is
-// the job of files that name none.
-func (p *Profiles) Observe(file string, in *link.Input, job string) link.Observer {
-	m := &in.Meta
-	rank, world := int64(-1), m.WorldSize
-	if m.HasRank {
-		rank = m.Rank
-	}
-	job = cmp.Or(m.JobID, job, m.Resource[string(semconv.GPUJobIDKey)])
-	number := func(key string, to *int64) {
-		if n, err := strconv.ParseInt(m.Resource[key], 10, 64); err == nil {
-			*to = n
-		}
-	}
-	number(string(semconv.GPUJobRankKey), &rank)
-	number(string(semconv.GPUJobWorldSizeKey), &world)
+// Observe returns the observer that adds a file; nil if the file states no rank, or is the only one of its job.
+func (p *Profiles) Observe(file string, in *link.Input) link.Observer {
+	rank, world := in.Rank()
+	job := cmp.Or(in.Meta.JobID, in.JobID, in.Resource(semconv.GPUJobIDKey))
 	if rank < 0 {
 		p.unranked = file
 	}
@@ -68,7 +54,7 @@ func (r *recorder) text(name uint32) *texts {
 	if t.shown == "" {
 		full := r.in.Names.Name(name)
 		t.shown = spanfacts.DistinctText(full, spanfacts.MaxText)
-		t.device = vocabulary.LaunchesWork(full) || timeline.WaitsForDevice(full)
+		t.device = vocabulary.UsesDevice(full)
 	}
 	return t
 }
@@ -127,15 +113,13 @@ func (r *recorder) Activity(a *link.Activity) {
 func (r *recorder) message(a *link.Activity) *message {
 	d := &a.Detail
 	m := &message{
-		kernel: r.kernel(a.Name), operation: cmp.Or(d.Collective, vocabulary.CollectiveName(r.in.Names.Name(a.Name))),
-		label: d.Group, elementType: d.ElementType, ranks: d.GroupSize, peer: d.Peer, hasPeer: d.HasPeer,
-		sequence: d.Sequence, hasSequence: d.HasSequence,
+		kernel: r.kernel(a.Name), label: d.Group, elementType: d.ElementType, ranks: d.GroupSize, peer: d.Peer,
+		hasPeer: d.HasPeer, sequence: d.Sequence, hasSequence: d.HasSequence,
 	}
 	if d.GroupID != 0 {
 		m.group = r.in.Names.Name(d.GroupID)
 	}
-	m.bytes = max(0, vocabulary.CollectiveSize(m.operation, d.InElements, d.OutElements,
-		vocabulary.ElementSize(d.ElementType)))
+	m.operation, m.bytes = r.in.Collective(a)
 	return m
 }
 

@@ -47,7 +47,7 @@ func (s *Sweep) followPaths() {
 func (s *Sweep) path(proc *Process, a *Activity, stream uint32) {
 	x := criticalpath.Activity{
 		Start: a.Start, End: a.End, Stream: stream, Device: uint32(a.Device), Name: a.Name,
-		Launched: a.HasLaunch && a.Launch.process == proc, Called: a.Launch.Start, Returned: a.Launch.End,
+		Launched: a.HasLaunch && a.Launch.Process == proc, Called: a.Launch.Start, Returned: a.Launch.End,
 		Thread: a.Launch.thread,
 	}
 	switch {

@@ -115,7 +115,7 @@ func (l *stepLists) keep(st *Step) {
 	if !ok || len(list) >= maxSteps {
 		return
 	}
-	name := spanfacts.DistinctText(l.in.Names.Name(st.name), spanfacts.MaxText)
+	name := spanfacts.DistinctText(l.in.Names.Name(st.Name), spanfacts.MaxText)
 	l.kept[ordinal] = append(list, st.Account.Step(name, l.in.Meta.Base+st.Start, st.End-st.Start, st.compute.Length))
 }
 

@@ -5,12 +5,16 @@ package link
 
 import (
 	"cmp"
+	"strconv"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Input is the events of a profile, and what linking and judging them needs.
@@ -20,10 +24,31 @@ type Input struct {
 	Extent    Extent
 	Paths     bool   // critical paths are found
 	Device    string // model of devices that the file does not name
+	Service   string // service.name of a file that states none
+	JobID     string // gpu.job.id of a file that states none
+	Root      string // name of the window
+	Stacks    Stacks // of launches, if a sweep had an observer
 
 	captures Captures   // of other profiles
 	comm     []kernelIs // by name
 	short    []string   // by name; empty: not looked up yet
+}
+
+// Resource returns a resource attribute that the file states apart from its own fields; "" for none.
+func (in *Input) Resource(k attribute.Key) string { return in.Meta.Resource[string(k)] }
+
+// Rank returns the rank of the profile in its job; -1 and 0 if they are unknown.
+func (in *Input) Rank() (rank, world int64) {
+	rank, world = -1, in.Meta.WorldSize
+	if in.Meta.HasRank {
+		rank = in.Meta.Rank
+	}
+	for key, to := range map[attribute.Key]*int64{semconv.GPUJobRankKey: &rank, semconv.GPUJobWorldSizeKey: &world} {
+		if n, err := strconv.ParseInt(in.Resource(key), 10, 64); err == nil {
+			*to = n
+		}
+	}
+	return rank, world
 }
 
 // Recording estimates what recording costs a thread of the host.
@@ -75,6 +100,14 @@ func (in *Input) Communicates(name uint32) bool {
 		}
 	}
 	return *is == communicating
+}
+
+// Collective returns the operation of a collective and the bytes that it moves; empty and 0 are unknown.
+func (in *Input) Collective(a *Activity) (operation string, bytes int64) {
+	d := &a.Detail
+	operation = cmp.Or(d.Collective, vocabulary.CollectiveName(in.Names.Name(a.Name)))
+	return operation, max(0, vocabulary.CollectiveSize(operation, d.InElements, d.OutElements,
+		vocabulary.ElementSize(d.ElementType)))
 }
 
 // ModelOf returns the model that the file states, else the one that the options name.

@@ -15,7 +15,8 @@ type launch struct {
 	surroundings          // without the node
 	at           *nodeRef // of that node
 	Start, End   int64
-	process      *Process
+	Process      *Process
+	Stack        uint32 // of ranges around it; see Stacks
 	graph        bool   // it launches a graph
 	thread       uint32 // its track
 	previous     int64  // end of the launch before, of the same thread or of the main one

@@ -18,3 +18,27 @@ type Observer interface {
 
 // Observe sets the observer of an analysis; nil for none.
 func (s *Sweep) Observe(o Observer) { s.observer, s.steps.observer = o, o }
+
+// Observers is several observers as one.
+type Observers []Observer
+
+// Range calls all.
+func (l Observers) Range(r *event.Record) {
+	for _, o := range l {
+		o.Range(r)
+	}
+}
+
+// Activity calls all.
+func (l Observers) Activity(a *Activity) {
+	for _, o := range l {
+		o.Activity(a)
+	}
+}
+
+// Step calls all.
+func (l Observers) Step(st *Step) {
+	for _, o := range l {
+		o.Step(st)
+	}
+}

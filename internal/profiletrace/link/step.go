@@ -17,7 +17,8 @@ import (
 // Step is one iteration: totals are kept whether or not it has a span.
 type Step struct {
 	track       uint32 // of its host thread
-	name        uint32
+	stack       uint32 // of what is in it
+	Name        uint32
 	Ordinal     int64 // 0, 1, … in the order of the sweep
 	Index       int64
 	HasIndex    bool

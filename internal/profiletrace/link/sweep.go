@@ -6,7 +6,6 @@ package link
 import (
 	"context"
 	"math"
-	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -97,9 +96,13 @@ type thread struct {
 // frame is an open host range.
 type frame struct {
 	surroundings // of its content
+	kind         event.Kind
+	nameID       uint32
 	end          int64
 	depth        int    // operators around it
 	self         uint32 // what its own time counts for, in a file without activities of a device
+	base         uint32 // stack of the step, or of the range that waits, on another thread; 0: none
+	stack        uint32 // of its content; 0: not needed yet
 }
 
 // NewSweep returns a sweep that links events and collects no facts.
@@ -188,7 +191,7 @@ func (s *Sweep) host(r *event.Record) {
 	for len(st) > 0 && st[len(st)-1].end <= start {
 		st = st[:len(st)-1]
 	}
-	f := frame{end: end}
+	f := frame{end: end, kind: r.Kind, nameID: r.Name}
 	alone := len(st) == 0
 	if alone {
 		f.node, f.unit = th.process.Window, timeline.Unit{Start: start, End: end, Name: r.Name}
@@ -201,12 +204,15 @@ func (s *Sweep) host(r *event.Record) {
 		f.self = s.hostOnly(r, st)
 	}
 	if f.Step == nil {
-		if f.Step = th.process.stepAt(start); f.Step != nil && f.node == th.process.Window && f.Step.Node != nil {
-			f.node = f.Step.Node.Live()
+		if f.Step = th.process.stepAt(start); f.Step != nil {
+			f.base = f.Step.stack
+			if f.node == th.process.Window && f.Step.Node != nil {
+				f.node = f.Step.Node.Live()
+			}
 		}
 	}
-	if alone && f.Step != nil && f.node == f.Step.Node && s.autograd(r) {
-		f.node = s.waiting(f.Step, f.node, end)
+	if alone && f.Step != nil && s.autograd(r) {
+		s.belowWaiting(&f)
 	}
 	var fl vocabulary.Meaning
 	if s.analyses {
@@ -261,7 +267,7 @@ func (s *Sweep) host(r *event.Record) {
 			s.waits.call(r, th.process)
 		}
 		l := launch{
-			surroundings: f.surroundings, at: f.node.reference(), Start: start, End: end, process: th.process, graph: fl.Opaque,
+			surroundings: f.surroundings, at: f.node.reference(), Start: start, End: end, Process: th.process, graph: fl.Opaque,
 			thread:   r.Track,
 			previous: th.previous(s), recorded: s.in.Recording.since(th.recorded, r.Duration),
 			waits: th.process.waits,
@@ -270,6 +276,7 @@ func (s *Sweep) host(r *event.Record) {
 		if f.Step != nil {
 			l.unit.Start, l.unit.End = f.Step.Start, f.Step.End
 		}
+		l.Stack = s.stackOf(append(st, f))
 		if fl.Class == timeline.CallLaunch {
 			th.launched(r)
 			if s.analyses {
@@ -292,28 +299,33 @@ func (s *Sweep) autograd(r *event.Record) bool {
 	return r.Kind == event.KindOperator && strings.HasPrefix(s.in.Names.Name(r.Name), "autograd::engine")
 }
 
-// waiting returns the innermost annotation with a span on the thread of the step that holds the instant: while the
-// backward pass runs on its own threads, the thread that began it waits there.
-func (s *Sweep) waiting(st *Step, otherwise *Node, end int64) *Node {
+// belowWaiting places a range of the backward pass, which runs on its own threads, within the innermost annotation on
+// the thread of the step that holds it: the thread that began the backward pass waits there.
+func (s *Sweep) belowWaiting(f *frame) {
 	const deep = 256 // nested ranges that are visited
-	stack := s.threads[st.track].stack
-	for _, s := range slices.Backward(stack[max(0, len(stack)-deep):]) {
-		if n := s.node; n.Kind == event.KindAnnotation && n.End >= end && !n.released {
-			return n
+	stack := s.threads[f.Step.track].stack
+	for i := len(stack) - 1; i >= max(0, len(stack)-deep); i-- {
+		if w := &stack[i]; w.kind == event.KindAnnotation && w.end >= f.end {
+			if f.base = s.stackOf(stack[:i+1]); f.node == f.Step.Node && w.node.Kind == event.KindAnnotation {
+				f.node = w.node.Live()
+			}
+			return
 		}
 	}
-	return otherwise
 }
 
 func (s *Sweep) newStep(r *event.Record, p *Process) *Step {
 	st := &Step{
-		track: r.Track, name: r.Name, Start: r.Key, End: r.Key + r.Duration,
+		track: r.Track, Name: r.Name, Start: r.Key, End: r.Key + r.Duration,
 		occurrences: map[uint32]int64{}, devices: map[int64]struct{}{}, Phases: map[string]*intervals.Ordered{},
 	}
 	var d event.Detail
 	d.Decode(r.Detail)
 	st.Index, st.HasIndex = d.Step, d.HasStep
 	s.steps.add(st)
+	if s.observer != nil {
+		st.stack = s.in.Stacks.loop(vocabulary.LoopOf(s.in.Names.Name(r.Name), st.HasIndex))
+	}
 	if st.HasIndex && p == s.Main && st.Index > s.lastStep {
 		st.Leads, s.lastStep = true, st.Index
 	}
@@ -351,7 +363,7 @@ func (s *Sweep) device(r *event.Record) {
 	}
 	above := proc.Window
 	if a.HasLaunch {
-		proc, above = a.Launch.process, a.Launch.at.live()
+		proc, above = a.Launch.Process, a.Launch.at.live()
 	}
 	if s.analyses {
 		s.analyse(proc, a, r)

@@ -23,6 +23,15 @@ type Work struct {
 	Launches  int  // of kernels, so far: the sweep keeps the host ahead of the device
 }
 
+// OnlyWork returns the work of the operator whose only kernel the activity is so far; nil if there is none. Of several
+// kernels, none does all of it.
+func (a *Activity) OnlyWork() *timeline.Work {
+	if w := a.Launch.Work; w != nil && w.Launches == 1 {
+		return &w.Work
+	}
+	return nil
+}
+
 func (s *Sweep) newWork(r *event.Record, d *event.Detail) *Work {
 	if len(s.works) == 0 {
 		s.works = make([]Work, 64) // one allocation for many

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
 // automatics are prefixes of annotations that frameworks create by themselves, which do not name parts of the
@@ -200,6 +202,9 @@ var launching = []string{"Launch", "Memcpy", "Memset", "memcpy", "memset", "urEn
 // LaunchesWork reports whether a call puts work on a stream.
 func LaunchesWork(name string) bool { return ContainsAny(name, launching) }
 
+// UsesDevice reports whether a call puts work on a stream or waits for it.
+func UsesDevice(call string) bool { return LaunchesWork(call) || timeline.WaitsForDevice(call) }
+
 // ContainsAny reports whether s contains one of the words.
 func ContainsAny(s string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
@@ -252,6 +257,19 @@ func FindTraceParent(name string) (rest, parent string) {
 	rest = strings.TrimSpace(strings.TrimSuffix(rest, "traceparent"))
 	rest = strings.TrimSpace(strings.TrimRight(rest, " =:#[(,;|") + " " + strings.TrimLeft(name[at[1]:], " ])"))
 	return cmp.Or(rest, "annotation"), parent
+}
+
+// LoopOf returns the name of the loop of a step: "ProfilerStep" of "ProfilerStep#7". numbered: the file states the
+// step's number, so that digits at the end of the name are that number however they are separated.
+func LoopOf(step string, numbered bool) string {
+	name := strings.TrimRight(step, "0123456789")
+	switch {
+	case numbered:
+		return cmp.Or(strings.TrimRight(name, " _#:=-"), step)
+	case len(name) == len(step) || !strings.HasSuffix(name, "#") || name == "#":
+		return step
+	}
+	return strings.TrimRight(name[:len(name)-1], " ")
 }
 
 // SplitInstance removes the number from the name of a module, by which PyTorch counts instances of a class: "nn.Module:

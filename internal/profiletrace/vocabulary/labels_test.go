@@ -14,6 +14,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func TestStepsBelongToLoops(t *testing.T) {
+	for step, want := range map[string][2]string{
+		"ProfilerStep#7": {"ProfilerStep", "ProfilerStep"},
+		"train #12":      {"train", "train"},
+		"#12":            {"#12", "#12"},
+		"step 12":        {"step 12", "step"},
+		"v2":             {"v2", "v"},
+		"12":             {"12", "12"},
+		"train":          {"train", "train"},
+	} {
+		assert.Equal(t, want, [2]string{LoopOf(step, false), LoopOf(step, true)}, step)
+	}
+}
+
 func TestShortName(t *testing.T) {
 	for name, want := range map[string]string{
 		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3>)": "vectorized_elementwise_kernel",

@@ -11,11 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -44,11 +42,11 @@ type Reader func(ctx context.Context, path string, to Outputs) (Result, error)
 // Outputs are what a Reader writes to.
 type Outputs struct {
 	Files consumer.ConsumeTracesFunc // at the detail that the user requested
-	All   consumer.ConsumeTracesFunc // all activities of the device; nil if Files gets them
+	All   consumer.ConsumeTracesFunc // all activities of the device, for the Chrome trace; nil if Files gets them
 	// Accept is called with the identity of the file before anything is written. Its error rejects the file.
 	Accept func(event.Identity) error
 	// Observe returns the observer of the file; see the options of profiletrace.
-	Observe func(in *link.Input, job string) link.Observer
+	Observe func(*link.Input) link.Observer
 }
 
 // Result is what a Reader returns for a file.
@@ -145,8 +143,6 @@ type conversion struct {
 	table     *summarytable.Table
 	ranks     jobs.Profiles
 	book      *page.Book
-	stacks    *stackprofile.Builder
-	shared    bool // the page has the same stacks
 	transfers []facts.Transfer
 	blocks    bytes.Buffer // what is printed for each file, after what is printed for jobs
 
@@ -157,13 +153,11 @@ type conversion struct {
 func newConversion(out, problems io.Writer, o Options, results *results) *conversion {
 	r := &conversion{
 		Options: o, out: out, problems: problems, results: results, width: summarytable.Terminal(o.Terminal).Width,
-		table: summarytable.New(), book: page.NewBook(), stacks: stackprofile.New(fileProfile),
-		known: map[event.Identity]string{},
+		table: summarytable.New(), book: page.NewBook(), known: map[event.Identity]string{},
 	}
 	if r.files, r.refused = expand(o.Files, o.Out); o.Process != "" {
 		r.files = []string{o.Process}
 	}
-	r.shared = o.HTML && len(r.files) <= page.MaxProfiles
 	return r
 }
 
@@ -172,21 +166,21 @@ func (r *conversion) start(ctx context.Context) error {
 	for _, err := range r.refused {
 		r.complain(err)
 	}
-	text, err := pipeline.Fill(pipelineText, map[string]string{
-		"Spans": r.results.temporary(spansFile), "Trace": r.results.temporary(traceFile),
+	text, err := pipeline.Fill(pipelineText, map[string]any{
+		"Spans": r.results.temporary(spansFile), "Trace": r.results.temporary(traceFile), "Full": r.Full,
 	})
 	if err != nil {
 		return err
 	}
-	r.pipeline, err = pipeline.Start(ctx, r.Info, r.factories(&r.source, r.table), text)
+	r.pipeline, err = pipeline.Start(ctx, r.Info, r.factories, text)
 	return err
 }
 
 // read reads all files. An error ends the run.
 func (r *conversion) read(ctx context.Context) error {
 	for _, file := range r.files {
-		sink := &sink{}
-		got, err := r.Reader(ctx, file, r.outputs(file, sink))
+		sink, seen := &sink{}, &observers{conversion: r, file: file}
+		got, err := r.Reader(ctx, file, r.outputs(sink, seen))
 		first, isRepeated := errors.AsType[repeatedError](err)
 		switch {
 		case ctx.Err() != nil:
@@ -205,7 +199,7 @@ func (r *conversion) read(ctx context.Context) error {
 			r.complain(err)
 			continue
 		}
-		r.add(file, &got)
+		r.add(file, &got, seen)
 	}
 	return nil
 }
@@ -215,43 +209,50 @@ type repeatedError string
 
 func (e repeatedError) Error() string { return "the same profile as " + string(e) }
 
-// outputs returns where the spans of a file go. The table and the reports need all activities.
-func (r *conversion) outputs(file string, errs *sink) Outputs {
+// outputs returns where the spans of a file go, and who observes its events.
+func (r *conversion) outputs(errs *sink, seen *observers) Outputs {
 	o := Outputs{
 		Files: errs.to(r.source.Next("files").ConsumeTraces),
-		All: errs.to(func(ctx context.Context, td ptrace.Traces) error {
-			if r.HTML {
-				r.book.Spans(file, td)
-			}
-			if !r.shared && r.Pprof != "" {
-				r.stacks.Add(td, time.Now().UnixNano())
-			}
-			return r.source.Next("all").ConsumeTraces(ctx, td)
-		}),
 		Accept: func(id event.Identity) error {
 			if first, ok := r.known[id]; ok {
 				return repeatedError(first)
 			}
-			r.known[id] = file
+			r.known[id] = seen.file
 			return nil
 		},
+		Observe: seen.observe,
 	}
-	o.Observe = func(in *link.Input, job string) link.Observer { return r.ranks.Observe(file, in, job) }
-	if r.Full {
-		files, all := o.Files, o.All
-		o.All, o.Files = nil, func(ctx context.Context, td ptrace.Traces) error {
-			twin := ptrace.NewTraces()
-			td.CopyTo(twin)
-			return errors.Join(files(ctx, td), all(ctx, twin))
-		}
+	if !r.Full {
+		o.All = errs.to(r.source.Next("all").ConsumeTraces)
 	}
 	return o
 }
 
+// observers get the events of a file. What they recorded counts when the file was read to its end.
+type observers struct {
+	*conversion
+	file  string
+	table *summarytable.Recorder
+}
+
+func (o *observers) observe(in *link.Input) link.Observer {
+	o.table = summarytable.NewRecorder(in)
+	all := link.Observers{o.table}
+	if ranks := o.ranks.Observe(o.file, in); ranks != nil {
+		all = append(all, ranks)
+	}
+	if o.HTML || o.Pprof != "" {
+		all = append(all, o.book.Observe(o.file, in))
+	}
+	return all
+}
+
 // add adds the results of a file.
-func (r *conversion) add(file string, got *Result) {
+func (r *conversion) add(file string, got *Result, seen *observers) {
 	r.good++
-	r.stacks.Resolve(time.Now().UnixNano(), true)
+	if seen.table != nil {
+		r.table.Recorded(seen.table)
+	}
 	r.ranks.Judged(file, got.Devices)
 	r.book.Profile(file, got.Devices, got.Odd)
 	for i := range got.Devices {
@@ -282,7 +283,7 @@ func (r *conversion) printProfiles(found []jobs.Job) error {
 // stop writes the findings on jobs as spans, and completes the files that the pipelines write.
 func (r *conversion) stop(ctx context.Context, found []jobs.Job) (err error) {
 	if len(found) > 0 {
-		err = r.source.Next("files").ConsumeTraces(ctx, jobs.Spans(found))
+		err = r.source.Next("jobs").ConsumeTraces(ctx, jobs.Spans(found))
 	}
 	if err := errors.Join(err, r.pipeline.Stop()); err != nil {
 		return fmt.Errorf("cannot write the results to %q: %w", r.Out, r.results.named(err))
@@ -300,11 +301,7 @@ func (r *conversion) writeReports(found []jobs.Job) error {
 	if r.Pprof == "" {
 		return nil
 	}
-	list := r.stacks.Take(math.MaxInt64)
-	if r.shared {
-		list = r.book.Stacks()
-	}
-	return writePprof(r.Pprof, list)
+	return writePprof(r.Pprof, r.book.Stacks().Profiles())
 }
 
 // printTables prints the tables of all files.
@@ -329,8 +326,8 @@ func (r *conversion) printResults(replaced []string) {
 		return
 	}
 	fmt.Fprintf(r.out, "%s\n    GPU time and idle time by stack: open it with go tool pprof\n", printable.Line(r.Pprof))
-	if text := r.stacks.Stats().Missing(); text != "" {
-		fmt.Fprintf(r.out, "%s\n", printable.Wrapped(text, r.width, "    ", "    "))
+	if n := r.book.Stacks().Merged(); n > 0 {
+		fmt.Fprintf(r.out, "    %d values are in one stack, because there are too many stacks\n", n)
 	}
 }
 
@@ -347,12 +344,6 @@ func (r *conversion) incomplete() error {
 
 func (r *conversion) complain(err error) {
 	fmt.Fprintf(r.problems, "otelcol-gpu: %s\n", printable.Text(err.Error()))
-}
-
-// fileProfile is one profile of all files: gaps belong to the profiled program, whatever their length, and a span waits
-// for the end of its file.
-var fileProfile = stackprofile.Options{
-	MaxGap: -1, MaxStacks: 1_000_000, MaxSpans: 40_000, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
 }
 
 // writePprof writes the stacks to a file, which takes its name when it is complete.
@@ -398,16 +389,12 @@ func also(r Result, width int) string {
 	return b.String()
 }
 
-func (o Options) factories(source *pipeline.Source, table *summarytable.Table) func() (otelcol.Factories, error) {
-	return func() (otelcol.Factories, error) {
-		f, err := o.Factories()
-		if err != nil {
-			return f, err
-		}
-		f.Receivers[pipeline.SourceType] = source.NewFactory()
-		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
-		return f, nil
+func (r *conversion) factories() (otelcol.Factories, error) {
+	f, err := r.Factories()
+	if err == nil {
+		f.Receivers[pipeline.SourceType] = r.source.NewFactory()
 	}
+	return f, err
 }
 
 // renderTransfers writes the bandwidth of collectives: of jobs if they have any, otherwise of each profile alone.

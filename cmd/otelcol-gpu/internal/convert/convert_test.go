@@ -27,6 +27,7 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
@@ -64,6 +65,21 @@ func kernels(name string, n int, rank int64) ptrace.Traces {
 	return td
 }
 
+// observe passes n kernels to the observer of a file.
+func observe(ctx context.Context, name string, n int, to Outputs) error {
+	p := profiletrace.New(profiletrace.Options{Observe: to.Observe}, profiletrace.Source{Service: "test"})
+	defer p.Close()
+	p.Meta.Base = 1_700_000_000_000_000_000
+	for i := range int64(n) {
+		e := event.Event{Kind: event.KindKernel, Start: 1000 * i, Duration: 900, Name: p.Names.ID(name)}
+		if err := p.Add(&e); err != nil {
+			return err
+		}
+	}
+	_, err := p.Emit(ctx, func(context.Context, ptrace.Traces) error { return nil })
+	return err
+}
+
 var seed = maphash.MakeSeed()
 
 // run converts files whose content controls the reader.
@@ -96,6 +112,9 @@ func run(t *testing.T, out string, files map[string]string, change func(*Options
 			rank = int64(base[4] - '0')
 		}
 		every := kernels("every "+base, len(text), rank)
+		if err := observe(ctx, "every "+base, len(text), to); err != nil {
+			return Result{}, err
+		}
 		if to.All == nil {
 			return Result{Spans: int64(len(text))}, to.Files(ctx, every)
 		}
@@ -128,7 +147,7 @@ func TestSpansAreAtTheDetailAndTheTraceAndTableAreComplete(t *testing.T) {
 	assert.NotContains(t, spans, "every a")
 	assert.Equal(t, 4, strings.Count(trace, `"name":"every a"`))
 	assert.Contains(t, stdout, "1 spans (3 more are summed on them: --detail kernels shows all)\n    all of a")
-	assert.Regexp(t, `every a +kernel +4 `, stdout)
+	assert.Regexp(t, `\na +kernel +4 `, stdout, "the short name of a kernel")
 
 	_, _, err = run(t, out, map[string]string{"a.json": "1234"}, func(o *Options) { o.Full = true })
 	require.NoError(t, err)

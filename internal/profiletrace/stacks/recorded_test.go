@@ -1,21 +1,21 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package stackprofile_test
+package stacks_test
 
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/stacks"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -37,19 +37,17 @@ func TestTimesOfRecordedProfiles(t *testing.T) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(b, &want))
-		stacks := stackprofile.New(stackprofile.Options{
-			MaxGap: -1, MaxStacks: 1e6, MaxSpans: 1e6, Settle: math.MaxInt64, MaxWait: math.MaxInt64,
-		})
-		now := time.Now().UnixNano()
-		_, err = kinetoreceiver.ReadFile(t.Context(), ref[:len(ref)-len(".ref.json")],
-			kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
-			func(_ context.Context, td ptrace.Traces) error {
-				stacks.Add(td, now)
-				return nil
-			})
+		total := stackprofile.NewTotal()
+		var seen *stacks.Recorder
+		_, err = kinetoreceiver.ReadFile(t.Context(), ref[:len(ref)-len(".ref.json")], kinetoreceiver.Options{
+			Observe: func(in *link.Input) link.Observer {
+				seen = stacks.New(in)
+				return seen
+			},
+		}, func(context.Context, ptrace.Traces) error { return nil })
 		require.NoError(t, err)
-		stacks.Resolve(now, true)
-		got := stackprofile.Totals(stacks.Take(math.MaxInt64))
+		seen.AddTo(total)
+		got := stackprofile.Totals(total.Profiles())
 		require.Len(t, want.Devices, 1)
 		for _, d := range want.Devices {
 			assert.Equal(t, d.Busy, got[stackprofile.Time], ref)
