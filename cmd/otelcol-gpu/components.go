@@ -24,11 +24,11 @@ import (
 	"go.opentelemetry.io/collector/processor/batchprocessor"
 	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/exporter/prometheusexporter"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/extension/filestorage"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/receiver/otlpreceiver"
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector"
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
@@ -89,7 +89,7 @@ func factories() (otelcol.Factories, error) {
 		own[receiver.Factory](kinetoreceiver.NewFactory()),
 		own[receiver.Factory](nsysreceiver.NewFactory()),
 		own[receiver.Factory](xplanereceiver.NewFactory()),
-		core[receiver.Factory](otlpreceiver.NewFactory(), "receiver/otlpreceiver"),
+		part[receiver.Factory]{otlpreceiver.NewFactory(), ownModule + "/cmd/otelcol-gpu v" + version},
 	)
 	f.Processors, f.ProcessorModules, errs[2] = collect(append(ottlProcessors(),
 		own[processor.Factory](gpujoinprocessor.NewFactory()),

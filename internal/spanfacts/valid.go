@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
@@ -18,11 +19,8 @@ func ValidTraces(td ptrace.Traces) {
 		ValidMap(rs.Resource().Attributes())
 		validText(rs.SchemaUrl(), rs.SetSchemaUrl)
 		for _, ss := range rs.ScopeSpans().All() {
-			scope := ss.Scope()
-			validText(scope.Name(), scope.SetName)
-			validText(scope.Version(), scope.SetVersion)
+			validScope(ss.Scope())
 			validText(ss.SchemaUrl(), ss.SetSchemaUrl)
-			ValidMap(scope.Attributes())
 			for _, s := range ss.Spans().All() {
 				validSpan(s)
 			}
@@ -42,6 +40,67 @@ func validSpan(s ptrace.Span) {
 	for _, l := range s.Links().All() {
 		validText(l.TraceState().AsRaw(), l.TraceState().FromRaw)
 		ValidMap(l.Attributes())
+	}
+}
+
+// ValidMetrics is ValidTraces for metrics.
+func ValidMetrics(md pmetric.Metrics) {
+	for _, rm := range md.ResourceMetrics().All() {
+		ValidMap(rm.Resource().Attributes())
+		validText(rm.SchemaUrl(), rm.SetSchemaUrl)
+		for _, sm := range rm.ScopeMetrics().All() {
+			validScope(sm.Scope())
+			validText(sm.SchemaUrl(), sm.SetSchemaUrl)
+			for _, m := range sm.Metrics().All() {
+				validMetric(m)
+			}
+		}
+	}
+}
+
+func validScope(s pcommon.InstrumentationScope) {
+	validText(s.Name(), s.SetName)
+	validText(s.Version(), s.SetVersion)
+	ValidMap(s.Attributes())
+}
+
+func validMetric(m pmetric.Metric) {
+	validText(m.Name(), m.SetName)
+	validText(m.Description(), m.SetDescription)
+	validText(m.Unit(), m.SetUnit)
+	ValidMap(m.Metadata())
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		validNumbers(m.Gauge().DataPoints())
+	case pmetric.MetricTypeSum:
+		validNumbers(m.Sum().DataPoints())
+	case pmetric.MetricTypeHistogram:
+		for _, p := range m.Histogram().DataPoints().All() {
+			ValidMap(p.Attributes())
+			validExemplars(p.Exemplars())
+		}
+	case pmetric.MetricTypeExponentialHistogram:
+		for _, p := range m.ExponentialHistogram().DataPoints().All() {
+			ValidMap(p.Attributes())
+			validExemplars(p.Exemplars())
+		}
+	case pmetric.MetricTypeSummary:
+		for _, p := range m.Summary().DataPoints().All() {
+			ValidMap(p.Attributes())
+		}
+	}
+}
+
+func validNumbers(list pmetric.NumberDataPointSlice) {
+	for _, p := range list.All() {
+		ValidMap(p.Attributes())
+		validExemplars(p.Exemplars())
+	}
+}
+
+func validExemplars(list pmetric.ExemplarSlice) {
+	for _, e := range list.All() {
+		ValidMap(e.FilteredAttributes())
 	}
 }
 

@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	metricsv1 "go.opentelemetry.io/proto/otlp/metrics/v1"
 	"go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -113,4 +115,67 @@ func TestFactsAreValidAndBounded(t *testing.T) {
 	assert.Equal(t, long, f.FullName())
 	assert.Equal(t, "\uFFFD", f.StepItemType)
 	assert.Equal(t, []Phase{{strings.Repeat("x", 256) + "…", 1}}, f.Phases())
+}
+
+// Each function puts a text at a different place of metrics.
+var metricPlaces = map[string]func(rm pmetric.ResourceMetrics, text string){
+	"resource":             func(rm pmetric.ResourceMetrics, x string) { rm.Resource().Attributes().PutStr("k", x) },
+	"schema of a resource": func(rm pmetric.ResourceMetrics, x string) { rm.SetSchemaUrl(x) },
+	"scope":                func(rm pmetric.ResourceMetrics, x string) { rm.ScopeMetrics().At(0).Scope().SetName(x) },
+	"schema of a scope":    func(rm pmetric.ResourceMetrics, x string) { rm.ScopeMetrics().At(0).SetSchemaUrl(x) },
+	"name":                 func(rm pmetric.ResourceMetrics, x string) { metricOf(rm).SetName(x) },
+	"description":          func(rm pmetric.ResourceMetrics, x string) { metricOf(rm).SetDescription(x) },
+	"unit":                 func(rm pmetric.ResourceMetrics, x string) { metricOf(rm).SetUnit(x) },
+	"metadata":             func(rm pmetric.ResourceMetrics, x string) { metricOf(rm).Metadata().PutStr("k", x) },
+	"gauge": func(rm pmetric.ResourceMetrics, x string) {
+		metricOf(rm).SetEmptyGauge().DataPoints().AppendEmpty().Attributes().PutStr(x, x)
+	},
+	"sum": func(rm pmetric.ResourceMetrics, x string) {
+		metricOf(rm).SetEmptySum().DataPoints().AppendEmpty().Attributes().PutStr("k", x)
+	},
+	"histogram": func(rm pmetric.ResourceMetrics, x string) {
+		metricOf(rm).SetEmptyHistogram().DataPoints().AppendEmpty().Attributes().PutStr("k", x)
+	},
+	"exponential histogram": func(rm pmetric.ResourceMetrics, x string) {
+		metricOf(rm).SetEmptyExponentialHistogram().DataPoints().AppendEmpty().Attributes().PutStr("k", x)
+	},
+	"summary": func(rm pmetric.ResourceMetrics, x string) {
+		metricOf(rm).SetEmptySummary().DataPoints().AppendEmpty().Attributes().PutStr("k", x)
+	},
+	"exemplar": func(rm pmetric.ResourceMetrics, x string) {
+		metricOf(rm).SetEmptyGauge().DataPoints().AppendEmpty().Exemplars().AppendEmpty().FilteredAttributes().PutStr("k", x)
+	},
+	"exemplar of a histogram": func(rm pmetric.ResourceMetrics, x string) {
+		metricOf(rm).SetEmptyHistogram().DataPoints().AppendEmpty().Exemplars().AppendEmpty().FilteredAttributes().PutStr("k", x)
+	},
+	"exemplar of an exponential histogram": func(rm pmetric.ResourceMetrics, x string) {
+		p := metricOf(rm).SetEmptyExponentialHistogram().DataPoints().AppendEmpty()
+		p.Exemplars().AppendEmpty().FilteredAttributes().PutStr("k", x)
+	},
+}
+
+func metricOf(rm pmetric.ResourceMetrics) pmetric.Metric {
+	return rm.ScopeMetrics().At(0).Metrics().At(0)
+}
+
+func TestValidMetricsAreAcceptedByStrictReaders(t *testing.T) {
+	strict := func(md pmetric.Metrics) error {
+		b, err := (&pmetric.ProtoMarshaler{}).MarshalMetrics(md)
+		require.NoError(t, err)
+		return proto.Unmarshal(b, &metricsv1.MetricsData{})
+	}
+	for place, put := range metricPlaces {
+		with := func(text string) pmetric.Metrics {
+			md := pmetric.NewMetrics()
+			rm := md.ResourceMetrics().AppendEmpty()
+			rm.ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+			put(rm, text)
+			return md
+		}
+		md := with("a\xff\xfeb")
+		require.Error(t, strict(md), place)
+		ValidMetrics(md)
+		assert.NoError(t, strict(md), place)
+		assert.Equal(t, with("a\uFFFDb"), md, place)
+	}
 }
