@@ -3,9 +3,10 @@
 
 // Package queuestorage keeps the persistent queues of exporterhelper from losing requests while their disk is full.
 //
-// exporterhelper (0.159) writes its position whenever it reads a request, and skips the request if that fails. When it
-// starts, it deletes the requests that were being sent at its end and then writes them to the end of the queue, where they
-// do not fit. It also sends an empty request for each one that it could not write.
+// exporterhelper (0.159) writes its position whenever it reads a request, and skips the request if
+// that fails. When it starts, it deletes the requests that were being sent at its end and then writes
+// them to the end of the queue, where they do not fit. It also sends an empty request for each one
+// that it could not write.
 package queuestorage
 
 import (
@@ -140,7 +141,8 @@ func (c *client) Batch(ctx context.Context, ops ...*storage.Operation) error {
 		}
 		c.kept[key] = *moved
 		return nil
-	case len(reads) > 0: // the position is written with the next request; after a kill before that, requests are sent again
+	case len(reads) > 0:
+		// The position is written with the next request; after a kill before that, requests are sent again.
 		if err := c.Client.Batch(ctx, reads...); err != nil {
 			return err
 		}

@@ -47,8 +47,8 @@ func Wait(ctx context.Context, running *sync.WaitGroup) error {
 	}
 }
 
-// Within calls f, and returns its error, or an error if ctx ends earlier. What f calls may not respect a context, such as
-// the end of a file on a file system that does not respond.
+// Within calls f, and returns its error, or an error if ctx ends earlier. What f calls may not respect
+// a context, such as the end of a file on a file system that does not respond.
 func Within(ctx context.Context, f func() error) error {
 	var running sync.WaitGroup
 	result := make(chan error, 1)
