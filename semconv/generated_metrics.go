@@ -30,6 +30,12 @@ const (
 	GPUFLOPRateLimitUnit        = "{flop}/s"
 	GPUFLOPRateLimitDescription = "Dense peak at boost clock for a precision, from the table of device models or the configuration."
 
+	// GPUMemoryActivityName (gauge, 1): Share of time in which device memory was read or written, also without
+	// profiling. Not bandwidth.
+	GPUMemoryActivityName        = "gpu.memory.activity"
+	GPUMemoryActivityUnit        = "1"
+	GPUMemoryActivityDescription = "Share of time in which device memory was read or written, also without profiling."
+
 	// GPUMemoryBandwidthLimitName (gauge, By/s): Peak bandwidth of device memory, from the table of device
 	// models or the configuration. Not measured.
 	GPUMemoryBandwidthLimitName        = "gpu.memory.bandwidth.limit"
@@ -292,6 +298,12 @@ const (
 	HWErrorsName        = "hw.errors"
 	HWErrorsUnit        = "{error}"
 	HWErrorsDescription = "Errors since the first sample, by kind."
+
+	// HWFanSpeedRatioName (gauge, 1): Intended speed of the GPU's fan, divided by the highest. Boards without
+	// fans have none.
+	HWFanSpeedRatioName        = "hw.fan.speed_ratio"
+	HWFanSpeedRatioUnit        = "1"
+	HWFanSpeedRatioDescription = "Intended speed of the GPU's fan, divided by the highest."
 
 	// HWGPUMemoryLimitName (updowncounter, By): Size of device memory.
 	HWGPUMemoryLimitName        = "hw.gpu.memory.limit"

@@ -169,6 +169,7 @@ func TestHardwareMetricsFollowOpenTelemetry(t *testing.T) {
 	want := map[string]string{
 		"hw.energy":                 "counter J",
 		"hw.errors":                 "counter {error}",
+		"hw.fan.speed_ratio":        "gauge 1",
 		"hw.gpu.memory.limit":       "updowncounter By",
 		"hw.gpu.memory.usage":       "updowncounter By",
 		"hw.gpu.memory.utilization": "gauge 1",

@@ -28,7 +28,7 @@ var otherHardware = []string{
 // otherHardwareMetrics are those metrics, of hardware of any kind.
 var otherHardwareMetrics = []string{
 	"hw.battery.charge", "hw.battery.charge.limit", "hw.battery.time_left", "hw.cpu.speed", "hw.cpu.speed.limit",
-	"hw.fan.speed", "hw.fan.speed.limit", "hw.fan.speed_ratio", "hw.host.ambient_temperature", "hw.host.energy",
+	"hw.fan.speed", "hw.fan.speed.limit", "hw.host.ambient_temperature", "hw.host.energy",
 	"hw.host.heating_margin", "hw.host.power", "hw.logical_disk.limit", "hw.logical_disk.usage",
 	"hw.logical_disk.utilization", "hw.memory.size", "hw.network.bandwidth.limit", "hw.network.bandwidth.utilization",
 	"hw.network.io", "hw.network.packets", "hw.network.up", "hw.physical_disk.endurance_utilization",

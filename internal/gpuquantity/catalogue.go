@@ -33,7 +33,9 @@ const (
 	MemoryLimit Quantity = Quantity(NumRings) + iota
 	MemoryReserved
 	MemoryTemperature
+	MemoryActivity
 	PowerLimit
+	FanSpeed
 	EncoderUtilization
 	DecoderUtilization
 	ClockGraphics
@@ -297,6 +299,11 @@ var catalogue = [Num]Info{
 		NVML:   Call{FieldID: 82, Pace: Slow}, // NVML_FI_DEV_MEMORY_TEMP
 		AMD:    []Exported{{Name: "gpu_memory_temperature"}},
 	},
+	MemoryActivity: { // ratio of time in which device memory was read or written; the only signal of it without profiling
+		Name: "memory_activity", Kind: Interval, Domain: ratio, Metric: Metric{Name: semconv.GPUMemoryActivityName},
+		DCGM: []Field{{ID: 204, Scale: percent, Pace: Slow}},
+		NVML: Call{Function: "nvmlDeviceGetUtilizationRates", Scale: percent, Results: 1, Second: true, Pace: Slow},
+	},
 	PowerLimit: { // W, the lowest of all limits
 		Name: "power_limit", Domain: Domain{Most: 100_000}, Metric: Metric{Name: semconv.GPUPowerLimitName, NoPod: true},
 		DCGM: []Field{{
@@ -304,6 +311,11 @@ var catalogue = [Num]Info{
 			Positive: true,
 		}},
 		NVML: Call{Function: "nvmlDeviceGetEnforcedPowerLimit", Scale: milli, Results: 1, Pace: Slow},
+	},
+	FanSpeed: { // ratio of the intended speed to the highest; the fan may be blocked. Boards without fans have none.
+		Name: "fan_speed", Domain: Domain{Most: 2}, Metric: Metric{Name: semconv.HWFanSpeedRatioName, NoPod: true},
+		DCGM: []Field{{ID: 191, Scale: percent, Pace: Slow}},
+		NVML: Call{Function: "nvmlDeviceGetFanSpeed", Scale: percent, Results: 1, Pace: Slow},
 	},
 	EncoderUtilization: {
 		Name: "encoder_utilization", Kind: Interval, Domain: ratio,

@@ -161,6 +161,7 @@ type Call struct {
 	Results  int  // number of results of 32 bits
 	Use      int  // index of the result
 	Wide     bool // the result has 64 bits
+	Second   bool // the value is the second number of a structure of two
 	// FieldID selects a value of nvmlDeviceGetFieldValues, which is tried first. A Call without Function has no other.
 	FieldID uint32
 }

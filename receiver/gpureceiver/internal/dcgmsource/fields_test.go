@@ -47,9 +47,11 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 			612.5,
 		},
 		{164, "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS", "Effective power limit", gpuquantity.PowerLimit, 700, 700},
+		{191, "DCGM_FI_DEV_FAN_SPEED", "in percent 0-100", gpuquantity.FanSpeed, 30, 0.3},
 		{202, "DCGM_FI_DEV_PCIE_REPLAY_TOTAL", "PCIe replay counter", gpuquantity.PCIeReplays, 7, 7},
 		// percent, as nvmlUtilization_t
 		{203, "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU Utilization", gpuquantity.Utilization, 97, 0.97},
+		{204, "DCGM_FI_DEV_MEM_COPY_UTIL", "Memory Utilization", gpuquantity.MemoryActivity, 30, 0.3},
 		{206, "DCGM_FI_DEV_ENC_UTIL", "Encoder Utilization", gpuquantity.EncoderUtilization, 50, 0.5},
 		{207, "DCGM_FI_DEV_DEC_UTIL", "Decoder Utilization", gpuquantity.DecoderUtilization, 25, 0.25},
 		{250, "DCGM_FI_DEV_FB_TOTAL", "Total Frame Buffer of the GPU in MB", gpuquantity.MemoryLimit, 2, 2097152},

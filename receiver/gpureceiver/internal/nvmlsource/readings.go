@@ -94,7 +94,10 @@ func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 	}
 	ret := s.call(r.Function, r.Results, append(append(s.args[:0], device), r.args...)...)
 	v := s.results[r.Use]
-	if !r.Wide {
+	if r.Second {
+		b := binary.NativeEndian.AppendUint64(nil, v)
+		v = uint64(binary.NativeEndian.Uint32(b[4:]))
+	} else if !r.Wide {
 		v &= math.MaxUint32 // the upper half holds another value
 	}
 	if r.quantity == gpuquantity.Throttle {

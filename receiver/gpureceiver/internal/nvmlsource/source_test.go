@@ -144,6 +144,7 @@ func newBoard(m *machine, i int) *board {
 		}),
 		"nvmlDeviceGetPowerUsage":                   alive(numbers(ok, 290_000)),
 		"nvmlDeviceGetUtilizationRates":             alive(numbers(ok, 97+40*lower)),
+		"nvmlDeviceGetFanSpeed":                     alive(numbers(ok, 30)),
 		"nvmlDeviceGetCurrentClocksThrottleReasons": alive(numbers(ok, 0x45)),
 		"nvmlDeviceGetClockInfo": alive(func(args []any) nvml.Return {
 			return numbers(ok, 1000+uint64(args[0].(int)))(args)
@@ -319,6 +320,7 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 		gpuquantity.Energy: 5031, gpuquantity.Power: 310.5, gpuquantity.Utilization: 0.97, gpuquantity.Throttle: 0x44,
 		gpuquantity.ClockSM: 1001e6, gpuquantity.ClockMemory: 1002e6, gpuquantity.Temperature: 61,
 		gpuquantity.MemoryUsed: 1000, gpuquantity.MemoryLimit: 150754820096, gpuquantity.MemoryReserved: 600,
+		gpuquantity.MemoryActivity: 0.4, gpuquantity.FanSpeed: 0.3, // the second number of the utilization
 		gpuquantity.EncoderUtilization: 0.05, gpuquantity.ECCCorrected: 7, gpuquantity.ECCUncorrected: 8, gpuquantity.PCIeReplays: 2,
 		gpuquantity.RemappedCorrected: 3, gpuquantity.RemappedUncorrected: 1, gpuquantity.RemapFailed: 0,
 	} {
