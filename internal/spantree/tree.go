@@ -182,6 +182,9 @@ func (t *Tree[N, S]) drop(sum *S) {
 // Find returns what is kept of a span that has arrived, and its parent; nil if the tree does not
 // know it. The pointer is valid until the next Add.
 func (t *Tree[N, S]) Find(process uint64, key spanfacts.Key) (*N, pcommon.SpanID) {
+	if t.count[arrived] == 0 {
+		return nil, pcommon.SpanID{}
+	}
 	key = key.In(process)
 	at, known := t.find(uint32(key.Hash()), &key)
 	if !known || t.nodes[at].list != arrived {

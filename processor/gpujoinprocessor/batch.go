@@ -51,7 +51,7 @@ type scope struct {
 	method string // of its spans without one
 }
 
-// hostSpan is a span without GPU operation in a request that has some with.
+// hostSpan is a span without GPU operation.
 type hostSpan struct {
 	key    attribution.Key
 	parent [8]byte
@@ -293,12 +293,6 @@ func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) (*batch, ptr
 	replaced := func(x boardEnd) bool { return e.boards[x.board.id] != x.board || x.board.dev != x.dev }
 	if b.waiting == 0 || slices.ContainsFunc(b.boards, replaced) {
 		return nil, b.build(nil)
-	}
-	// Children of the request's host spans may have arrived since.
-	for _, h := range b.host {
-		for _, x := range b.boards {
-			x.dev.Pass(h.key, h.parent)
-		}
 	}
 	return b, td
 }

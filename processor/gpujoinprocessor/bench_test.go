@@ -200,6 +200,7 @@ func BenchmarkPassHostSpans(b *testing.B) {
 	at := cputime.Used()
 	for b.Loop() {
 		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
+		x.p.engine.follow(t.host)
 		t.reset()
 	}
 	b.ReportMetric(float64((cputime.Used()-at).Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")

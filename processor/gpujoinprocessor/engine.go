@@ -13,6 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -31,6 +33,7 @@ type engine struct {
 	others []*board // scratch: see awaiting
 	budget attribution.Budget
 	beside boundedmap.Recent[uint64, struct{}] // other spans of batches, by batch.others
+	hosts  *spantree.Tree[struct{}, struct{}]  // host spans, whose children may arrive in other requests
 }
 
 // boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose physical GPU has no
@@ -102,8 +105,15 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	e.find(view, &b.targets)
 	known := 0
 	b.seen, b.waiting = now.UnixNano(), 0
+	e.follow(b.host)
+	var from attribution.Key // siblings mostly follow each other
+	var parent [8]byte
 	for i, p := range b.joinable() {
 		g, share := &b.spans[i], &b.shares[i]
+		if k := (attribution.Key{Trace: share.Trace, Span: share.Parent}); k != from {
+			from, parent = k, e.above(k)
+		}
+		share.Parent = parent
 		b.waiting++
 		p.latest = max(p.latest, g.end)
 		a, at, seen := p.board.dev.Add(*share, now.UnixNano(), &p.board.meter)
@@ -122,15 +132,35 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 		b.seen = min(b.seen, seen)
 	}
 	b.await()
-	for _, h := range b.host {
-		for _, w := range b.boards {
-			w.board.dev.Pass(h.key, h.parent)
-		}
-	}
 	e.reunite(b)
 	e.connect(b)
 	e.sawBeside(b.others())
 	return known == 0 || known < b.waiting
+}
+
+// follow remembers host spans, and moves what waits for them to their parents.
+func (e *engine) follow(hosts []hostSpan) {
+	for _, h := range hosts {
+		at := spanfacts.Key{Trace: h.key.Trace, Span: h.key.Span}
+		e.hosts.Add(spantree.Span{Key: at, Parent: h.parent}, struct{}{}, false, 0)
+		for _, w := range e.boards {
+			if w.dev.Awaits(h.key) {
+				w.dev.Pass(h.key, e.above(h.key))
+			}
+		}
+	}
+}
+
+// above returns the first of a span and its ancestors that is not a known host span.
+func (e *engine) above(k attribution.Key) [8]byte {
+	for range maxBridge {
+		host, up := e.hosts.Find(0, spanfacts.Key{Trace: k.Trace, Span: k.Span})
+		if host == nil {
+			break
+		}
+		k.Span = up
+	}
+	return k.Span
 }
 
 // awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived there themselves.
@@ -374,6 +404,9 @@ func (e *engine) known() int {
 	defer e.mu.Unlock()
 	return e.budget.Used()
 }
+
+// maxHosts bounds the host spans that are remembered, of 70 bytes each.
+const maxHosts = 1 << 16
 
 // maxSums bounds how many repeated requests are remembered, whose other spans are passed on again later: half a
 // megabyte, and half a minute of 500 requests a second.

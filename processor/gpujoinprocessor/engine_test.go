@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/spantree"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -32,7 +33,10 @@ func newStill(t *testing.T, edit ...func(*Config)) *still {
 	for _, e := range edit {
 		e(cfg)
 	}
-	s.engine = &engine{cfg: cfg, reader: s.store, boards: map[string]*board{}, budget: attribution.Budget{Max: cfg.MaxSpans}}
+	s.engine = &engine{
+		cfg: cfg, reader: s.store, boards: map[string]*board{}, budget: attribution.Budget{Max: cfg.MaxSpans},
+		hosts: spantree.New(spantree.Rules[struct{}, struct{}]{}),
+	}
 	return s
 }
 

@@ -4,6 +4,7 @@
 package gpujoinprocessor
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -93,6 +94,34 @@ func TestPhaseEnergyIncludesSectionsOnItsStream(t *testing.T) {
 				}
 				assert.InDelta(t, 120, attr(t, s[2], "gpu.self_energy"), 1e-6)
 				assert.Equal(t, spanID(1), s[3].ParentSpanID(), "the trace itself is left as it is")
+			})
+		})
+	}
+}
+
+// Another exporter of the process may send the host span between a step and its kernel, in requests without GPU spans.
+func TestHostSpansMayArriveInRequestsOfTheirOwn(t *testing.T) {
+	for _, order := range [][]uint64{{4, 2, 3, 1}, {2, 3, 4, 1}, {3, 4, 1, 2}, {4, 3, 2, 1}, {1, 2, 3, 4}, {3, 1, 4, 2}, {1, 4, 3, 2}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+				at := func(x float64) time.Time { return zero.Add(sec(x)) }
+				time.Sleep(4 * time.Second)
+				for _, id := range order {
+					td := newTraces("a")
+					switch id {
+					case 1:
+						td.gpu(1, 0, at(1), at(3)).Attributes().PutStr("gpu.operation.type", "step")
+					case 2, 3:
+						td.host(id, id-1, at(1), at(2))
+					case 4:
+						td.gpu(4, 3, at(1), at(2))
+					}
+					r.consume(td.Traces)
+				}
+				time.Sleep(8 * time.Second)
+				s := r.spans()
+				assert.InDelta(t, 300, energy(t, s[4]), 1e-6)
+				assert.InDelta(t, 600, energy(t, s[1]), 1e-6)
 			})
 		})
 	}
