@@ -46,7 +46,7 @@ func (j *job) analyzed(t *testing.T, out *run, ranks []int) jobs.Job {
 	for _, file := range files {
 		o := kinetoreceiver.Options{
 			Detail:  kinetoreceiver.DetailSteps,
-			Observe: func(in *link.Input, id string) link.Observer { return all.Observe(file, in, id) },
+			Observe: func(in *link.Input) link.Observer { return all.Observe(file, in) },
 		}
 		st, err := kinetoreceiver.ReadFile(t.Context(), file, o, func(context.Context, ptrace.Traces) error { return nil })
 		require.NoError(t, err)

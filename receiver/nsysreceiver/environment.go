@@ -5,14 +5,12 @@ package nsysreceiver
 
 import (
 	"context"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
+	"github.com/otelgpu/otelgpu/internal/rankname"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -54,9 +52,6 @@ func (c *collect) environment(ctx context.Context) error {
 // maxVariables bounds an environment.
 const maxVariables = 1 << 12
 
-// rankName finds the rank in names such as from nsys profile -o train_rank%q{RANK}.
-var rankName = regexp.MustCompile(`(?i)(?:^|[^a-z])rank[-_.=]?(\d{1,9})(?:[^0-9]|$)`)
-
 // job sets the job and rank of the file: from the environment by gpuspan/rank, otherwise the rank from the file's name.
 // A file with several processes contains several ranks, as of torchrun under one profiler, and does not state which.
 func (c *collect) job(path string) {
@@ -78,9 +73,7 @@ func (c *collect) job(path string) {
 	if m.Rank, m.HasRank = value(semconv.GPUJobRankKey); m.HasRank {
 		m.LocalRank, m.HasLocalRank = value(semconv.GPUJobLocalRankKey)
 		m.WorldSize, _ = value(semconv.GPUJobWorldSizeKey)
-	} else if f := rankName.FindStringSubmatch(filepath.Base(path)); f != nil {
-		if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-			m.Rank, m.HasRank = n, true
-		}
+	} else {
+		m.Rank, m.HasRank = rankname.Of(path)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
+	"github.com/otelgpu/otelgpu/internal/rankname"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -33,6 +34,9 @@ type texts struct {
 func (p *Profiles) Observe(file string, in *link.Input) link.Observer {
 	rank, world := in.Rank()
 	job := cmp.Or(in.Meta.JobID, in.JobID, in.Resource(semconv.GPUJobIDKey))
+	if n, ok := rankname.Of(file); rank < 0 && ok {
+		rank = n
+	}
 	if rank < 0 {
 		p.unranked = file
 	}

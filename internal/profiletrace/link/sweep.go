@@ -89,7 +89,8 @@ type thread struct {
 	last    int64   // end of its last launch
 	// what recording cost since then, on the machine where that was measured
 	recorded  time.Duration
-	device    int64 // of its last launch with a record
+	host      hostStack // in a file without activities of a device
+	device    int64     // of its last launch with a record
 	hasDevice bool
 }
 
@@ -100,7 +101,6 @@ type frame struct {
 	nameID       uint32
 	end          int64
 	depth        int    // operators around it
-	self         uint32 // what its own time counts for, in a file without activities of a device
 	base         uint32 // stack of the step, or of the range that waits, on another thread; 0: none
 	stack        uint32 // of its content; 0: not needed yet
 }
@@ -201,7 +201,7 @@ func (s *Sweep) host(r *event.Record) {
 		f.node = top.node.Live()
 	}
 	if s.analyses && s.ordinals == 0 {
-		f.self = s.hostOnly(r, st)
+		s.hostOnly(r)
 	}
 	if f.Step == nil {
 		if f.Step = th.process.stepAt(start); f.Step != nil {

@@ -6,14 +6,19 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/semconv"
 )
+
+// module begins the names of modules of PyTorch.
+const module = "nn.Module: "
 
 // hostRanges adds a finding for each range that is worth one by itself, and one for the rest.
 func (j *judge) hostRanges() {
@@ -28,12 +33,20 @@ func (j *judge) hostRanges() {
 		if k.In != k.Name {
 			around = j.f.Name(k.In &^ timeline.InnerName)
 		}
+		// A function that many modules call is one entry, and so are the instances of a module.
+		inner := k.In&timeline.InnerName != 0
+		if class, _, ok := vocabulary.SplitInstance(name); ok && strings.HasPrefix(name, module) {
+			name = class
+			if inner && around != "" {
+				name, around, inner = around, class, false
+			}
+		}
 		p := boundedmap.Of(by, name)
 		p.Name = name
 		p.Time += time.Duration(s.Time)
 		p.Count += s.Count
 		at := finding.Location{Name: name, In: around, Time: time.Duration(s.Time), Count: s.Count}
-		if k.In&timeline.InnerName != 0 {
+		if inner {
 			at.Name, at.In = at.In, at.Name
 		}
 		in[name] = append(in[name], at)

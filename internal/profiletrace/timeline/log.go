@@ -114,6 +114,8 @@ func (d hostState) within(class Range, name uint32, start, end int64) hostState 
 		return d.within(RangeBuiltin, name, start, end)
 	case frame && (d.class == RangeOperator || d.class >= CallLaunch && d.class <= CallOther):
 		return d
+	case class == RangeBuiltin && d.class == RangeNamed && d.in&InnerName != 0: // whose caller explains more
+		return d
 	case frame && d.class == RangeNamed, class == RangeBuiltin && d.class == RangeFrame: // whose name explains more
 		return hostState{d.class, d.name, name | InnerName, start}
 	case frame:
