@@ -53,7 +53,11 @@ func (c *calibration) learn(e *Energy, a, b, d knot) {
 		_, p.steps1 = e.power.at(d.t + p.lag)
 		p.recent = e.power.recent(a.t + p.lag)
 	}
-	time, shape := e.ends(&p, max(left, right), math.Abs(right-left), b.t, 1, edgeStart)
+	steps := 0.0
+	if !p.linear {
+		_, steps = e.power.at(b.t + p.lag)
+	}
+	time, shape := e.ends(&p, max(left, right), math.Abs(right-left), b.t, steps, 1, edge)
 	s0, s1, s2 := e.value(which, a.t), e.value(which, b.t), e.value(which, d.t)
 	r := math.Abs(a.v + (d.v-a.v)*(s1-s0)/max(s2-s0, 1e-9) - b.v)
 	r = min(r, 10*math.Hypot(time, shape)+1e-6)
@@ -65,8 +69,8 @@ func (c *calibration) learn(e *Energy, a, b, d knot) {
 }
 
 // ends returns the standard errors of the curve at t inside of a period: of the refresh times, and of the shape.
-// slot is where power keeps what is around t.
-func (e *Energy) ends(p *period, most, step, t, further float64, slot int) (time, shape float64) {
+// at is power's running sum of squared steps at t, and slot where power keeps what is around t.
+func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (time, shape float64) {
 	x := max(t-p.k0, 0)
 	y := max(p.k1-t, 0)
 	if !p.ended {
@@ -85,7 +89,6 @@ func (e *Energy) ends(p *period, most, step, t, further float64, slot int) (time
 	if p.linear {
 		return time, line
 	}
-	_, at := e.power.at(t + p.lag)
 	last := p.steps1
 	if !p.ended {
 		last = e.power.pts[len(e.power.pts)-1].steps
@@ -99,6 +102,17 @@ func (e *Energy) ends(p *period, most, step, t, further float64, slot int) (time
 	lo, hi := e.power.around(slot, t+p.lag-w/2, w)
 	edge := (hi - lo) * w / 4
 	return time, min(math.Hypot(bridge, edge), max(line, edge))
+}
+
+// indexFrom is index for a time that is probably in the piece of a position or in the next one.
+func (e *Energy) indexFrom(i int, t float64) int {
+	for range 2 {
+		if i < len(e.pieces) && e.pieces[i].t0 <= t && (i+1 == len(e.pieces) || e.pieces[i+1].t0 > t) {
+			return i
+		}
+		i++
+	}
+	return e.index(t)
 }
 
 // index returns the position of the piece with time t.
@@ -142,16 +156,85 @@ func (e *Energy) neighbors(i int) (most, step float64) {
 	return most, step
 }
 
+// mark is a time of the curve with what a span has of it that begins or ends there. One is kept because most spans begin
+// where another one ends.
+type mark struct {
+	valid       bool
+	at          int64
+	t           float64 // inside of what is known
+	piece       int
+	value       float64 // J of the curve
+	most, step  float64
+	time, shape float64 // standard errors, shape with its calibration
+}
+
+// mark returns the mark of a time, which is valid until the next one but one is requested.
+func (e *Energy) mark(at int64) *mark {
+	for i := range e.marks {
+		if m := &e.marks[i]; m.valid && m.at == at {
+			e.newestMark = i
+			return m
+		}
+	}
+	e.newestMark = 1 - e.newestMark
+	m := &e.marks[e.newestMark]
+	t := e.seconds(at)
+	i := e.indexFrom(e.marks[1-e.newestMark].piece, t)
+	p := &e.pieces[i]
+	*m = mark{valid: true, at: at, t: min(max(t, p.t0), e.limit(p)), piece: i}
+	steps := 0.0
+	if p.linear || math.IsNaN(p.rate) || m.t != t {
+		m.value = e.at(t)
+	}
+	if !p.linear {
+		var integral float64
+		if integral, steps = e.power.at(m.t + p.lag); m.t == t && !math.IsNaN(p.rate) {
+			m.value = p.c0 + p.rate*(integral-p.x0)
+		}
+	}
+	if p.metered {
+		if near := &e.marks[1-e.newestMark]; near.valid && near.piece == i {
+			m.most, m.step = near.most, near.step
+		} else {
+			m.most, m.step = e.neighbors(i)
+		}
+		m.time, m.shape = e.ends(&p.period, m.most, m.step, m.t, steps, 0, edge)
+		m.shape *= e.used(p, m.shape) * p.c
+		if math.IsNaN(p.rate) {
+			m.time, m.shape = 0, 0
+		}
+	}
+	return m
+}
+
+// forgetMarks is called when the curve changes.
+func (e *Energy) forgetMarks() { e.marks[0].valid, e.marks[1].valid = false, false }
+
+// used returns the share of the error of the shape that is stated. Power that is sampled fast shows most changes, but
+// until left-out knots have confirmed that at changes of this size, its lag is unknown.
+func (e *Energy) used(p *piece, shape float64) float64 {
+	if p.linear { // power does not shape it
+		return 1
+	}
+	used, usual := e.power.used(), mostSurprise*p.seen
+	if shape <= usual {
+		return used
+	}
+	return min(used*shape/usual, 1)
+}
+
+// mostSurprise is how many times larger than the usual one an error of the shape may be for its calibration to hold.
+const mostSurprise = 3
+
 // Bound returns by how many joules the energy of [start, end] can differ from the truth. energy is the curve's.
 // Infinity means that no bound holds.
 func (e *Energy) Bound(start, end int64, energy float64) float64 {
 	if len(e.pieces) == 0 {
 		return 0
 	}
-	s, t := e.seconds(start), e.seconds(end)
-	i, j := e.index(s), e.index(t)
-	p, q := &e.pieces[i], &e.pieces[j]
-	s, t = max(s, p.t0), min(t, e.limit(q)) // what is known
+	m, n := e.mark(start), e.mark(end)
+	p, q := &e.pieces[m.piece], &e.pieces[n.piece]
+	s, t := m.t, n.t
 	if t <= s {
 		return 0
 	}
@@ -162,37 +245,41 @@ func (e *Energy) Bound(start, end int64, energy float64) float64 {
 	if !p.metered && !q.metered {
 		return e.powerBound(s, t, energy)
 	}
-	most1, step1 := e.neighbors(i)
-	most2, step2 := most1, step1
-	if j != i {
-		most2, step2 = e.neighbors(j)
-	}
-	t1, h1 := e.ends(&p.period, most1, step1, s, 0, edgeStart)
-	t2, h2 := e.ends(&q.period, most2, step2, t, 0, edgeEnd)
-	used := e.power.used()
-	if p.linear || q.linear { // power does not shape it
-		used = 1
-	}
-	h1 *= used * p.c
-	h2 *= used * q.c
-	if math.IsNaN(p.rate) {
-		t1, h1 = 0, 0
-	}
-	if math.IsNaN(q.rate) {
-		t2, h2 = 0, 0
-	}
-	b := kappa*math.Sqrt(t1*t1+t2*t2+h1*h1+h2*h2) + floorError*energy
+	b := kappa*math.Sqrt(m.time*m.time+n.time*n.time+m.shape*m.shape+n.shape*n.shape) + floorError*energy
 	if apart <= 1 {
-		b = min(b, e.near(p, q, s, t, max(step1, step2), used))
+		b = min(b, e.near(p, q, s, t, max(m.step, n.step)))
 	}
-	if early := e.earlyShare(i, j, s, t); early > 0 {
+	if early := e.earlyShare(m.piece, n.piece, s, t); early > 0 {
 		if e.power.known() && apart <= 1 {
 			b = max(b, 1.3*e.powerBound(s, t, energy))
 		}
 		b = math.Hypot(b, 1.2*early*max(p.gainOff, q.gainOff)*energy/math.Sqrt(float64(max(1, apart))))
 	}
+	if e.deviate == 0 && e.offset == 0 {
+		return b
+	}
 	return b + e.deviate*energy + e.clockError(s, t)
 }
+
+// Inside returns by how many joules the energy up to some time inside of [start, end] can differ from the truth: where
+// the share of the device that a span has changes, this moves energy to other spans or from them.
+func (e *Energy) Inside(start, end int64) (bound float64) {
+	if len(e.pieces) == 0 {
+		return 0
+	}
+	m, n := *e.mark(start), *e.mark(end)
+	for i := range int64(insideTimes) {
+		x := e.mark(start + (end-start)/(insideTimes+1)*(i+1))
+		bound = max(bound, kappa*math.Hypot(x.time, x.shape))
+	}
+	p, q := &e.pieces[m.piece], &e.pieces[n.piece]
+	if q.number-p.number <= 1 && p.metered {
+		bound = min(bound, e.near(p, q, m.t, n.t, max(m.step, n.step)))
+	}
+	return bound
+}
+
+const insideTimes = 3
 
 // earlyShare returns the share of [s, t] that was settled before the counter's increase was known; 1 if the span is in
 // several periods and any part was.
@@ -234,8 +321,8 @@ func (e *Energy) unusable(length float64, p *period) bool {
 }
 
 // near returns the bound of a span in one or two periods: the range of power near it for its length.
-func (e *Energy) near(p, q *piece, s, t, step, used float64) float64 {
-	length := t - s
+func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
+	length, used := t-s, 1.0
 	period := p.k1 - p.k0
 	if !p.ended {
 		period = max(e.track.period()*float64(e.thin.every), t-p.k0)
@@ -248,6 +335,9 @@ func (e *Energy) near(p, q *piece, s, t, step, used float64) float64 {
 		l2, h2 := e.power.around(wideEnd, t-e.power.gap, w+e.power.gap)
 		if d = max(max(h1, h2)-min(l1, l2), 0.7*e.power.typicalStep(p.recent)); p.linear || q.linear {
 			d = max(d, step)
+		} else {
+			change := d * (e.power.gap + e.power.window/2) / 4
+			used = min(max(e.used(p, change), e.used(q, change)), 2*e.power.used())
 		}
 	}
 	most := (used*d + jitter) * length

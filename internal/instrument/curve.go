@@ -133,7 +133,10 @@ func (e *Energy) knotsOf(p *piece, s, t float64, to int64, dst []Knot) []Knot {
 
 // Energy returns the energy of [start, end] in joules.
 func (e *Energy) Energy(start, end int64) float64 {
-	return e.at(e.seconds(end)) - e.at(e.seconds(start))
+	if len(e.pieces) == 0 {
+		return 0
+	}
+	return -e.mark(start).value + e.mark(end).value
 }
 
 func (e *Energy) at(t float64) float64 {

@@ -51,6 +51,9 @@ type Energy struct {
 	offset  float64
 
 	counted, balance, booked float64
+
+	marks      [2]mark
+	newestMark int
 }
 
 // piece is a part of the curve with one rate, inside of one period: the time between two knots, or from the last one
@@ -79,6 +82,7 @@ type period struct {
 	steps1  float64
 	recent  float64 // J²/s, mean of power's squared steps before k0
 	c       float64 // calibration of the shape's error
+	seen    float64 // J, root mean square of the shape's errors that it was learned from
 	sharp   float64 // calibration of the error of refresh times
 	linear  bool
 	metered bool // its start is a knot of the counter
@@ -108,8 +112,26 @@ func (e *Energy) start(t int64) {
 // AddPower adds a reading of the power sensor in watts. Readings are in time order.
 func (e *Energy) AddPower(t int64, watts float64) {
 	e.start(t)
-	e.power.add(e.seconds(t), watts)
+	at := e.seconds(t)
+	e.power.add(at, watts, e.collected(at))
 }
+
+// collected reports whether a scraped value that is read at a time can be an old one: an exporter collects the counter
+// and power together, and the counter has not changed since the last reading of power.
+func (e *Energy) collected(at float64) bool {
+	if e.track.assumed <= longestAssumed || e.track.n == 0 || len(e.power.pts) == 0 {
+		return false
+	}
+	last, limit := e.power.newest(), stillGaps*e.track.period()
+	if limit == 0 {
+		limit = longestCollect
+	}
+	return e.track.lastHi <= last && at-last <= limit
+}
+
+// longestCollect is the longest time, in seconds, between two collections of an exporter that is assumed before the
+// time is known, stillGaps how many of them can pass afterwards until the counter counts as frozen.
+const longestCollect, stillGaps = 60, 4
 
 // AddChange adds a change of the counter, in time order.
 func (e *Energy) AddChange(c Change) {
@@ -127,6 +149,7 @@ func (e *Energy) AddChange(c Change) {
 
 // Advance uses the readings so far. read is when the counter was read last, 0 if the device has none.
 func (e *Energy) Advance(read int64) {
+	e.forgetMarks()
 	if !e.started {
 		return
 	}
@@ -226,6 +249,7 @@ func (e *Energy) UsePower(calibrated bool) {
 	if e.stopped {
 		return
 	}
+	e.forgetMarks()
 	e.stopped, e.pending, e.since = true, e.pending[:0], 0
 	p := e.open()
 	if p == nil || !p.metered || !e.power.known() {

@@ -29,10 +29,10 @@ func TestTheFirstReadingOfAScrapedCounterIsNotOld(t *testing.T) {
 					begins = append(begins, s)
 				}
 				at := ns(s)
+				e.AddChange(Change{Time: at, Since: since, Value: watts * s, Covered: covered})
 				if power {
 					e.AddPower(at, watts)
 				}
-				e.AddChange(Change{Time: at, Since: since, Value: watts * s, Covered: covered})
 				e.Advance(at)
 				since = at
 			}

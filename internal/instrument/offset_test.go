@@ -32,7 +32,7 @@ func TestAStepAfterSteadyPowerFollowsPower(t *testing.T) {
 					bound := max(e.Bound(ns(from), ns(from+length), energy), .05*energy)
 					wrong := math.Abs(energy - (truth(from+length) - truth(from)))
 					assert.LessOrEqual(t, wrong, 400*.1, "age %v s, %v s from %v s on", age, length, from)
-					assert.LessOrEqual(t, wrong, 1.5*bound, "age %v s, %v s from %v s on, %v J", age, length, from, energy)
+					assert.LessOrEqual(t, wrong, 1.1*bound, "age %v s, %v s from %v s on, %v J", age, length, from, energy)
 				}
 			}
 		}

@@ -12,6 +12,7 @@ import (
 func (e *Energy) Settle(t int64) {
 	e.start(t)
 	e.settled = max(e.settled, e.seconds(t))
+	e.forgetMarks()
 	p := e.open()
 	if p == nil || p.t0 >= e.settled {
 		return
@@ -158,6 +159,7 @@ func (e *Energy) fill(by *piece, to float64) (added float64) {
 		added += e.from(q, q.t1)
 	}
 	e.booked += added
+	e.forgetMarks()
 	return added
 }
 
@@ -189,7 +191,7 @@ func (e *Energy) begin(k knot, at, c float64, metered bool) {
 	e.number++
 	p := piece{t0: at, c0: c, early: true, gainOff: e.gainOff, rate: math.NaN(), period: period{
 		number: e.number, k0: k.t, v0: k.v, window: k.window, metered: metered, spread: math.Sqrt(e.steps),
-		c: e.calib.factor(), sharp: e.calib.timeFactor(),
+		c: e.calib.factor(), seen: math.Sqrt(e.calib.shape), sharp: e.calib.timeFactor(),
 	}}
 	if n := len(e.pieces); n > 0 {
 		p.mean = e.pieces[n-1].mean

@@ -33,8 +33,7 @@ type power struct {
 
 // Slots of power.around.
 const (
-	edgeStart = iota
-	edgeEnd
+	edge = iota
 	wideStart
 	wideEnd
 	clockStart
@@ -42,9 +41,13 @@ const (
 	slots
 )
 
+// leastGaps is the number of readings from which their mean distance is used instead of the longest one.
+const leastGaps = 4
+
 const mostGaps = 3 // readings further apart than this many intervals do not cover the time between them
 
-func (p *power) add(t, w float64) {
+// add adds a reading. old reports that a repeated value can be an old one.
+func (p *power) add(t, w float64, old bool) {
 	n := len(p.pts)
 	if n == 0 {
 		p.pts, p.last = append(p.pts, powerPoint{t: t, w: w}), t
@@ -62,6 +65,9 @@ func (p *power) add(t, w float64) {
 	p.last = t
 	last := &p.pts[n-1]
 	if w == last.w {
+		if old {
+			return
+		}
 		if p.distinct > leastChanges && !hole && p.refresh.Stale(int64(t*1e9)) {
 			p.gap = max(p.gap, float64(p.refresh.Period())*1e-9)
 			return
@@ -74,7 +80,11 @@ func (p *power) add(t, w float64) {
 		p.before = last.w
 	}
 	gap := t - last.t
-	if !hole {
+	switch {
+	case hole:
+	case n < leastGaps: // the value before was refreshed at an unknown time before the first reading
+		p.gap = max(p.gap, gap)
+	default:
 		p.gap = mean(p.gap, gap, 0.1)
 	}
 	step := (w - last.w) * gap

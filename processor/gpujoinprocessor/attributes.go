@@ -63,8 +63,7 @@ func (a *attributes) write(
 	if coverage > 0 {
 		// Measured values are first: an attribute limit truncates the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			whole, bound := b.energyOf(start, end)
-			bound = part(share.Value, whole, bound) + furtherBound
+			bound := b.boundOf(start, end, share.Value) + furtherBound
 			energy := max(0, share.Value+further)
 			if energy > 0 && bound > energy {
 				to.withheld++

@@ -126,10 +126,11 @@ func (m *meter) bind(dev devicesamples.DeviceView, settled int64, known bool) {
 	}
 	m.values = dev.Values(devicesamples.Power, m.power, m.values[:0])
 	m.changes = dev.Changes(devicesamples.Energy, m.change, m.changes[:0])
-	// In the order of time, so that the curve does not depend on how many readings arrived together.
+	// In the order of time, so that the curve does not depend on how many readings arrived together, and of one time the
+	// change of the counter first, which shows that power is current.
 	i := 0
 	for _, c := range m.changes {
-		for ; i < len(m.values) && m.values[i].Time <= c.Time; i++ {
+		for ; i < len(m.values) && m.values[i].Time < c.Time; i++ {
 			m.addPower(m.values[i], min(m.values[i].Time, read))
 		}
 		m.energy.AddChange(c)

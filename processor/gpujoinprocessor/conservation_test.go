@@ -72,28 +72,32 @@ func TestEnergyIsConserved(t *testing.T) {
 			synctest.Wait()
 			got := r.spans()
 			require.Len(t, got, int(id))
-			total, self := 0., 0.
+			self := 0.
 			for _, s := range got {
 				if own, ok := s.Attributes().Get("gpu.self_energy"); ok {
 					self += own.Double()
-				} else {
-					self += energy(t, s)
+				} else if all, ok := s.Attributes().Get("gpu.energy"); ok {
+					self += all.Double()
 				}
 			}
 			for root := range roots {
-				mine := energy(t, got[root])
-				below := 0.
+				v, ok := got[root].Attributes().Get("gpu.energy")
+				if !ok {
+					continue // withheld
+				}
+				mine, below := v.Double(), 0.
 				for _, c := range children[root] {
-					below += energy(t, got[c])
+					if v, ok := got[c].Attributes().Get("gpu.energy"); ok {
+						below += v.Double()
+					}
 				}
 				// A child may be released before its parent arrives, but the parent's energy includes it.
 				assert.GreaterOrEqual(t, mine, below-1e-9*(1+below))
-				total += mine
 			}
 			time.Sleep(10 * time.Millisecond) // past the reporting tick
 			device := r.energy("attributed") + r.energy("unattributed")
-			assert.InEpsilon(t, r.energy("attributed")+r.energy("late"), total, 1e-9)
-			assert.InEpsilon(t, total, self, 1e-9, "own parts of all spans against outermost spans")
+			assert.Less(t, r.withheld(), .05*self, "of short spans that share the device")
+			assert.InEpsilon(t, r.energy("attributed")+r.energy("late"), self+r.withheld(), 1e-9)
 			assert.Zero(t, r.energy("uncovered"))
 			settled, ok := r.proc.(*joinProcessor).engine.boards[devicesamples.NormalizeID(gpu0)].dev.Settled()
 			require.True(t, ok)

@@ -391,8 +391,7 @@ func elsewhere(others []*board, own *board, g *gpuSpan) (value, bound float64) {
 			continue
 		}
 		if v := o.dev.OnOtherDevices(g.Key); v > 0 {
-			whole, b := o.energyOf(g.start+o.meter.shift, g.end+o.meter.shift)
-			value, bound = value+v, bound+part(v, whole, b)
+			value, bound = value+v, bound+o.boundOf(g.start+o.meter.shift, g.end+o.meter.shift, v)
 		}
 	}
 	return value, bound

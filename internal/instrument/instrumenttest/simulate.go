@@ -122,12 +122,12 @@ var Specs = []Spec{
 	{Name: "100 ms, read 1 s, mean 1 s", Refresh: .1, Read: 1, Shake: .01, Window: 1, Power: .1, Assumed: .1},
 	{Name: "1 s, read 100 ms", Refresh: 1, Jitter: .02, Read: .1, Shake: .002, Window: .025, Power: .1, Assumed: .1},
 	{Name: "1 s, read 1.01 s", Refresh: 1, Read: 1.01, Shake: .002, Window: .025, Power: .1, Assumed: 1.01},
-	{Name: "exporter 1 s, scrape 1 s", Refresh: 1, Jitter: .02, Read: 1, Shake: .1, Window: .1, Assumed: 1},
+	{Name: "exporter 1 s, scrape 1 s", Refresh: 1, Jitter: .02, Read: 1, Shake: .1, Window: .1, Assumed: 3600},
 	{Name: "10 s, read 1 s", Refresh: 10, Jitter: .02, Read: 1, Shake: .01, Window: .025, Power: .1, Assumed: 1},
 	{Name: "10 s, read 1 s, mean 1 s", Refresh: 10, Jitter: .02, Read: 1, Shake: .01, Window: 1, Power: .1, Assumed: 1},
 	{Name: "30 s, read 1 s, mean 1 s", Refresh: 30, Jitter: .02, Read: 1, Shake: .01, Window: 1, Power: .1, Assumed: 1},
 	{Name: "30 s, read 15 s, mean 1 s", Refresh: 30, Jitter: .02, Read: 15, Shake: .1, Window: 1, Power: .1, Assumed: 15},
-	{Name: "exporter 30 s, scrape 1 s", Refresh: 30, Read: 1, Shake: .1, Window: .1, Assumed: 1},
+	{Name: "exporter 30 s, scrape 1 s", Refresh: 30, Read: 1, Shake: .1, Window: .1, Assumed: 3600},
 }
 
 // Length returns how many seconds of a device are simulated.
