@@ -144,7 +144,7 @@ func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestThePipelineOfDCGMExporterHasItsVariables compares the variables of the agent with those of its pipeline that no
+// TestThePipelineOfDCGMExporterHasItsVariables compares the variables of the agent with the pipeline's variables that no
 // default can replace. Its role lists pods, by which it finds the exporter.
 func TestThePipelineOfDCGMExporterHasItsVariables(t *testing.T) {
 	set := map[string]bool{}

@@ -19,13 +19,13 @@
 //   - A field of the whole engine (DRIVER_VERSION) that was watched through a GPU stays watched: the removal looks for the
 //     GPU's own watch and returns DCGM_ST_NOT_WATCHED (DcgmCacheManager::RemoveEntityFieldWatch).
 //   - Watches, groups and field groups of a connection are removed with it (OnConnectionRemove in DcgmHostEngineHandler.cpp).
-//   - Each compute process is a sample of its own (COMPUTE_PIDS in DcgmCacheManager::BufferOrCacheLatestGpuValue), all of one
+//   - Each compute process is a separate sample (COMPUTE_PIDS in DcgmCacheManager::BufferOrCacheLatestGpuValue), all of one
 //     reading with one time, which timeseries_insert (sdk/nvidia/nvml/common/timeseries.c) moves on by 1 us until it is
 //     free: the n-th process has the time of the reading plus n-1 us. A device without processes has no sample. Memory that
 //     the driver does not report is DCGM_INT64_NOT_SUPPORTED.
 //   - The first reading is at the time of the watch, the next ones an interval after the one before. The fields of a reading are
-//     read one after another, within a millisecond (BufferOrCacheLatestGpuValue takes the time for each). Last are those that
-//     NVML reads together (fields with an nvmlFieldId in dcgm_fields.cpp), which have NVML's time (ActuallyUpdateGpuFvs).
+//     read one after another, within a millisecond (BufferOrCacheLatestGpuValue takes the time for each). Fields with an
+//     nvmlFieldId in dcgm_fields.cpp are read last, in one call, and have NVML's time (ActuallyUpdateGpuFvs).
 //   - The driver's counter of energy can be older than its reading (refresh). If NVML states that older time (stamped), the
 //     engine stores the readings of a period 1 us apart from it on, and behind what clients have read: they miss it. It then
 //     also reads more often, because it takes that time for the time of the last reading (lastQueriedUsec).
@@ -612,8 +612,9 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     int describing = id < 100 || id == 235 || id == 236; // 164 is read from the driver each time (DcgmCacheManager.cpp)
     if (conf.detached || ((conf.lost | conf.gsp) >> board_of(kind, e) & 1 && !describing)) { blank(v, 0); return; }
     if (id == 157 && in(conf.unsupported, conf.n_unsupported, id)) { v->value.dbl = 0; return; }
-    int not_supported = in(conf.unsupported, conf.n_unsupported, id) || !level_ok(kind, id), no_permission = in(conf.noperm, conf.n_noperm, id);
-    if (id >= 1001 && id <= 1096 && (not_supported || no_permission || first || conf.blankprof >> board_of(kind, e) & 1)) { blank(v, 0); return; }
+    int not_supported = in(conf.unsupported, conf.n_unsupported, id) || !level_ok(kind, id);
+    int no_permission = in(conf.noperm, conf.n_noperm, id), paused = first || conf.blankprof >> board_of(kind, e) & 1;
+    if (id >= 1001 && id <= 1096 && (not_supported || no_permission || paused)) { blank(v, 0); return; }
     if (not_supported) { blank(v, 2); return; }
     if (no_permission) { blank(v, 3); return; }
     if (in(conf.failing, conf.n_failing, id)) { blank(v, 0); return; }
