@@ -1,5 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false
 """Records waits for other ranks, so that the straggler of a job is found.
 
 In synchronous training the fast ranks wait in collectives for the slow one, inside backward (DDP), forward (FSDP, tensor

@@ -14,7 +14,7 @@ import random
 import stat
 import tempfile
 import time
-from typing import Any, Deque, Set
+from typing import Any, Deque, List, Set
 
 # Seeded by the operating system, now and in each forked child. A program cannot reach it by random.seed(). To ask the
 # operating system for each ID takes ten times as long.
@@ -44,8 +44,8 @@ IDS = Ids()
 def seeded(source: Any) -> bool:
     """Reports whether IDs of a provider or tracer depend on the program's seed. Generators other than the SDK's default
     were chosen by the program, which relies on them."""
-    kind = type(getattr(source, "id_generator", None))
-    return kind.__name__ == "RandomIdGenerator" and kind.__module__.startswith("opentelemetry.sdk")
+    kind: Any = getattr(source, "id_generator", None).__class__
+    return bool(kind.__name__ == "RandomIdGenerator" and kind.__module__.startswith("opentelemetry.sdk"))
 
 
 def replace(tracer: Any) -> None:
@@ -94,7 +94,7 @@ class Comparison:
 
     def equal(self) -> bool:
         """Reports, in one rank of the host only, whether another rank has a span with the same ID."""
-        found = []
+        found: List[int] = []
         while self._new:
             one = self._new.popleft()
             if one not in self._own and len(self._own) < COMPARED:

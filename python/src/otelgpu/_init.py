@@ -80,7 +80,7 @@ def _set_up(service: Optional[str], endpoint: Optional[str], attributes: Mapping
 
 def _stated() -> Dict[str, str]:
     """Returns the resource attributes that the environment states."""
-    out = {}
+    out: Dict[str, str] = {}
     for item in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
         key, equals, value = item.partition("=")
         if equals:

@@ -23,6 +23,10 @@ def _module() -> Any:
     return importlib.import_module("jax")
 
 
+def _add_one(x: Any) -> Any:
+    return x + 1
+
+
 class Jax:
     """JAX's default device."""
 
@@ -60,7 +64,7 @@ class Jax:
             with self._lock:
                 jax = _module()
                 if self._next is None:
-                    self._next = jax.jit(lambda x: x + 1)
+                    self._next = jax.jit(_add_one)
                 number = self._numbers[device] = jax.device_put(jax.numpy.zeros((), "int32"), self._device())
                 self._next(number).block_until_ready()  # compiled outside of the section's time
         self._marks.put_nowait((self._next(number), then))

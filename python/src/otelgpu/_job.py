@@ -35,7 +35,7 @@ def job() -> Dict[str, Union[str, int]]:
     or the step of Slurm. OTEL_RESOURCE_ATTRIBUTES=gpu.job.id=RUN sets another. Invalid values are omitted and logged.
     """
     out: Dict[str, Union[str, int]] = {}
-    allocation = next(filter(None, map(_value, _ALLOCATIONS)), "")
+    allocation = next((v for v in map(_value, _ALLOCATIONS) if v), "")
     parts = [part for part in (allocation, _run()) if part]
     if parts:
         out[n.JOB_ID] = "/".join(parts)

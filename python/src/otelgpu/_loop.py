@@ -187,7 +187,7 @@ class Step:
         """Returns the waits for other ranks; None if some are unknown."""
         if len(self._waits) >= MAX_INTERVALS:
             return None
-        out = []
+        out: List[Tuple[float, float]] = []
         for start, end in self._waits:
             try:
                 if self._start_event is None:

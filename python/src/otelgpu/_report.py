@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import threading
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from . import _names as n
 
@@ -290,7 +290,7 @@ class Collector:
     def snapshot(self, lost: Dict[str, int]) -> "Report":
         with self._lock:
             total = sum(u.length for u in self._streams.values())
-            operations = []
+            operations: List[Operation] = []
             for path, p in self._positions.items():
                 every = p.first.join(p.rest)
                 above = self._positions.get(path[:-1])
@@ -313,8 +313,12 @@ def _loop(name: str, s: _Steps) -> Loop:
                 s.other.mean if s.other.timed else None)
 
 
-_SORTS = {"time": lambda o: o.all.total or 0.0, "flops": lambda o: o.all.flops or 0.0,
-          "bytes": lambda o: sum(filter(None, o.all[10:14])), "name": None}
+def _bytes(o: Operation) -> float:
+    return sum(x for x in o.all[10:14] if x)
+
+
+_SORTS: Dict[str, Optional[Callable[[Operation], float]]] = {
+    "time": lambda o: o.all.total or 0.0, "flops": lambda o: o.all.flops or 0.0, "bytes": _bytes, "name": None}
 
 
 class Report:
@@ -333,7 +337,7 @@ class Report:
         """Sorts siblings by time, flops, bytes or name, largest first; children always follow their parent."""
         if by not in _SORTS:
             raise ValueError(f"cannot sort by {by!r} (use one of {', '.join(_SORTS)})")
-        value: Any = _SORTS[by]
+        value = _SORTS[by]
         below: Dict[Path, List[Operation]] = {}
         for o in self.operations:
             below.setdefault(o.path[:-1], []).append(o)
@@ -370,7 +374,7 @@ class Report:
         def known(x: Any) -> Dict[str, Any]:
             return {k: v for k, v in x._asdict().items() if v is not None}
 
-        operations = []
+        operations: List[Dict[str, Any]] = []
         for o in self.operations:
             row = known(o)
             row.update(path="/".join(o.path), all=known(o.all), first=known(o.first), rest=known(o.rest))

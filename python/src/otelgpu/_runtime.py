@@ -126,7 +126,7 @@ class Node:
 
     def request_links(self) -> List[trace.Link]:
         """Returns a link for each request. Shares are computed from items, unless some requests have no link."""
-        out = []
+        out: List[trace.Link] = []
         for context, items in self.links:
             attributes: Optional[Dict[str, Any]] = None
             if items:

@@ -200,10 +200,10 @@ class Section:
         def around(*args: Any, **kwargs: Any) -> Any:
             section = self._again()
             with section:
-                out = f(*args, **kwargs)
+                out: Any = f(*args, **kwargs)
                 if type(out) in PLAIN or not _unfinished(out):
                     return out
-                if hasattr(type(out), "add_done_callback"):
+                if hasattr(out.__class__, "add_done_callback"):
                     return section._until_done(out)
                 section.discard()  # nothing of a coroutine or generator has run yet
             section = self._again()
@@ -287,7 +287,7 @@ class Section:
     def _begin(self, rt: Runtime) -> None:
         self._failure = None
         for link in self._given_links:
-            request, items = link if isinstance(link, tuple) else (link, None)
+            request, items = cast(Tuple[Any, Optional[int]], link if isinstance(link, tuple) else (link, None))
             self.link(request, items)
         here = otel_context.get_current()
         span = trace.get_current_span(here)
@@ -431,7 +431,7 @@ def _over_async(again: Callable[[], Section], f: Callable[..., Any]) -> Callable
 def _unfinished(out: Any) -> bool:
     """Reports whether a function returned something whose work ends later."""
     return (inspect.isgenerator(out) or inspect.iscoroutine(out) or inspect.isasyncgen(out)
-            or hasattr(type(out), "add_done_callback"))
+            or hasattr(out.__class__, "add_done_callback"))
 
 
 section = Section

@@ -56,7 +56,7 @@ class StepFile:
                 self._columns[phase] = len(header)
                 header.append(column)
         self._width = len(header)
-        folder = os.path.dirname(os.fspath(path))
+        folder: str = os.path.dirname(os.fspath(path))
         if folder:
             os.makedirs(folder, exist_ok=True)
         first = _line(header).encode()

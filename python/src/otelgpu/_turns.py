@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, cast
 
 from ._loop import Schedule, Step, _attach, _begin, _detach, _end, _forget
 from ._runtime import runtime
@@ -101,7 +101,8 @@ def _tensors(batch: Any, depth: int = 0) -> Iterator[Any]:
     if hasattr(batch, "shape"):
         yield batch
     elif depth < 8:
-        values = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
+        mapped, listed = isinstance(batch, Mapping), isinstance(batch, (list, tuple))
+        values: Any = batch.values() if mapped else batch if listed else ()
         for value in values:
             yield from _tensors(value, depth + 1)
 
@@ -114,7 +115,7 @@ def _samples(batch: Any) -> int:
 def _tokens(batch: Any, names: Sequence[str]) -> int:
     if isinstance(batch, Mapping):
         for name in names:
-            shape = getattr(batch.get(name), "shape", None)
+            shape: Any = getattr(cast(Any, batch).get(name), "shape", None)
             if shape is not None:
                 return math.prod(int(d) for d in shape[:2])
     return 0

@@ -1,5 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false
 """Steps of Lightning's Trainer.
 
     from otelgpu.lightning import GPUSteps

@@ -1,5 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false
 """Steps of the Trainer of Hugging Face Transformers.
 
     from otelgpu.transformers import GPUSteps
