@@ -250,6 +250,17 @@ func TestOldestSumsAndSpansAreDroppedFirst(t *testing.T) {
 	assert.True(t, knows(tree, span(1, 0)))
 }
 
+func TestSpansWithLateChildrenAreNotForgotten(t *testing.T) {
+	tree, _ := newCounts(4, 4)
+	for n := range uint64(21) { // the first is the parent of all others
+		s := Span{Parent: id(min(n, 1) + 1)}
+		s.Trace, s.Span = pcommon.TraceID{1}, id(n+2)
+		tree.Add(s, struct{}{}, true, 0)
+	}
+	sum, _ := tree.Take(0, spanfacts.Key{Trace: pcommon.TraceID{1}, Span: id(1)})
+	assert.Equal(t, 21, sum)
+}
+
 func TestASumMayBeAddedForASpanThatHasNotArrived(t *testing.T) {
 	tree, _ := newCounts(4, 4)
 	k := spanfacts.Key{Trace: pcommon.TraceID{1}, Span: id(2)}
