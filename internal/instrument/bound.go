@@ -313,7 +313,7 @@ const longestGap, meteredGap = 6, 20
 func (e *Energy) unusable(length float64, p *period) bool {
 	if e.power.known() {
 		if p.metered {
-			return e.power.gap > meteredGap && length < 2*e.power.gap
+			return e.power.gap > meteredGap && length < 1.9*e.power.gap
 		}
 		return e.power.gap > longestGap && length < 4*e.power.gap
 	}

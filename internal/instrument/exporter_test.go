@@ -24,5 +24,5 @@ func TestGeneratedTableOfExporters(t *testing.T) {
 	tableOf(specs, []float64{.1, 1, 10, 60}, 2, 100, nothing, func(spec *instrumenttest.Spec, list []summary) {
 		text += row(spec, list)
 	})
-	generate(t, "kubernetes.md", text)
+	generate(t, "kubernetes.md", "errors", text)
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ const (
 var lengths = []float64{.003, .02, .1, .5, 2, 5, 20, 60}
 
 // outcome is one span of a simulated device.
-type outcome struct{ truth, energy, bound float64 }
+type outcome struct{ truth, energy, bound, before float64 }
 
 func (o outcome) err() float64    { return math.Abs(o.energy - o.truth) }
 func (o outcome) stated() float64 { return max(o.bound, .05*o.energy) }
@@ -75,6 +76,13 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 	slices.SortFunc(todo, func(a, b span) int { return int(a.e - b.e) })
 	out := make([][]outcome, len(lengths))
 	sec := func(t int64) float64 { return float64(t-int64(1e18)) * 1e-9 }
+	// Before, energy was interpolated between readings.
+	before := func(t float64) float64 {
+		i := sort.Search(len(list), func(i int) bool { return list[i].Time > t })
+		i = min(max(i, 1), len(list)-1)
+		a, b := list[i-1], list[i]
+		return a.Energy + (b.Energy-a.Energy)*(t-a.Time)/(b.Time-a.Time)
+	}
 	var last instrumenttest.Reading
 	settled := ns(0)
 	var read int64
@@ -105,7 +113,9 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 			if knots := e.Knots(x.s, x.e, nil); knots[len(knots)-1].Covered < x.e-x.s {
 				bound = math.Inf(1)
 			}
-			out[x.which] = append(out[x.which], outcome{truth.At(sec(x.e)) - truth.At(sec(x.s)), energy, bound})
+			out[x.which] = append(out[x.which], outcome{
+				truth.At(sec(x.e)) - truth.At(sec(x.s)), energy, bound, before(sec(x.e)) - before(sec(x.s)),
+			})
 		}
 	}
 	return out
@@ -179,10 +189,21 @@ var update = flag.Bool("update", false, "write the tables of docs/energy.md and 
 
 func TestGeneratedTableOfErrors(t *testing.T) {
 	text := "| counter refreshed, read | 10 ms | 100 ms | 1 s | 10 s |\n|---|--:|--:|--:|--:|\n"
+	changes := "| counter refreshed, read | 100 ms | 1 s |\n|---|---|---|\n"
 	table([]float64{.01, .1, 1, 10}, 2, 100, nothing, func(spec *instrumenttest.Spec, list []summary) {
 		text += row(spec, list)
+		changes += "| " + spec.Name + " |"
+		for _, s := range list[1:3] {
+			if changes += fmt.Sprintf(" %.0f %%, now ", s.before); s.omitted > 90 {
+				changes += "omitted |"
+			} else {
+				changes += fmt.Sprintf("%.0f %%; %.0f %%; ± %.0f %% |", s.within5, s.inside, s.stated)
+			}
+		}
+		changes += "\n"
 	})
-	generate(t, "energy.md", text)
+	generate(t, "energy.md", "errors", text)
+	generate(t, "energy.md", "changes", changes)
 }
 
 // row formats the errors and the shares of omitted values of an instrument.
@@ -198,10 +219,10 @@ func row(spec *instrumenttest.Spec, list []summary) string {
 	return text + "\n"
 }
 
-// generate compares the table of a document with a text, or writes it.
-func generate(t *testing.T, document, text string) {
+// generate compares a table of a document with a text, or writes it.
+func generate(t *testing.T, document, table, text string) {
 	t.Helper()
-	const begin, end = "<!-- errors begin (go test ./internal/instrument -update) -->\n", "<!-- errors end -->"
+	begin, end := "<!-- "+table+" begin (go test ./internal/instrument -update) -->\n", "<!-- "+table+" end -->"
 	path := filepath.Join("..", "..", "docs", document)
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -224,12 +245,15 @@ func generate(t *testing.T, document, text string) {
 	}
 }
 
-type summary struct{ inside, omitted, within5, p95, ratio, median float64 }
+type summary struct{ inside, omitted, within5, p95, ratio, median, stated, before float64 }
 
 func summarize(list []outcome) (s summary) {
 	var errs, bounds []float64
-	in, omitted, within := 0, 0, 0
+	in, omitted, within, before := 0, 0, 0, 0
 	for _, o := range list {
+		if math.Abs(o.before-o.truth) <= .05*o.truth {
+			before++
+		}
 		if o.omitted() {
 			omitted++
 			continue
@@ -248,6 +272,6 @@ func summarize(list []outcome) (s summary) {
 	p := max(at(errs, 95), .05/3)
 	return summary{
 		percent(in, len(errs)), percent(omitted, len(list)), percent(within, len(errs)), 100 * at(errs, 95),
-		at(bounds, 95) / p, at(bounds, 50) / p,
+		at(bounds, 95) / p, at(bounds, 50) / p, 100 * max(at(bounds, 50), .05), percent(before, len(list)),
 	}
 }

@@ -20,12 +20,13 @@ type Clock struct {
 	since  int64 // start of the window
 	least  int64 // least age in it, ns
 	n      int   // observations in it
+	last   int64 // least age in the window before, 0 at first
 	offset time.Duration
 }
 
 // Add adds an observation: a new sample of a source that samples every interval has the time newest at now. Both are
 // Unix nanoseconds. It returns by how much the source's clock is ahead, negative if it is behind; 0 if that cannot be
-// told from the time that samples take to arrive. judged reports that a window ended.
+// told from the time that samples take to arrive. judged reports that a window ended. Two windows in a row must agree.
 func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Duration, judged bool) {
 	age := now - newest
 	if c.n == 0 {
@@ -36,8 +37,10 @@ func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Dura
 	if c.n < leastAges || now-c.since < int64(max(clockWindow, leastAges*interval)) {
 		return c.offset, false
 	}
-	c.n, c.offset = 0, 0
-	if least := time.Duration(c.least); least.Abs() > clockSlack+interval {
+	least, agrees := time.Duration(c.least), time.Duration(c.least-c.last).Abs() <= clockSlack+interval
+	c.n, c.offset, c.last = 0, 0, c.least
+	// A queue delays samples, too, but the delay changes while it grows or drains.
+	if least.Abs() > clockSlack+interval && agrees {
 		c.offset = -least
 	}
 	return c.offset, true

@@ -48,7 +48,8 @@ func share(spec *instrumenttest.Spec, kind string, seed uint64) (list []sharedSp
 	add := func(process uint64, parent [8]byte, from, to float64) [8]byte {
 		id := spanID(uint64(len(spans) + 1))
 		spans = append(spans, attribution.Span{
-			Key: attribution.Key{Trace: [16]byte{1}, Span: id}, Parent: parent, Process: process, Start: second(from), End: second(to),
+			Key: attribution.Key{Trace: [16]byte{1}, Span: id}, Parent: parent, Process: process,
+			Start: second(from), End: second(to),
 		})
 		return id
 	}
@@ -79,7 +80,8 @@ func share(spec *instrumenttest.Spec, kind string, seed uint64) (list []sharedSp
 	}
 	var budget attribution.Budget
 	budget.Max = 1 << 20
-	ours, exact := attribution.New(attribution.Limits{Remember: time.Hour}, &budget), attribution.New(attribution.Limits{Remember: time.Hour}, &budget)
+	limits := attribution.Limits{Remember: time.Hour}
+	ours, exact := attribution.New(limits, &budget), attribution.New(limits, &budget)
 	handles, others := make([]attribution.Handle, len(spans)), make([]attribution.Handle, len(spans))
 	for i, s := range spans {
 		budget.Hash(&s)
@@ -173,7 +175,7 @@ func TestTheStatedErrorHoldsForSpansThatShareADevice(t *testing.T) {
 			slices.Sort(errs)
 			slices.Sort(stated)
 			assert.GreaterOrEqual(t, inside/float64(n), .95, "%s, share %d, %d of %d spans", spec.Name, j, n, len(list))
-			assert.LessOrEqual(t, stated[n/2], 3*max(errs[n*95/100], leastError/3), "%s, share %d: median of the error", spec.Name, j)
+			assert.LessOrEqual(t, stated[n/2], 3*max(errs[n*95/100], leastError/3), "%s, share %d: median", spec.Name, j)
 		}
 	}
 }
