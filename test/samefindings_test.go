@@ -27,8 +27,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
@@ -161,7 +161,7 @@ func findingsOn(prefix string, batches ...ptrace.Traces) (list []finding.Finding
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
 					for _, e := range s.Events().All() {
-						if f, ok := emit.FindingOf(prefix, e); ok && strings.HasPrefix(s.Name(), prefix) {
+						if f, ok := profiletracetest.FindingOf(prefix, e); ok && strings.HasPrefix(s.Name(), prefix) {
 							list = append(list, f)
 						}
 					}

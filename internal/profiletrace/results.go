@@ -45,7 +45,9 @@ type Stats struct {
 // the context ends. It may be called again, and writes the same.
 func (p *Profile) Emit(ctx context.Context, next consumer.ConsumeTracesFunc) (Stats, error) {
 	s, err := p.emit(ctx, next)
-	s.Unused = event.Unused{Skipped: maps.Clone(p.Skipped), Faults: slices.Concat(p.Faults, s.Outliers.Named, s.Untimed.Named)}
+	s.Unused = event.Unused{
+		Skipped: maps.Clone(p.Skipped), Faults: slices.Concat(p.Faults, s.Outliers.Named, s.Untimed.Named),
+	}
 	for _, loss := range []struct {
 		n      int64
 		reason string
@@ -92,9 +94,13 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 	if err := p.write(ctx, p.opts.Detail, next, replays, observer, &st); err != nil || p.opts.All == nil {
 		return st, err
 	}
-	spans, cut := st.Spans, st.Cut
+	// The second sweep writes more spans, and finds the same. It does not search for critical paths again.
+	first := st
+	paths := p.Paths
+	p.Paths = false
 	err = p.write(ctx, emit.LevelKernels, p.opts.All, replays, nil, &st)
-	st.Spans, st.Cut = spans, cut
+	p.Paths = paths
+	st.Spans, st.Cut, st.Paths = first.Spans, first.Cut, first.Paths
 	return st, err
 }
 

@@ -59,7 +59,6 @@ type Stats struct {
 	Repeated   int64 // GPU spans that had arrived before
 	Invalid    int64 // GPU spans whose times are not usable; their energy counts
 	Incomplete int64 // GPU spans with time or energy whose stack lacks spans that did not arrive in time
-	Early      int64 // of Incomplete: counted early, because more than MaxSpans waited
 	Late       int64 // GPU spans that arrived after the span around them was counted
 	IdleLate   int64 // activities that arrived after the idle time around them was counted
 	Overflow   int64 // values counted under "(other stacks)"
@@ -70,7 +69,6 @@ type Stats struct {
 type Builder struct {
 	opts    Options
 	stats   Stats
-	early   bool // trees are counted before they are complete, because there is no room
 	repeats spanfacts.Repeats
 	frames  generations[Frame, *Frame]
 	labels  generations[Labels, *Labels]
@@ -85,11 +83,6 @@ type Builder struct {
 	index  hashindex.Index                       // of spans that have an ID
 	done   *spantree.Tree[counted, countedBelow] // spans that were counted, and what was below spans to come
 	pieces int                                   // pieces of time that wait
-
-	now     int64                    // of the latest resolution, unix ns
-	grafts  map[spanfacts.Key]*graft // by the span that has not arrived
-	joined  int                      // grafts that were replaced since stacks were merged
-	mergeAt int                      // samples from which on stacks are merged again
 
 	devices map[deviceKey]*timeline
 	windows map[uint64]*window

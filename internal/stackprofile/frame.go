@@ -68,9 +68,8 @@ type Source struct{ Service, Namespace, Version string }
 // Stack is a frame with its ancestors. Equal stacks are mostly, but not always, one pointer.
 type Stack struct {
 	Up    *Stack // nil for the root
-	Frame *Frame // nil: a graft, which no profile has that was taken
+	Frame *Frame
 	depth int32
-	open  bool // a graft whose span has not arrived
 }
 
 // Frames returns the frames from the root to the leaf. It appends to list.

@@ -199,9 +199,6 @@ func (b *Builder) sample(p *Profile, stack *Stack, l *Labels) *Sample {
 	}
 	w := b.windows[start]
 	if w.samples >= b.opts.MaxStacks {
-		b.mergeJoined()
-	}
-	if w.samples >= b.opts.MaxStacks {
 		b.stats.Overflow++
 		stack = b.child(b.rootOf(b.source(p.Source)), b.frame(Range, otherStacks, ""))
 		l = b.labelled(Labels{Rank: -1})
@@ -223,7 +220,6 @@ func (b *Builder) Take(before int64) (list []*Profile) {
 		if b.opts.Window > 0 && start+uint64(b.opts.Window) > uint64(max(0, before)) {
 			continue
 		}
-		b.withoutGrafts(w)
 		for _, p := range w.profiles {
 			if b.opts.Window == 0 && p.start < p.end {
 				p.Start, p.End = p.start, p.end
@@ -240,7 +236,6 @@ func (b *Builder) Take(before int64) (list []*Profile) {
 // method of the Builder.
 func (b *Builder) Current() (list []*Profile) {
 	for _, w := range b.windows {
-		b.withoutGrafts(w)
 		for _, p := range w.profiles {
 			list = append(list, p)
 		}

@@ -29,25 +29,15 @@ func (b *Builder) Resolve(now int64, all bool) {
 		return all || b.complete(top) && now-t.newest >= settle || now-t.oldest >= wait
 	})
 	b.settleIdle(all)
-	before := now - wait
-	if all {
-		before = math.MaxInt64
-	}
-	b.abandonGrafts(before)
 }
 
 // makeRoom counts complete trees early, and all trees where that is not enough.
 func (b *Builder) makeRoom(now int64) {
 	b.resolve(now, func(top *span, _ *tree) bool { return b.complete(top) })
 	if len(b.spans) > b.opts.MaxSpans/2 {
-		b.early = true
 		b.resolve(now, func(*span, *tree) bool { return true })
-		b.early = false
 	}
 	b.settleIdle(false)
-	if b.Stacks() >= b.mergeAt {
-		b.mergeJoined()
-	}
 }
 
 // counted is what late spans below a span need to know about it.
@@ -75,7 +65,6 @@ func (b *Builder) complete(top *span) bool {
 
 // resolve counts the trees that are due.
 func (b *Builder) resolve(now int64, due func(top *span, t *tree) bool) {
-	b.now = now
 	n := len(b.spans)
 	if n == 0 {
 		return
@@ -160,7 +149,6 @@ func (b *Builder) count() {
 		}
 		b.stackOf(int32(i), stacks)
 		r := &stacks[i]
-		b.join(s.key, r)
 		b.takeOwed(int32(i), r)
 		b.charge(s.total, r)
 		if s.time == 0 || !s.placed {
@@ -203,7 +191,6 @@ type resolved struct {
 // hanging is where a tree's top hangs. The zero value is the root of a trace.
 type hanging struct {
 	missing spanfacts.Key // below a span that has not arrived
-	graft   *graft        // for that; nil: it does not change the stack if it arrives
 	late    counted       // below a span that was counted
 }
 
@@ -232,7 +219,7 @@ func (b *Builder) stackOf(i int32, stacks []resolved) {
 			}
 		}
 		// A section that shows a range of the host on the device is the range.
-		if s.frame != nil && !(s.projected && r.stack.Frame != nil && s.frame.Name == r.stack.Frame.Name) {
+		if s.frame != nil && !(s.projected && s.frame.Name == r.stack.Frame.Name) {
 			r.stack = b.child(r.stack, s.frame)
 		}
 	}
@@ -256,13 +243,8 @@ func (b *Builder) startStack(s *span, r *resolved) {
 			if f := b.spans[i].frame; f != nil && f.Kind == Route {
 				r.stack = b.child(r.stack, f)
 			}
-		} else if d := b.counted(s.extra.link); d != nil && d.stack.Frame != nil && d.stack.Frame.Kind == Route {
+		} else if d := b.counted(s.extra.link); d != nil && d.stack.Frame.Kind == Route {
 			r.stack = b.child(r.stack, d.stack.Frame)
-		}
-	}
-	if top := &b.hangs[r.hangs]; b.early && top.missing != (spanfacts.Key{}) {
-		if top.graft = b.graftBelow(top.missing, r.stack); top.graft != nil {
-			r.stack = top.graft.stack
 		}
 	}
 }
@@ -299,14 +281,7 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 		s.energy = 0 // counted on the span around it
 	}
 	if top.missing != (spanfacts.Key{}) && (s.time > 0 || s.energy > 0) {
-		if top.graft != nil {
-			top.graft.spans++
-		} else {
-			b.stats.Incomplete++
-			if b.early {
-				b.stats.Early++
-			}
-		}
+		b.stats.Incomplete++
 	}
 	var in *Profile
 	if self > 0 || s.energy > 0 || s.extra != nil && len(s.extra.leaves) > 0 {

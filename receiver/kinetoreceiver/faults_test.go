@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -434,7 +434,7 @@ func TestProfileWithoutADeviceStatesWhereTheHostWas(t *testing.T) {
 		require.NotNil(t, st.Host, s.name)
 		window := find(t, batches, "pytorch profile")
 		require.Equal(t, 1, window.Events().Len(), "the span of the window states it, too")
-		v, ok := emit.FindingOf("host", window.Events().At(0))
+		v, ok := profiletracetest.FindingOf("host", window.Events().At(0))
 		require.True(t, ok)
 		assert.Equal(t, st.Host.Kind, v.Kind)
 		assert.Equal(t, st.Host.Chain, v.Chain)

@@ -5,13 +5,11 @@ package stackprofile
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,35 +62,6 @@ func addAll(b *Builder, all []drawn) {
 
 var untilTheEnd = Options{MaxGap: -1, Settle: math.MaxInt64, MaxWait: math.MaxInt64, Repeats: -1}
 
-// With room for few spans, stacks are the same as with room for all.
-func TestStacksAreWholeWhateverHasRoom(t *testing.T) {
-	for seed := range uint64(8) {
-		all := nestedRanges(rand.New(rand.NewPCG(seed, 1)), 2000)
-		var want map[string]float64
-		for _, room := range []int{1_000_000, 200, 80} {
-			o := untilTheEnd
-			o.MaxSpans = room
-			b := New(o)
-			addAll(b, all)
-			b.Resolve(after, true)
-			list := b.Take(math.MaxInt64)
-			got, _ := byStack(list)
-			if want == nil {
-				want = got
-				continue
-			}
-			require.True(t, maps.Equal(want, got), "seed %d, room for %d: %d of %d stacks", seed, room, len(got), len(want))
-			samples := 0
-			for _, p := range list {
-				samples += len(p.Samples())
-			}
-			assert.Less(t, samples, 3*len(want), "equal stacks are merged, but for their idle time")
-			require.Zero(t, b.Stats().Incomplete)
-			require.Empty(t, b.grafts)
-		}
-	}
-}
-
 // Memory does not grow with the number of spans below a span that arrives last.
 func TestMemoryIsBoundedBelowALateSpan(t *testing.T) {
 	measure := func(kernels int) float64 {
@@ -141,43 +110,4 @@ func TestCirclesOfLateParentsEnd(t *testing.T) {
 		b.Resolve(after, true)
 		require.EqualValues(t, 7*4000, Totals(b.Take(math.MaxInt64))[Time])
 	}
-}
-
-// A profile that is taken before a late span arrives lacks it, and is complete otherwise.
-func TestTakenProfilesHaveNoGrafts(t *testing.T) {
-	o := untilTheEnd
-	o.MaxSpans, o.Window = 50, time.Hour
-	b := New(o)
-	all := nestedRanges(rand.New(rand.NewPCG(1, 1)), 1000)
-	addAll(b, all[:len(all)-1])
-	require.NotEmpty(t, b.grafts)
-	list := b.Current()
-	for _, p := range list {
-		for _, s := range p.Samples() {
-			for _, f := range s.Stack.Frames(nil) {
-				require.NotNil(t, f)
-			}
-		}
-	}
-	addAll(b, all[len(all)-1:])
-	b.Resolve(after, true)
-	require.EqualValues(t, 1000*3000, Totals(b.Take(math.MaxInt64))[Time])
-}
-
-// A span that never arrives is not awaited for longer than other spans.
-func TestLateSpansAreAwaitedForAsLongAsOthers(t *testing.T) {
-	o := Options{MaxSpans: 8, Repeats: -1, Window: time.Hour, Settle: time.Second, MaxWait: time.Minute}
-	b := New(o)
-	addAll(b, nestedRanges(rand.New(rand.NewPCG(1, 1)), 20)[:30])
-	waiting := int64(0)
-	for _, g := range b.grafts {
-		waiting += g.spans
-	}
-	require.Positive(t, waiting)
-	before := b.stats.Incomplete
-	b.Resolve(after+int64(time.Minute)-1, false)
-	require.NotEmpty(t, b.grafts)
-	b.Resolve(after+int64(time.Minute), false)
-	require.Empty(t, b.grafts)
-	require.GreaterOrEqual(t, b.stats.Incomplete-before, waiting)
 }
