@@ -57,10 +57,10 @@ func WithErrorHandler(f func(error)) Option {
 // WithLogger sets the logger of the hang watchdog (see settings.Settings.HangLimit); default slog.Default().
 func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *section.Config) { c.Logger = l }) }
 
-// WithReport sets the recorder that Snapshot reads, for example one with a sketch whose quantiles of long runs are
-// within 1 %: WithReport(report.NewCollector(report.WithSketch(ddsketch.New))). Default: report.NewCollector().
-func WithReport(r report.Recorder) Option {
-	return optionFunc(func(c *section.Config) { c.Recorder, c.Report = r, r != nil })
+// WithReport configures the statistics that Snapshot reads, for example with a sketch whose quantiles of long runs are
+// within 1 %: WithReport(report.WithSketch(ddsketch.New)). It has no effect if Settings.Report is off.
+func WithReport(opts ...report.Option) Option {
+	return optionFunc(func(c *section.Config) { c.ReportOptions = append(c.ReportOptions, opts...) })
 }
 
 // WithAnnotator sets the annotator to call when a section starts and ends, such as a profiler's range annotations

@@ -256,7 +256,7 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 	x.Recorded(gpuspan.Work{Items: 3})
 
 	op.Foreign(context.Background(), s).End() // no work was recorded
-	y := op.Start(context.Background(), s) // gpuspan does not know the stream
+	y := op.Start(context.Background(), s)    // gpuspan does not know the stream
 	y.End()
 	spans := r.flush(t, "op")
 	require.Len(t, spans, 3)

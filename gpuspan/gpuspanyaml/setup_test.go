@@ -59,7 +59,7 @@ runtime:
 `, dir), 0o600))
 	spans := tracetest.NewSpanRecorder()
 	run, err := job(path, gpuspanyaml.Below("runtime"), gpuspanyaml.WithSDK(sdktrace.WithSpanProcessor(spans)),
-		gpuspanyaml.WithProfiler(gpuspan.WithReport(report.NewCollector(report.WithService("mine")))))
+		gpuspanyaml.WithProfiler(gpuspan.WithReport(report.WithService("mine"))))
 	require.NoError(t, err)
 	require.True(t, run.File.NVTX.Enabled)
 	require.Equal(t, "mine", run.Profiler.Snapshot().Service)

@@ -28,7 +28,8 @@ const (
 	floorFactor = semconv.FindingBelowFloorFloor
 )
 
-// Collector is a [Recorder] that produces Summaries. Its memory is bounded: at most 4096 positions in the nesting, 64
+// Collector makes Summaries of a profiler's measurements. Programs configure it by gpuspan.WithReport; its methods are
+// for the profiler, whose one goroutine calls Node, Section, Untimed and Step. Its memory is bounded: at most 4096 positions in the nesting, 64
 // loops, 64 phases of each; runs over the first limit are counted in Summary.Overflow. It is safe for concurrent use.
 type Collector struct {
 	mu       sync.Mutex
@@ -50,8 +51,6 @@ type Collector struct {
 	streams  streams
 	loose    time.Duration // of outermost sections on unknown streams
 }
-
-var _ Recorder = (*Collector)(nil)
 
 // Option configures [NewCollector].
 type Option interface{ apply(*Collector) }
@@ -135,7 +134,8 @@ func (c *Collector) SetDropped(reason string, n int64) {
 	c.dropped[reason] = n
 }
 
-// Node implements Recorder.
+// Node returns the node of an operation below its parent's node. The same parent and name give the same node for the life
+// of the Collector, so callers may keep it.
 func (c *Collector) Node(parent Node, op Info) Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Collector) node(n Node) *node {
 	return c.nodes[n]
 }
 
-// Section implements Recorder. The root is not an operation: sections recorded there are ignored.
+// Section adds one finished run. The root is not an operation: sections recorded there are ignored.
 func (c *Collector) Section(n Node, s Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +200,8 @@ func (c *Collector) Section(n Node, s Sample) {
 	}
 }
 
-// Untimed implements Recorder.
+// Untimed adds count runs that were not timed individually, as below unsampled parents, with their declared work. With a
+// count of 0 it adds work to runs that have been counted, such as FLOPs of another precision.
 func (c *Collector) Untimed(n Node, count int64, s Sample) {
 	if count < 0 {
 		return
@@ -234,7 +235,7 @@ func (c *Collector) isFirst(nd *node, s Sample) bool {
 	return first
 }
 
-// Step implements Recorder.
+// Step adds one finished step of a loop.
 func (c *Collector) Step(name string, s StepSample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,7 +250,7 @@ func (c *Collector) Step(name string, s StepSample) {
 	c.loops[i].step(s, c.sketch)
 }
 
-// Reset implements Recorder.
+// Reset clears all statistics. Nodes stay valid.
 func (c *Collector) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

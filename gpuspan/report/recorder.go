@@ -153,25 +153,6 @@ type Peaks struct {
 
 func (p Peaks) known() bool { return p.Memory > 0 || p.PCIe > 0 || len(p.FLOPs) > 0 }
 
-// Recorder receives a profiler's measurements. Node, Section, Untimed and Step are called by one goroutine, the one
-// that reads the events, and must not block; Summary and Reset may be called by any goroutine at any time.
-type Recorder interface {
-	// Node returns the node of an operation below its parent's node. The same parent and name give the same node for the
-	// life of the Recorder, so callers may keep it.
-	Node(parent Node, op Info) Node
-	// Section adds one finished run.
-	Section(n Node, s Sample)
-	// Untimed adds count runs that were not timed individually, as below unsampled parents, with their declared work.
-	// With a count of 0 it adds work to runs that have been counted, such as FLOPs of another precision.
-	Untimed(n Node, count int64, s Sample)
-	// Step adds one finished step of a loop.
-	Step(loop string, s StepSample)
-	// Summary returns a copy of all statistics so far.
-	Summary() Summary
-	// Reset clears all statistics. Nodes stay valid.
-	Reset()
-}
-
 // Sketch summarizes a stream of durations in bounded memory.
 type Sketch interface {
 	// Add adds one duration in seconds, greater than or equal to 0.

@@ -53,7 +53,7 @@ func Open(simulated bool, w io.Writer) Device {
 
 // Report returns the report of a service with quantiles of its whole run, however long it is.
 func Report(service string) gpuspan.Option {
-	return gpuspan.WithReport(report.NewCollector(report.WithService(service), report.WithSketch(ddsketch.New)))
+	return gpuspan.WithReport(report.WithService(service), report.WithSketch(ddsketch.New))
 }
 
 type sim struct {

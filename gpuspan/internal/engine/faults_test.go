@@ -159,7 +159,7 @@ func (c faultyCode) Enabled() bool { c.in("Enabled"); return true }
 
 func (c faultyCode) Write(p []byte) (int, error) { c.in("Write"); return 0, errors.New("disk full") }
 
-// faultyTracers, faultyMeters, faultyRecorder and faultyLogger are providers, a recorder and a logger that may panic.
+// faultyTracers, faultyMeters, faultySketch and faultyLogger are providers, a sketch and a logger that may panic.
 type faultyTracers struct {
 	*sdktrace.TracerProvider
 	fault *fault
@@ -180,38 +180,11 @@ func (p faultyMeters) Meter(name string, o ...metric.MeterOption) metric.Meter {
 	return p.MeterProvider.Meter(name, o...)
 }
 
-type faultyRecorder struct {
-	*report.Collector
-	*fault
-}
+type faultySketch struct{ *fault }
 
-func (r faultyRecorder) Node(p report.Node, i report.Info) report.Node {
-	r.in("Node")
-	return r.Collector.Node(p, i)
-}
+func (s faultySketch) Add(float64) { s.in("Add") }
 
-func (r faultyRecorder) Section(n report.Node, s report.Sample) {
-	r.in("Section")
-	r.Collector.Section(n, s)
-}
-
-func (r faultyRecorder) Untimed(n report.Node, c int64, s report.Sample) {
-	r.in("Untimed")
-	r.Collector.Untimed(n, c, s)
-}
-
-func (r faultyRecorder) Step(l string, s report.StepSample) { r.in("Step"); r.Collector.Step(l, s) }
-
-func (r faultyRecorder) Summary() report.Summary { r.in("Summary"); return r.Collector.Summary() }
-
-func (r faultyRecorder) Reset() { r.in("Reset"); r.Collector.Reset() }
-
-func (r faultyRecorder) SetDevice(d report.Device) { r.in("SetDevice"); r.Collector.SetDevice(d) }
-
-func (r faultyRecorder) SetDropped(reason string, n int64) {
-	r.in("SetDropped")
-	r.Collector.SetDropped(reason, n)
-}
+func (s faultySketch) Quantile(float64) (float64, bool) { s.in("Quantile"); return 0, false }
 
 type faultyLogger struct{ *fault }
 
@@ -275,7 +248,7 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 		"Capturing", "Record", "Query",
 		"Synchronize", "Elapsed", "MemoryUsage", "Close",
 		"OnStart", "OnEnd", "ShouldSample", "NewIDs", "NewSpanID", "RangeStart", "RangeEnd", "Enabled", "Tracer", "Meter",
-		"Node", "Section", "Untimed", "Step", "Summary", "Reset", "SetDevice", "SetDropped", "Handle", "Write", "nothing",
+		"Add", "Quantile", "Handle", "Write", "nothing",
 	} {
 		for _, early := range []bool{true, false} {
 			name := at + " at once"
@@ -299,7 +272,7 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 						enginetest.WithSettings(set), enginetest.WithTracerProvider(faultyTracers{TracerProvider: tp, fault: f}),
 						enginetest.WithMeterProvider(faultyMeters{fault: f}),
 						enginetest.WithIDGenerator(ids), enginetest.WithAnnotator(code), enginetest.WithOutputLog(code),
-						enginetest.WithReport(faultyRecorder{report.NewCollector(), f}), enginetest.WithLogger(slog.New(faultyLogger{f})),
+						enginetest.WithReport(report.WithSketch(func() report.Sketch { return faultySketch{f} })), enginetest.WithLogger(slog.New(faultyLogger{f})),
 						enginetest.WithErrorHandler(func(err error) {
 							mu.Lock()
 							heard = append(heard, err.Error())

@@ -38,7 +38,7 @@ type Core struct {
 	backend  backend.Backend // nil: host times only
 	Clock    *hostclock.Clock
 	Errors   errreport.Reporter
-	Recorder report.Recorder
+	Recorder *report.Collector // nil: no statistics
 
 	// MetricsEmitted reports whether the metrics of sections leave the process at present.
 	MetricsEmitted func() bool
@@ -110,9 +110,9 @@ func NewCore(b backend.Backend, opts ...func(*Config)) (*Core, error) {
 	p.setLevel()
 	p.scope = p.newScope(func() []attribute.KeyValue { return nil })
 	errs = append(errs, p.open(b))
-	if p.Recorder = c.Recorder; p.Recorder == nil && c.Report {
+	if c.Report {
 		now := func() time.Time { return time.Unix(0, p.Clock.Wall(p.Clock.Now())) }
-		p.Recorder = report.NewCollector(report.WithClock(now))
+		p.Recorder = report.NewCollector(append([]report.Option{report.WithClock(now)}, c.ReportOptions...)...)
 	}
 	return p, errors.Join(errs...)
 }
@@ -293,17 +293,17 @@ func (p *Core) Untimed(o *Operation) Section {
 // Config configures a profiler.
 type Config struct {
 	settings.Settings
-	Tracers    trace.TracerProvider
-	Meters     metric.MeterProvider
-	OnError    func(error)
-	Logger     *slog.Logger
-	Recorder   report.Recorder
-	Annotator  Annotator
-	IDs        *spanid.Generator
-	Outputs    io.Writer
-	Attributes []attribute.KeyValue
-	Named      func(name string) []func(*OperationConfig) // options of the operations of StartNamed; may be nil
-	Sink       sink.Sink                                  // instead of Tracers, for sections
+	Tracers       trace.TracerProvider
+	Meters        metric.MeterProvider
+	OnError       func(error)
+	Logger        *slog.Logger
+	ReportOptions []report.Option
+	Annotator     Annotator
+	IDs           *spanid.Generator
+	Outputs       io.Writer
+	Attributes    []attribute.KeyValue
+	Named         func(name string) []func(*OperationConfig) // options of the operations of StartNamed; may be nil
+	Sink          sink.Sink                                  // instead of Tracers, for sections
 
 	OpenTimeout time.Duration // for the driver to list its devices; default 30 s
 }

@@ -322,9 +322,8 @@ func sameDevice(a, b backend.Device) bool {
 
 // describeDevice reports the device's capabilities to the recorder.
 func describeDevice(p *Core, d *Device) {
-	defer p.Guard("recorder's list of devices")
-	if c, ok := p.Recorder.(interface{ SetDevice(report.Device) }); ok {
-		c.SetDevice(report.Device{
+	if p.Recorder != nil {
+		p.Recorder.SetDevice(report.Device{
 			Ordinal: d.Info.Ordinal, ID: d.Info.UUID, Model: d.Info.Model,
 			Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.Info),
 		})

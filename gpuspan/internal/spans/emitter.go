@@ -196,7 +196,6 @@ func (t *Exporter) nodeOf(st *section.OpState) int32 {
 	if t.p.Recorder == nil {
 		return 0
 	}
-	defer t.p.Guard("position of a section in the report")
 	return int32(t.p.Recorder.Node(0, st.Cfg.Info))
 }
 
@@ -237,10 +236,8 @@ func (t *Exporter) ReportUntimed() {
 	for _, pl := range t.p.Positions() {
 		reportPosition(pl, rec)
 	}
-	if c, ok := rec.(interface{ SetDropped(string, int64) }); ok {
-		for reason, n := range t.p.Drops() {
-			c.SetDropped(reason, n)
-		}
+	for reason, n := range t.p.Drops() {
+		rec.SetDropped(reason, n)
 	}
 }
 

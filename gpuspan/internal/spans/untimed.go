@@ -10,7 +10,7 @@ import (
 )
 
 // nodeOf returns the position's number in the report.
-func nodeOf(pl *section.Position, rec report.Recorder) report.Node {
+func nodeOf(pl *section.Position, rec *report.Collector) report.Node {
 	if pl == nil {
 		return 0
 	}
@@ -21,7 +21,7 @@ func nodeOf(pl *section.Position, rec report.Recorder) report.Node {
 }
 
 // reportPosition reports to the recorder the runs since the last report.
-func reportPosition(pl *section.Position, rec report.Recorder) {
+func reportPosition(pl *section.Position, rec *report.Collector) {
 	since, ok := pl.TakeUntimed()
 	if !ok {
 		return
@@ -45,7 +45,7 @@ func reportPosition(pl *section.Position, rec report.Recorder) {
 }
 
 // reportSample passes runs on, and the work of chunks also to the enclosing sections.
-func reportSample(pl *section.Position, rec report.Recorder, n int64, s report.Sample) {
+func reportSample(pl *section.Position, rec *report.Collector, n int64, s report.Sample) {
 	rec.Untimed(nodeOf(pl, rec), n, s)
 	for pl = pl.Around(); pl != nil; pl = pl.Around() {
 		rec.Untimed(nodeOf(pl, rec), 0, s)

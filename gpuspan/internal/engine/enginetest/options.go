@@ -45,8 +45,8 @@ func WithIDGenerator(g *spanid.Generator) Option { return func(c *section.Config
 
 func WithOutputLog(w io.Writer) Option { return func(c *section.Config) { c.Outputs = w } }
 
-func WithReport(r report.Recorder) Option {
-	return func(c *section.Config) { c.Recorder, c.Report = r, r != nil }
+func WithReport(o report.Option) Option {
+	return func(c *section.Config) { c.ReportOptions = append(c.ReportOptions, o) }
 }
 
 func AllowLegacy() StreamOption { return func(c *section.StreamConfig) { c.Legacy = true } }
