@@ -214,7 +214,7 @@ func Example_face() {
 
 	s.StartNamed(ctx, "by title")
 	s.EndNamed("by title", gpuspan.Work{Items: 1})
-	op.Record(ctx, s, time.Now(), time.Millisecond, gpuspan.Work{})
+	op.RecordMeasured(ctx, s, time.Now(), time.Millisecond, gpuspan.Work{})
 
 	prof.SetEnabled(false)
 	fmt.Println("off:", op.Start(ctx, s).Timed())

@@ -72,7 +72,7 @@ func TestZeroValuesDoNothing(t *testing.T) {
 		p.Source()
 		o.Start(ctx, &s).End()
 		o.Launch(ctx, &s, nil)
-		o.Record(ctx, &s, time.Now(), time.Second, gpuspan.Work{})
+		o.RecordMeasured(ctx, &s, time.Now(), time.Second, gpuspan.Work{})
 		x.EndWith(gpuspan.Work{Items: 1})
 		x.Start(&o).StartOn(&o, &s).End()
 		<-x.Elapsed().Done()

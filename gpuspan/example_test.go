@@ -231,7 +231,7 @@ func ExampleProfiler_Snapshot() {
 }
 
 // A host operation, timed as by an SDK span.
-func ExampleOperation_Record() {
+func ExampleOperation_RecordMeasured() {
 	prof, gpu, _, spans := simulated()
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
@@ -239,7 +239,7 @@ func ExampleOperation_Record() {
 	queue := gpuspan.NewOperation("queue", gpuspan.HostWork())
 
 	start := time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)
-	queue.Record(ctx, stream, start, 250*time.Millisecond, gpuspan.Work{Items: 4})
+	queue.RecordMeasured(ctx, stream, start, 250*time.Millisecond, gpuspan.Work{Items: 4})
 	_ = prof.Flush(ctx)
 	span := spans.Ended()[0]
 	fmt.Println(span.Name(), span.StartTime().UTC().Format(time.TimeOnly), span.EndTime().Sub(span.StartTime()))
@@ -438,7 +438,7 @@ func ExampleOnDevice() {
 	server := prof.Stream(0, "server", gpuspan.OnDevice(backend.Device{
 		UUID: "GPU-3c8e9d6f-1111-2222-3333-444455556666", Model: "NVIDIA H200",
 	}))
-	prefill.Record(context.Background(), server, time.Now(), 40*time.Millisecond, gpuspan.Work{Items: 512})
+	prefill.RecordMeasured(context.Background(), server, time.Now(), 40*time.Millisecond, gpuspan.Work{Items: 512})
 	_ = prof.Shutdown(context.Background())
 	span := spans.Ended()[0]
 	scope := span.InstrumentationScope().Attributes

@@ -78,7 +78,7 @@ func TestSpansUseRegisteredNamesOnly(t *testing.T) {
 		step.SetModelFLOPs(3)
 		r.clock.Advance(3 * time.Millisecond)
 	}
-	op.Record(context.Background(), s, epoch, time.Second, gpuspan.Work{})
+	op.RecordMeasured(context.Background(), s, epoch, time.Second, gpuspan.Work{})
 	r.flush()
 	require.NotEmpty(t, r.spans.Ended())
 	for _, span := range r.spans.Ended() {

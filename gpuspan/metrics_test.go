@@ -240,7 +240,7 @@ func TestHostTimesAreNoGPUDurations(t *testing.T) {
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
 	op.Start(context.Background(), s).End()
-	op.Record(context.Background(), s, epoch, time.Millisecond, gpuspan.Work{}) // but a duration that the caller measured is
+	op.RecordMeasured(context.Background(), s, epoch, time.Millisecond, gpuspan.Work{}) // but a duration that the caller measured is
 	r.flush()
 	m := collect(t, reader)
 	p := m["gpu.operation.duration"]

@@ -113,7 +113,7 @@ func TestARecordOfAnImpossibleTimeOnlyCounts(t *testing.T) {
 		{time.Unix(0, math.MinInt64), time.Second},
 		{time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Second},
 	} {
-		op.Record(context.Background(), s, bad.start, bad.d, gpuspan.Work{Items: 1})
+		op.RecordMeasured(context.Background(), s, bad.start, bad.d, gpuspan.Work{Items: 1})
 	}
 	r.flush()
 	require.Empty(t, r.named("op"))
@@ -125,7 +125,7 @@ func TestARecordOfAnImpossibleTimeOnlyCounts(t *testing.T) {
 func TestARecordWithoutAStartHasJustEnded(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	gpuspan.NewOperation("op").Record(context.Background(), s, time.Time{}, time.Millisecond, gpuspan.Work{})
+	gpuspan.NewOperation("op").RecordMeasured(context.Background(), s, time.Time{}, time.Millisecond, gpuspan.Work{})
 	r.flush()
 	span := r.named("op")[0]
 	require.Equal(t, time.Millisecond, span.EndTime().Sub(span.StartTime()))
@@ -137,8 +137,8 @@ func TestARecordOfNegativeTimeOnlyCounts(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
-	op.Record(context.Background(), s, time.Time{}, -time.Millisecond, gpuspan.Work{Items: 3})
-	op.Record(context.Background(), s, time.Time{}, 0, gpuspan.Work{Items: 4})
+	op.RecordMeasured(context.Background(), s, time.Time{}, -time.Millisecond, gpuspan.Work{Items: 3})
+	op.RecordMeasured(context.Background(), s, time.Time{}, 0, gpuspan.Work{Items: 4})
 	r.flush()
 	require.Len(t, r.named("op"), 1)
 	f, _ := r.p.Stats(op)

@@ -34,8 +34,8 @@ func TestRecordedRunsCarryTheDeviceThatTheProgramNames(t *testing.T) {
 			require.False(t, s.DeviceTimed())
 
 			decode := gpuspan.NewOperation("decode", gpuspan.ItemType("token"))
-			decode.Record(context.Background(), s, start, 250*time.Millisecond, gpuspan.Work{Items: 100, Bytes: 50e9})
-			decode.Record(context.Background(), other, start, 125*time.Millisecond, gpuspan.Work{Items: 100})
+			decode.RecordMeasured(context.Background(), s, start, 250*time.Millisecond, gpuspan.Work{Items: 100, Bytes: 50e9})
+			decode.RecordMeasured(context.Background(), other, start, 125*time.Millisecond, gpuspan.Work{Items: 100})
 			require.NoError(t, p.Flush(context.Background()))
 
 			require.Len(t, spans.Ended(), 2)

@@ -68,17 +68,18 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	o.real().Launch(ctx, s.real(), f)
 }
 
-// Foreign starts a section whose two events are recorded by foreign code, on a stream of [ForeignEvents] or on one whose
-// handle that code knows.
+// Foreign starts a section whose two events are recorded by foreign code, on a stream of
+// [ForeignEvents] or on one whose handle that code knows.
 func (o *Operation) Foreign(ctx context.Context, s *Stream) Foreign {
 	return Foreign{Section{o.real().Open(ctx, s.real())}}
 }
 
-// Record records a run whose GPU time d the caller has measured, for example with its own events or another profiler.
-// start is on the wall clock; the zero time means that the run has just ended. The run is below the section or span
-// of ctx, has no gpu.timing.source, and is not annotated, because it is over. If d is negative or longer than a year,
-// or start is before 1970 or after 2199, the run is only counted, and counts as misuse.
-func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
+// RecordMeasured records a run whose GPU time d the caller has measured, for example with its own
+// events or another profiler. start is on the wall clock; the zero time means that the run has just
+// ended. The run is below the section or span of ctx, has no gpu.timing.source, and is not
+// annotated, because it is over. If d is negative or longer than a year, or start is before 1970 or
+// after 2199, the run is only counted, and counts as misuse.
+func (o *Operation) RecordMeasured(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	o.real().Record(ctx, s.real(), start, d, w.internal())
 }
 

@@ -62,11 +62,11 @@ func ForeignEvents() StreamOption {
 	return streamOption(func(c *section.StreamConfig) { c.Foreign = true })
 }
 
-// OnDevice sets the device of the stream's work if no backend can query it, as in the parent of a server process that
-// receives the GPU times of its requests: spans of [Operation.Record] on the stream then have the device's identity,
-// and gpu_join joins them like others. The UUID of d (hw.id) identifies the device; Ordinal distinguishes devices in
-// reports, and Model selects the peaks. No event is recorded: sections that are started have host times. The handle
-// is ignored.
+// OnDevice sets the device of the stream's work if no backend can query it, as in the parent of a
+// server process that receives the GPU times of its requests: spans of [Operation.RecordMeasured]
+// on the stream then have the device's identity, and gpu_join joins them like others. The UUID of d
+// (hw.id) identifies the device; Ordinal distinguishes devices in reports, and Model selects the
+// peaks. No event is recorded: sections that are started have host times. The handle is ignored.
 func OnDevice(d backend.Device) StreamOption {
 	return streamOption(func(c *section.StreamConfig) { c.Device = &d })
 }

@@ -49,7 +49,7 @@ func TestReportsCompareWithThePeaksThatADeviceStates(t *testing.T) {
 	}))
 	require.Same(t, told, r.p.Stream(0, "told", gpuspan.OnDevice(backend.Device{Ordinal: 1, UUID: "GPU-1"})))
 	remote := gpuspan.NewOperation("remote", gpuspan.Synchronous())
-	remote.Record(context.Background(), told, epoch, time.Second, gpuspan.Work{FLOPs: 5e11, Precision: gpuspan.BF16})
+	remote.RecordMeasured(context.Background(), told, epoch, time.Second, gpuspan.Work{FLOPs: 5e11, Precision: gpuspan.BF16})
 	r.clock.Advance(10 * time.Millisecond)
 	r.flush()
 	for _, o := range r.p.Snapshot().Operations {

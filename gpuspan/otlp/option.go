@@ -141,7 +141,8 @@ func client() (*http.Client, error) {
 	if v := variable("TIMEOUT"); v != "" {
 		ms, err := strconv.Atoi(v)
 		if err != nil || ms <= 0 {
-			errs = append(errs, fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT, or _TRACES_TIMEOUT, must be a number of ms, found %q", v))
+			errs = append(errs, fmt.Errorf(
+				"OTEL_EXPORTER_OTLP_TIMEOUT, or _TRACES_TIMEOUT, must be a number of ms, found %q", v))
 		} else {
 			c.Timeout = time.Duration(ms) * time.Millisecond
 		}

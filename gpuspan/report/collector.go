@@ -21,16 +21,19 @@ const (
 
 	overflowName = "(other)"
 
-	// starvedPart: a section is host-starved if the device finished within this part of its duration after the host did.
-	// If work had been queued ahead, the device would have finished much later than the host's End.
+	// starvedPart: a section is host-starved if the device finished within this part of its
+	// duration after the host did. If work had been queued ahead, the device would have finished
+	// much later than the host's End.
 	starvedPart = semconv.FindingLaunchBoundEndDelay
 	// floorFactor: sections shorter than this many empty sections mostly measure the launch, not the work.
 	floorFactor = semconv.FindingBelowFloorFloor
 )
 
-// Collector makes Summaries of a profiler's measurements. Programs configure it by gpuspan.WithReport; its methods are
-// for the profiler, whose one goroutine calls Node, Section, Untimed and Step. Its memory is bounded: at most 4096 positions in the nesting, 64
-// loops, 64 phases of each; runs over the first limit are counted in Summary.Overflow. It is safe for concurrent use.
+// Collector makes Summaries of a profiler's measurements. Programs configure it by
+// gpuspan.WithReport; its methods are for the profiler, whose one goroutine calls Node, Section,
+// Untimed and Step. Its memory is bounded: at most 4096 positions in the nesting, 64 loops, 64
+// phases of each; runs over the first limit are counted in Summary.Overflow. It is safe for
+// concurrent use.
 type Collector struct {
 	mu       sync.Mutex
 	service  string
@@ -134,8 +137,8 @@ func (c *Collector) SetDropped(reason string, n int64) {
 	c.dropped[reason] = n
 }
 
-// Node returns the node of an operation below its parent's node. The same parent and name give the same node for the life
-// of the Collector, so callers may keep it.
+// Node returns the node of an operation below its parent's node. The same parent and name give the
+// same node for the life of the Collector, so callers may keep it.
 func (c *Collector) Node(parent Node, op Info) Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +147,8 @@ func (c *Collector) Node(parent Node, op Info) Node {
 		return n
 	}
 	if len(c.nodes) > maxNodes && op.Name != overflowName {
-		// One node for all that exceed the limit, so that their time stays in the totals. It is below the root: a node for
-		// every parent could again exceed the limit.
+		// One node for all that exceed the limit, so that their time stays in the totals. It is
+		// below the root: a node for every parent could again exceed the limit.
 		p, parent, op = c.nodes[0], 0, Info{Name: overflowName}
 		if n, ok := p.children[op.Name]; ok {
 			return n
@@ -200,8 +203,9 @@ func (c *Collector) Section(n Node, s Sample) {
 	}
 }
 
-// Untimed adds count runs that were not timed individually, as below unsampled parents, with their declared work. With a
-// count of 0 it adds work to runs that have been counted, such as FLOPs of another precision.
+// Untimed adds count runs that were not timed individually, as below unsampled parents, with their
+// declared work. With a count of 0 it adds work to runs that have been counted, such as FLOPs of
+// another precision.
 func (c *Collector) Untimed(n Node, count int64, s Sample) {
 	if count < 0 {
 		return

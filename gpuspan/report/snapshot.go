@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Summary returns a copy of all statistics so far. It omits operations that have not run since the last Reset, and sorts the others
+// Summary returns a copy of all statistics so far. It omits operations that have not run since the
+// last Reset, and sorts the others
 // [ByTime].
 func (c *Collector) Summary() Summary {
 	c.mu.Lock()

@@ -186,7 +186,7 @@ func program(t *testing.T, c *client, sink bool) {
 	settle()
 	op.Start(local, host).End()
 	settle()
-	op.Record(local, s, clock.Now(), time.Millisecond, gpuspan.Work{Items: 1})
+	op.RecordMeasured(local, s, clock.Now(), time.Millisecond, gpuspan.Work{Items: 1})
 	settle()
 	require.NoError(t, p.Shutdown(ctx))
 	end()

@@ -30,7 +30,7 @@ func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 		return Section{}
 	}
 	parent := SpanOf(ctx)
-	if in, ok := parent.(*SectionSpan); ok {
+	if in, ok := parent.(*ContextSpan); ok {
 		if x, ok := in.begin(ctx, s, o, flags); ok {
 			return x
 		}
@@ -61,7 +61,7 @@ func unsampled(parent trace.Span) bool {
 
 // begin starts a section in the context of another. If that has ended, or is not timed, it is not the parent of the new
 // section's span; the span around it is, and the result is false.
-func (in *SectionSpan) begin(ctx context.Context, s *Stream, o *Operation, flags Flags) (Section, bool) {
+func (in *ContextSpan) begin(ctx context.Context, s *Stream, o *Operation, flags Flags) (Section, bool) {
 	x, p := in.section, s.Core
 	switch {
 	case x.p != p:

@@ -29,7 +29,7 @@ func TestNestedContextsStayFlat(t *testing.T) {
 	}
 	depth := 0
 	for at := trace.SpanFromContext(ctx); ; depth++ {
-		in, ok := at.(*section.SectionSpan)
+		in, ok := at.(*section.ContextSpan)
 		if !ok {
 			break
 		}

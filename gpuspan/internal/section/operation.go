@@ -83,14 +83,6 @@ func newOperation(c OperationConfig) *Operation {
 	return o
 }
 
-// Real returns o, or nil if NewOperation did not create it: a zero value behaves like nil.
-func (o *Operation) real_() *Operation {
-	if o == nil || o.Attrs == nil {
-		return nil
-	}
-	return o
-}
-
 func (o *Operation) Name() string {
 	if o == nil {
 		return ""

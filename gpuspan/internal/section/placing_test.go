@@ -114,7 +114,7 @@ func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	d, other := &section.Device{Anchorer: &clockmap.Anchorer{}}, &section.Device{Anchorer: &clockmap.Anchorer{}}
 	s := &section.Stream{Device: d}
 	var n section.Nest
-	n.Root = &(*n.Own())
+	n.Root = n.Own()
 	(*n.Own()).Timed, (*n.Own()).Device = true, other
 	s.Unplaced, s.Stamps = []section.Stamped{{}, {Nest: &n}}, make([]clockmap.Stamps, 2)
 	const one, nested = 0, 1

@@ -162,15 +162,15 @@ func (x Section) Context(ctx context.Context) context.Context {
 		return ctx
 	}
 	around := SpanOf(ctx)
-	if in, ok := around.(*SectionSpan); ok {
+	if in, ok := around.(*ContextSpan); ok {
 		around = in.Span
 	}
-	return trace.ContextWithSpan(ctx, &SectionSpan{Span: around, section: x})
+	return trace.ContextWithSpan(ctx, &ContextSpan{Span: around, section: x})
 }
 
-// SectionSpan replaces the span around a section in a context and carries the section too, so that Start finds both
+// ContextSpan replaces the span around a section in a context and carries the section too, so that Start finds both
 // with one lookup. In all other respects it is that span.
-type SectionSpan struct {
+type ContextSpan struct {
 	trace.Span
 	section Section
 }

@@ -77,10 +77,10 @@ const (
 	flagsPlain = FlagStarted | FlagWait // flags of a plain section
 )
 
-// Record is one section: the caller's statements and the result. It is copied out of the slot when the section resolves,
-// and then belongs to whom it was passed on to. In the slot of a plain section that was read the caller's part stays
-// unchanged, except for ctx, until the slot is taken again: the next caller has to fetch every cache line that the
-// polling thread writes.
+// Record is one section: the caller's statements and the result. It is copied out of the slot when
+// the section resolves, and then belongs to whom it was passed on to. In the slot of a plain
+// section that was read the caller's part stays unchanged, except for ctx, until the slot is taken
+// again: the next caller has to fetch every cache line that the polling thread writes.
 type Record struct {
 	// written by callers
 	Ctx    context.Context
@@ -106,8 +106,8 @@ type Record struct {
 	MemoryEnd     int64
 	borrowed      *Slot // whose event startEvent is
 
-	// written by the polling thread, later by the exporter; in a slot it stays empty if the record is copied out as soon
-	// as it is read
+	// written by the polling thread, later by the exporter; in a slot it stays empty if the record
+	// is copied out as soon as it is read
 	Times
 	Stamps      clockmap.Stamps // of the device; placed when the next anchor exists
 	Occurrence  int64

@@ -76,8 +76,8 @@ func (w *Worker) Keep(f func() (quit bool)) {
 // maxHungLines bounds the lines of one check: a device that hangs stops all of its streams.
 const maxHungLines = 8
 
-// Watchdog writes one log line for each stream whose device does not finish a section. It has its own goroutine, because a
-// hanging device may block the polling thread in the driver.
+// Watchdog writes one log line for each stream whose device does not finish a section. It has its
+// own goroutine, because a hanging device may block the polling thread in the driver.
 type Watchdog struct {
 	p    *Core
 	quit chan struct{}

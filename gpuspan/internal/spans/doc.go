@@ -3,9 +3,10 @@
 
 // Package spans makes spans, metrics and statistics of placed sections and steps.
 //
-// An [Exporter] relates sections to each other and to steps, and ends their spans. It owns one goroutine, since all that
-// it calls is code of the application: tracers, sinks, recorders. Such code may be slow, panic, or end the goroutine
-// without delaying the polling thread. [Loop] and [Step] are the caller's side of steps.
+// An [Exporter] relates sections to each other and to steps, and ends their spans. It owns one
+// goroutine, since all that it calls is code of the application: tracers, sinks, recorders. Such
+// code may be slow, panic, or end the goroutine without delaying the polling thread. [Loop] and
+// [Step] are the caller's side of steps.
 //
 // Invariants:
 //   - Parents are exported before their children.
