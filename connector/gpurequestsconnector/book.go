@@ -42,8 +42,8 @@ type book struct {
 	requests map[key]*request
 	byAge    *list.List // of *request, the oldest first
 	waiting  children
-	arrived  *spantree.Tree[seenSpan, owed]   // spans of a request arrive in any order, and a batch may arrive twice
-	closed   boundedmap.Recent[key, struct{}] // requests
+	arrived  *spantree.Tree[seenSpan, pending] // spans of a request arrive in any order, and a batch may arrive twice
+	closed   boundedmap.Recent[key, struct{}]  // requests
 
 	operations map[operation]*operation
 	texts      map[string]string
@@ -64,7 +64,7 @@ func newBook(cfg *Config) *book {
 	return &book{
 		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
 		waiting: newChildren(),
-		arrived: spantree.New(spantree.Rules[seenSpan, owed]{MaxSpans: cfg.MaxSpans, MaxSums: cfg.MaxSpans}),
+		arrived: spantree.New(spantree.Rules[seenSpan, pending]{MaxSpans: cfg.MaxSpans, MaxSums: cfg.MaxSpans}),
 		closed:  boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
 		ending:  make(map[key]*request), operations: make(map[operation]*operation), texts: make(map[string]string),
 		sources: make(map[string]*source), index: make(map[key]int),
@@ -157,14 +157,14 @@ func (b *book) find(process uint64, k key) *seenSpan {
 	return s
 }
 
-// owed is what waits for a span.
-type owed struct {
+// pending is what waits for a span.
+type pending struct {
 	debts []debt
 	inner []key // requests inside it
 }
 
-// owed removes and returns what waits for a span, as of its process and as of any.
-func (b *book) owed(s *span) (all owed) {
+// pending removes and returns what waits for a span, as of its process and as of any.
+func (b *book) pending(s *span) (all pending) {
 	for _, process := range [...]uint64{0, s.process} {
 		o, _ := b.arrived.Take(process, s.key)
 		all.debts, all.inner = append(all.debts, o.debts...), append(all.inner, o.inner...)
@@ -175,7 +175,7 @@ func (b *book) owed(s *span) (all owed) {
 // remember keeps what later spans may need, and returns the requests inside that waited for it. An open request learns
 // its start from its own span here.
 func (b *book) remember(s *span, now int64) (inner []key) {
-	waited := b.owed(s)
+	waited := b.pending(s)
 	seen, _ := b.arrived.Find(s.home(), s.key)
 	if seen == nil {
 		seen = &s.seenSpan

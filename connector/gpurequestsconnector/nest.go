@@ -44,7 +44,7 @@ const maxDepth = 64
 func (b *book) nest(now int64) {
 	for i := range b.spans {
 		s := &b.spans[i]
-		waited := b.owed(s)
+		waited := b.pending(s)
 		s.waited = waited.inner
 		for _, o := range waited.debts {
 			if rest := s.take(o); s.batch {

@@ -19,8 +19,8 @@
 //     descendants are summed up, such as a step, is therefore added only after its sum was taken,
 //     or never.
 //   - Bounds. The oldest sums are dropped when too many wait or when they have waited too long. If
-//     too many spans have arrived, those without a child for the longest time are forgotten: a
-//     repeat of one counts again, and the sum of its late child waits in vain.
+//     too many spans have arrived, the ones that had no child for the longest time are forgotten: a
+//     repeat of one counts again, and the sum of its late child waits until it is dropped.
 //   - Cycles. A sum moves through at most 128 spans at once and is then dropped, so cycles of
 //     parents end.
 package spantree
@@ -38,8 +38,8 @@ const maxDepth = 128
 // Rules are the user's part of a tree: N is kept of a span that has arrived, S is a sum, whose zero
 // value is empty.
 type Rules[N, S any] struct {
-	// Lift adds to the sum of the span above what a span contributes: what becomes of the sum of its
-	// descendants and, if own is set, its own part. It returns whether it added anything. below may
+	// Lift adds to the sum of the span above what a span contributes: the sum of its descendants, as
+	// the user changes it, and its own part if own is set. It returns whether it added anything. below may
 	// be changed, and into may keep its memory. The result must not depend on how a sum is divided
 	// among several calls, nor on their order. The sum above a root is dropped silently. Lift may not
 	// call the tree, and neither may Dropped. Without Lift a sum waits until it is taken.

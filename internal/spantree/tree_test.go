@@ -170,7 +170,7 @@ func TestSumsDoNotDependOnArrivalRepeatsOrOtherProcesses(t *testing.T) {
 	}
 }
 
-// newCounts returns a tree whose sums are numbers of spans, and the number of those that were dropped.
+// newCounts returns a tree whose sums are numbers of spans, and the number of spans that were dropped.
 func newCounts(spans, sums int) (tree *Tree[struct{}, int], dropped *int) {
 	dropped = new(int)
 	return New(Rules[struct{}, int]{

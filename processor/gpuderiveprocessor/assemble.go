@@ -95,8 +95,8 @@ func (a *assembler) total(process uint64, now int64) *partial {
 	return sum
 }
 
-// lift adds a span to the sum of the span above it: its own FLOPs replace those of its descendants, and its interval
-// covers theirs, as does its phase. Descendants that arrive after their step count only if the step arrives again.
+// lift adds a span to the sum of the span above it: its own FLOPs replace its descendants' FLOPs, and its interval covers
+// theirs, as does its phase. Descendants that arrive after their step count only if the step arrives again.
 func (a *assembler) lift(n *arrived, own bool, below, into **partial) bool {
 	if n.step {
 		a.evicted++
