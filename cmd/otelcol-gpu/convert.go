@@ -43,6 +43,7 @@ import (
 func newConvertCommand() *cobra.Command {
 	common := kinetoreceiver.Options{Attributes: spanfacts.Full} // trace.json has the file's own events
 	var compare bool
+	var failOn []string
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
 		Use: "convert [--detail LEVEL] [--html] --out DIR FILE|FOLDER...\n" +
@@ -70,7 +71,8 @@ With --compare, it prints what changed per step between two profiles, by cause, 
 also writes DIR/compare.html.
 
 The exit code is 1 if any file cannot be read (the others are still converted), and 3 if any file is truncated or
-damaged and was read only in part.`,
+damaged and was read only in part. With --fail-on KIND[:SHARE], it is 4 if any file or job has such a finding of at
+least that share of its window: a check for continuous integration.`,
 		Args: takes(1, math.MaxInt, "convert takes profiles or directories (otelcol-gpu convert --html FILE)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd,
@@ -107,12 +109,21 @@ damaged and was read only in part.`,
 				defer gcpace.Start(heapBudget, garbagePercent)()
 			}
 			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
+			for _, text := range failOn {
+				c, err := convert.ParseCondition(text)
+				if err != nil {
+					return fmt.Errorf("--fail-on: %w", err)
+				}
+				o.FailOn = append(o.FailOn, c)
+			}
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {
 			case errors.Is(err, convert.ErrSomeFailed), err == nil && failed:
 				return errReported
 			case errors.Is(err, convert.ErrSomePartial):
 				return errPartial
+			case errors.Is(err, convert.ErrFound):
+				return errFound
 			}
 			return err
 		},
@@ -127,6 +138,8 @@ damaged and was read only in part.`,
 		"device model, as named by the driver, for files that do not name it (selects the peaks)")
 	cmd.Flags().StringSliceVar(&common.Captures, "captures", nil,
 		"traces (or directories of them) that recorded the capture of CUDA graphs; maps graph kernels to operators")
+	cmd.Flags().StringSliceVar(&failOn, "fail-on", nil,
+		"findings with which the command fails: `KIND` or KIND:SHARE, as loader:10%; several are separated by commas")
 	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (required unless --html is set)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "maximum operations in the table (0 = all)")
 	cmd.Flags().BoolVar(&o.HTML, "html", false, "also write the report as a self-contained page")
@@ -204,11 +217,6 @@ func (p *profile) result(detail kinetoreceiver.Detail, alone bool) convert.Resul
 	}
 	if p.Host != nil {
 		r.Remarks = append(r.Remarks, p.Host.String())
-	}
-	for _, d := range p.Devices {
-		for _, v := range d.Findings {
-			r.Remarks = append(r.Remarks, v.String())
-		}
 	}
 	for _, d := range p.Devices {
 		r.Remarks = append(r.Remarks, d.String())

@@ -80,7 +80,7 @@ func TestRunsIntoOneFolderDoNotMix(t *testing.T) {
 	for _, p := range started {
 		require.Zero(t, p.exit(t, time.Minute), &p.stderr)
 	}
-	require.Equal(t, []string{"spans.json", "trace.json"}, entriesOf(t, out))
+	require.Equal(t, []string{"findings.json", "spans.json", "trace.json"}, entriesOf(t, out))
 	names := namesOf(t, filepath.Join(out, "spans.json"))
 	trace, err := os.ReadFile(filepath.Join(out, "trace.json"))
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestResultsOfAnEarlierRunAreReplacedAtTheEndAndNamed(t *testing.T) {
 	stdout, stderr, err := inProcess(t, "convert", "--out", out, recent)
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "spans.json, trace-1.json, trace.json of an earlier run in "+out+": replaced")
-	require.Equal(t, []string{"spans.json", "trace-2.json", "trace.json"}, entriesOf(t, out))
+	require.Equal(t, []string{"findings.json", "spans.json", "trace-2.json", "trace.json"}, entriesOf(t, out))
 
 	_, stderr, err = inProcess(t, "convert", "--out", out, filepath.Join(out, "trace.json"))
 	require.NoError(t, err, "a result may be converted into its own folder: %s", stderr)

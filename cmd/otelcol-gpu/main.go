@@ -59,6 +59,8 @@ func main() {
 		os.Exit(1)
 	case errors.Is(err, errPartial):
 		os.Exit(3)
+	case errors.Is(err, errFound):
+		os.Exit(4)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "otelcol-gpu:", err)
 		os.Exit(1)
@@ -71,6 +73,9 @@ var errReported = errors.New("failed")
 // errPartial ends the program with exit code 3: all is done, but some files could be read only in part, as was
 // said on the terminal already.
 var errPartial = errors.New("incomplete")
+
+// errFound ends the program with exit code 4: all is done, and a finding was printed that --fail-on forbids.
+var errFound = errors.New("forbidden finding")
 
 func run(args []string) error {
 	root, w, err := command()

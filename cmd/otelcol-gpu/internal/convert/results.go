@@ -79,7 +79,7 @@ func (r *results) publish() (replaced []string, err error) {
 			return nil, fmt.Errorf("cannot rename the results: %w", err)
 		}
 		switch e.Name() {
-		case spansFile:
+		case spansFile, findingsFile:
 		case pageFile:
 			r.page = true
 		default:
@@ -106,8 +106,9 @@ func (r *results) earlier() (names []string, err error) {
 		name := e.Name()
 		switch numbered, _ := filepath.Match("trace-[0-9]*.json", name); {
 		case !e.Type().IsRegular():
-		case name == spansFile, name == traceFile, name == pageFile && r.isOwn(name, page.Mark), numbered &&
-			r.isOwn(name, `"otelgpuFormat"`):
+		case name == spansFile, name == traceFile, name == pageFile && r.isOwn(name, page.Mark),
+			name == findingsFile && r.isOwn(name, findingsFormat), numbered &&
+				r.isOwn(name, `"otelgpuFormat"`):
 			names = append(names, name)
 		}
 	}
@@ -128,6 +129,8 @@ func (r *results) describe(out io.Writer) {
 		fmt.Fprintf(out, "%s\n    every activity: open it in https://ui.perfetto.dev or chrome://tracing\n",
 			printable.Line(filepath.Join(r.out, name)))
 	}
+	fmt.Fprintf(out, "%s\n    the findings and where the time went, as JSON\n",
+		printable.Line(filepath.Join(r.out, findingsFile)))
 	if r.page {
 		fmt.Fprintf(out, "%s\n    the report: open it in a browser; it needs nothing else\n",
 			printable.Line(filepath.Join(r.out, pageFile)))
