@@ -156,8 +156,8 @@ func (e *Energy) neighbors(i int) (most, step float64) {
 	return most, step
 }
 
-// mark is a time of the curve with what a span has of it that begins or ends there. One is kept because most spans begin
-// where another one ends.
+// mark is a time of the curve with what a span has of it that begins or ends there. Two are kept because most spans
+// begin where another one ends.
 type mark struct {
 	valid       bool
 	at          int64

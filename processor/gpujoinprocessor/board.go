@@ -106,9 +106,9 @@ func newEnergy(d *devicesamples.Device, settle time.Duration) *instrument.Energy
 	return instrument.NewEnergy(c)
 }
 
-// bind makes the meter read a device until the view is released. settled is on the clock of spans, and known if anything
-// is settled. Energy and power of a MIG instance whose physical GPU is unknown are not read: every instance repeats the
-// values of the whole GPU.
+// bind makes the meter read a device until the view is released. settled is on the clock of spans, and known if
+// anything is settled. Energy and power of a MIG instance whose physical GPU is unknown are not read: every instance
+// repeats the values of the whole GPU.
 func (m *meter) bind(dev devicesamples.DeviceView, settled int64, known bool) {
 	if m.dev = dev; dev.Device().Parent != "" {
 		return
