@@ -198,7 +198,7 @@ func (c *client) find(ctx context.Context, reads []*storage.Operation) error {
 }
 
 // move reports whether what has just been read is deleted, which is how the queue begins to write requests under other
-// keys. They stay until they are written; those that are no longer there have been sent.
+// keys. They stay until they are written; missing ones have been sent.
 func (c *client) move(deletions []*storage.Operation) bool {
 	for _, op := range deletions {
 		if _, ok := c.found[op.Key]; !ok {

@@ -15,7 +15,7 @@ import (
 // need to notice that.
 const leeway = time.Second
 
-// longest is how long a component may take to stop if the context has no deadline, as that of the Collector.
+// longest is how long a component may take to stop if the context has no deadline. The Collector sets none.
 const longest = 30 * time.Second
 
 // ErrRunning is the error of goroutines that have not stopped in time. What they use must not be closed.
