@@ -5,9 +5,11 @@ package gpusamplesexporter
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
@@ -53,4 +55,16 @@ func TestRepeatedPointsCountOnce(t *testing.T) {
 			return append(got, store.LoadLevels(name, from, to, nil))
 		}
 	})
+}
+
+// DCGM writes the largest integers for unknown values; smaller ones are masks of reasons.
+func TestBlankIntegersAreNoValue(t *testing.T) {
+	for v, known := range map[int64]bool{
+		math.MaxInt64 - 1024: true, math.MaxInt64 - 15: false, math.MaxInt64: false, 4: true,
+	} {
+		p := pmetric.NewNumberDataPoint()
+		p.SetIntValue(v)
+		_, got := number(p, gpuquantity.Throttle)
+		assert.Equal(t, known, got, v)
+	}
 }

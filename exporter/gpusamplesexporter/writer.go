@@ -235,10 +235,7 @@ func (x *writer) load(p pmetric.NumberDataPoint, form devicesamples.LoadForm, re
 
 // unknownValue is above what any device counts to. DCGM writes larger integers (DCGM_INT64_BLANK, 2^63 - 16) for
 // unknown values; added to a sum, one of them would take up the precision of everything that follows.
-const (
-	unknownValue = 1 << 62
-	blankInt     = math.MaxInt64 - 15
-)
+const unknownValue = 1 << 62
 
 func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, from *origin) outcome {
 	v, known := number(p, rules[0].field)
@@ -288,9 +285,9 @@ func number(p pmetric.NumberDataPoint, f gpuquantity.Quantity) (float64, bool) {
 	if f != gpuquantity.Throttle || !(v >= -1<<63 && v < 1<<63) {
 		return v, math.Abs(v) < unknownValue
 	}
-	// A mask of 64 bits: DCGM reports it as a signed integer.
+	// A mask of 64 bits: DCGM reports it as a signed integer. Unknown values round to 1<<63.
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		return devicesamples.ThrottleMask(uint64(p.IntValue())), p.IntValue() < blankInt
+		return devicesamples.ThrottleMask(uint64(p.IntValue())), true
 	}
 	return devicesamples.ThrottleMask(uint64(int64(v))), true
 }

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -119,4 +120,44 @@ func TestSpansWithoutAnIDAlwaysCount(t *testing.T) {
 	m.Traces(td)
 	m.Traces(td)
 	assert.EqualValues(t, 2, m.State(Query{}).Operations[0].Count)
+}
+
+// A device has a limited number of counters. Those of processes that have ended make way for others, and until then the
+// others are not counted from 0 with each point.
+func TestCountersOfADeviceAreBounded(t *testing.T) {
+	m := at()
+	at := noon.Add(-20 * time.Minute)
+	send := func(process string, value float64) {
+		md := pmetric.NewMetrics()
+		rm := md.ResourceMetrics().AppendEmpty()
+		rm.Resource().Attributes().PutStr("service.instance.id", process)
+		x := rm.ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+		x.SetName("gpu.section.time")
+		s := x.SetEmptySum()
+		s.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+		p := s.DataPoints().AppendEmpty()
+		p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+		p.SetDoubleValue(value)
+		p.Attributes().PutStr("hw.id", "GPU-1")
+		p.Attributes().PutStr("gpu.section.state", "starved")
+		m.Metrics(md)
+	}
+	for i := range maxCounters {
+		send(fmt.Sprint("process ", i), 1)
+	}
+	seconds := func() (sum float64) {
+		m.sections.each(func(x *sectionTime) { sum += x.seconds })
+		return sum
+	}
+	for range 3 {
+		at = at.Add(time.Second)
+		send("another", 7)
+	}
+	assert.EqualValues(t, maxCounters, seconds(), "the others")
+	at = at.Add(keptSeconds * time.Second)
+	send("another", 7)
+	at = at.Add(time.Second)
+	send("another", 9)
+	assert.EqualValues(t, maxCounters+9, seconds())
+	assert.Len(t, m.devices["GPU-1"].counters, 1)
 }
