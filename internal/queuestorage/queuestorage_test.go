@@ -78,7 +78,7 @@ func request(n byte) ptrace.Traces {
 // random. In the end every accepted request has arrived, and nothing is left in the storage but the position.
 func TestRequestsOfAQueueOnAFullDiskArrive(t *testing.T) {
 	rejected, repeated := 0, 0
-	for seed := range uint64(100) {
+	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			s := &sinktest.Storage{DeletesFail: seed%2 == 0}
@@ -109,7 +109,7 @@ func TestRequestsOfAQueueOnAFullDiskArrive(t *testing.T) {
 					e = start(t, s, sink, zap.NewNop())
 				}
 				s.Fail(full)
-				for range r.IntN(20) {
+				for range r.IntN(3) * r.IntN(10) {
 					if e.ConsumeTraces(t.Context(), request(accepted)) == nil {
 						accepted++
 					} else {
@@ -122,10 +122,11 @@ func TestRequestsOfAQueueOnAFullDiskArrive(t *testing.T) {
 					e = start(t, s, sink, zap.NewNop())
 				}
 			}
-			up.Store(true)
-			if r.IntN(2) == 0 {
-				time.Sleep(time.Hour) // everything is sent on a full disk
+			if r.IntN(2) == 0 { // otherwise everything is sent on a full disk
+				s.Fail(nil)
 			}
+			up.Store(true)
+			time.Sleep(time.Hour)
 			s.Fail(nil)
 			require.NoError(t, e.ConsumeTraces(t.Context(), request(accepted)))
 			time.Sleep(time.Hour)
