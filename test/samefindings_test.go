@@ -39,7 +39,7 @@ import (
 // Of each step of 100 ms the device computes for 70 ms, waits for data for 20 ms and copies from pageable memory for
 // 10 ms. Values are ms; the host launches 10 µs ahead.
 const (
-	steps              = 10
+	steps              = 40
 	stepTime, loadTime = 100, 20
 	copyTime           = 10
 )
@@ -289,7 +289,7 @@ func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 	}
 	producers["gpuspan/report"] = own
 
-	m := page.NewWithClock(func() time.Time { return time.Unix(1_700_000_000+2, 0) })
+	m := page.NewWithClock(func() time.Time { return time.Unix(1_700_000_000+5, 0) })
 	for _, td := range live {
 		m.Traces(td)
 	}
@@ -373,7 +373,7 @@ func TestALateRankIsTheSameFindingEverywhere(t *testing.T) {
 	job[0].Subject = "rank 2" // the event has the rank as an attribute
 	producers["convert, ranks"] = statements(job)
 
-	m := page.NewWithClock(func() time.Time { return time.Unix(1_700_000_000+2, 0) })
+	m := page.NewWithClock(func() time.Time { return time.Unix(1_700_000_000+5, 0) })
 	factory, sink := gpumetricsconnector.NewFactory(), &consumertest.TracesSink{}
 	connector, err := factory.CreateTracesToTraces(t.Context(), connectortest.NewNopSettings(factory.Type()),
 		factory.CreateDefaultConfig(), sink)
@@ -408,7 +408,7 @@ func TestALateRankIsTheSameFindingEverywhere(t *testing.T) {
 	const lower = semconv.FindingLateRankLiveThreshold // many steps are compared
 	want := expected{
 		kind: known.Kind, gain: late, share: late.Seconds() / window.Seconds(),
-		threshold: map[string]float64{"convert, ranks": lower, "page": lower},
+		threshold: map[string]float64{"convert, ranks": lower, "page": lower, "gpu_metrics, all steps": lower},
 		subject:   map[string]string{}, // the profile of one rank does not know who is late
 	}
 	for _, rank := range []int{0, 1, 3} {

@@ -161,7 +161,7 @@ func row(t *testing.T, b *strings.Builder, name, path string, known truth) {
 			assert.Equal(t, known.kind, first.Kind, "%s: %s", name, first)
 		}
 		p := d.Parts
-		residual := d.Window - p.Computing - p.CommExposed - p.CopyExposed - p.Idle
+		residual := d.Window - p.Computing - p.CommExposed - p.CopyExposed - p.Idle - p.NotRecorded
 		for _, c := range d.Idle {
 			p.Idle -= c.Time
 		}

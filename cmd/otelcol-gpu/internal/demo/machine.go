@@ -63,16 +63,20 @@ func (m simulatedMachine) precision() gpuspan.Precision { return gpuspan.BF16 }
 func (m simulatedMachine) close() error                 { return m.gpu.Close() }
 
 func (m simulatedMachine) queue(device int) (queue, error) {
-	return simulatedQueue{gpu: m.gpu, device: device, stream: m.gpu.Stream(device)}, nil
+	return simulatedQueue{gpu: m.gpu, own: &ownBackend{m.gpu}, device: device, stream: m.gpu.Stream(device)}, nil
 }
+
+// ownBackend is the backend of one queue: each queue has a profiler, and profilers do not share a backend.
+type ownBackend struct{ *simgpu.GPU }
 
 type simulatedQueue struct {
 	gpu    *simgpu.GPU
+	own    *ownBackend
 	device int
 	stream backend.StreamHandle
 }
 
-func (q simulatedQueue) backend() backend.Backend { return q.gpu }
+func (q simulatedQueue) backend() backend.Backend { return q.own }
 func (q simulatedQueue) handle() uintptr          { return q.stream }
 func (q simulatedQueue) allocate(bytes int64)     { q.gpu.Allocate(q.device, bytes) }
 func (q simulatedQueue) close() error             { return nil }
