@@ -41,7 +41,8 @@ const (
 
 func deviceID(i int) string { return fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", i) }
 
-// requests returns the batch of sections() as OTLP protobuf, on eight devices and with times from zero on.
+// requests returns the batch of sections() as OTLP protobuf, on eight devices and with times from
+// zero on.
 func requests(tb testing.TB) []byte {
 	td := sections()
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -61,8 +62,8 @@ func requests(tb testing.TB) []byte {
 	return wire
 }
 
-// stateAll adds attributes that a span may inherit from its scope or that follow from others: producers without scope
-// attributes write them on each span.
+// stateAll adds attributes that a span may inherit from its scope or that follow from others:
+// producers without scope attributes write them on each span.
 func stateAll(s ptrace.Span, i int64) {
 	a := s.Attributes()
 	a.PutStr("gpu.operation.name", s.Name())
@@ -122,7 +123,8 @@ func (h *samplesHost) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{h.id: h.ext}
 }
 
-// writeUntil writes all fields of every device at 10 Hz, all of them varying except the throttle reasons, which are 0.
+// writeUntil writes all fields of every device at 10 Hz, all of them varying except the throttle
+// reasons, which are 0.
 func (h *samplesHost) writeUntil(now time.Time) {
 	for ; !h.next.After(now); h.next = h.next.Add(sampleRate) {
 		s := devicesamples.Sample{Time: h.next.UnixNano()}
@@ -151,8 +153,9 @@ type cost struct {
 
 func (c cost) minus(d cost) cost { return cost{c.cpu - d.cpu, c.allocs - d.allocs, c.bytes - d.bytes} }
 
-// measure streams requests through a pipeline on a virtual clock, so that gpu_join holds each request for as long as in
-// production without a delay in real time; every pipeline includes decoding the request and writing the samples.
+// measure streams requests through a pipeline on a virtual clock, so that gpu_join holds each
+// request for as long as in production without a delay in real time; every pipeline includes
+// decoding the request and writing the samples.
 func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHost, consumer.Traces) consumer.Traces,
 	out consumer.ConsumeTracesFunc,
 ) (c cost) {

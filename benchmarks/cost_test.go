@@ -42,7 +42,8 @@ func processorStage(f processor.Factory, conf map[string]any) stage {
 	}
 }
 
-// connectorStage feeds the connector, then the rest: both read the same data, as behind the Collector's fan-out.
+// connectorStage feeds the connector, then the rest: both read the same data, as behind the
+// Collector's fan-out.
 func connectorStage(f connector.Factory, conf map[string]any) stage {
 	return func(t *testing.T, _ *samplesHost, next consumer.Traces) consumer.Traces {
 		return tee(t, newConnector(t, f, conf), next)
@@ -86,7 +87,8 @@ type pipelineCase struct {
 	build stage
 }
 
-// chosen returns the pipelines that -cost-of names, and the pass-through pipeline that they are compared with.
+// chosen returns the pipelines that -cost-of names, and the pass-through pipeline that they are
+// compared with.
 func chosen(cases []pipelineCase) []pipelineCase {
 	names := regexp.MustCompile(*costOf)
 	return slices.DeleteFunc(cases, func(c pipelineCase) bool { return c.name != pass && !names.MatchString(c.name) })
@@ -97,8 +99,9 @@ const (
 	all  = "gpu_join+gpu_derive+gpu_metrics"
 )
 
-// TestCostOfAPipeline prints the cost of a span in each pipeline, and the components' part: the cost of the pipeline
-// minus the cost of the same pipeline without them, measured alternately in one process.
+// TestCostOfAPipeline prints the cost of a span in each pipeline, and the components' part: the
+// cost of the pipeline minus the cost of the same pipeline without them, measured alternately in
+// one process.
 func TestCostOfAPipeline(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuMeter sums the CPU time of the benchmark's own thread. Unlike elapsed time, it excludes other programs and the
-// garbage collector's threads.
+// cpuMeter sums the CPU time of the benchmark's own thread. Unlike elapsed time, it excludes other
+// programs and the garbage collector's threads.
 type cpuMeter struct{ total, from int64 }
 
 // newCPUMeter locks the benchmark to its thread until it ends.

@@ -30,10 +30,10 @@ var exporterFields = strings.Fields(`
 	DEV_XID_ERROR PROF_GR_ENGINE_UTIL_RATIO PROF_SM_UTIL_RATIO PROF_SM_OCCUPANCY_RATIO PROF_TENSOR_UTIL_RATIO
 	PROF_DRAM_UTIL_RATIO PROF_PCIE_TX_BYTES PROF_PCIE_RX_BYTES PROF_NVLINK_TX_BYTES PROF_NVLINK_RX_BYTES`)
 
-// TestCostAgainstDCGMExporter runs NVIDIA's dcgm-exporter (OTELGPU_DCGM_EXPORTER names the program) and otelcol-gpu
-// concurrently on the stub of DCGM's library, with the same boards and fields, both scraped over HTTP. It reports the
-// CPU time of both processes over a minute. The library's round trips clear 4 MiB each, as the real one's do; the host
-// engine is excluded.
+// TestCostAgainstDCGMExporter runs NVIDIA's dcgm-exporter (OTELGPU_DCGM_EXPORTER names the program)
+// and otelcol-gpu concurrently on the stub of DCGM's library, with the same boards and fields, both
+// scraped over HTTP. It reports the CPU time of both processes over a minute. The library's round
+// trips clear 4 MiB each, as the real one's do; the host engine is excluded.
 func TestCostAgainstDCGMExporter(t *testing.T) {
 	exporter := os.Getenv("OTELGPU_DCGM_EXPORTER")
 	if exporter == "" {

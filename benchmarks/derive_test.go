@@ -28,8 +28,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 )
 
-// divisions are the statements that give a section the same attributes as gpu_derive, for one model, whose peaks they
-// contain.
+// divisions are the statements that give a section the same attributes as gpu_derive, for one
+// model, whose peaks they contain.
 var divisions = []string{
 	`set(span.attributes["gpu.io.rate"], (Double(span.attributes["gpu.io.read.size"]) + Double(span.attributes["gpu.io.write.size"])) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.io.read.rate"], Double(span.attributes["gpu.io.read.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
@@ -48,7 +48,8 @@ var divisions = []string{
 	`set(span.attributes["gpu.rate.status"], "ok") where span.attributes["gpu.duration"] >= 0.00002`,
 }
 
-// fleet returns the divisions for three models and four precisions, which first look peaks up in the cache.
+// fleet returns the divisions for three models and four precisions, which first look peaks up in
+// the cache.
 func fleet() (out []string) {
 	for _, m := range []struct {
 		model string
@@ -154,7 +155,8 @@ func TestDeriversAgree(t *testing.T) {
 	}
 }
 
-// BenchmarkDerive measures a batch as decoded by the otlp receiver, in ns/span, without the decoding.
+// BenchmarkDerive measures a batch as decoded by the otlp receiver, in ns/span, without the
+// decoding.
 func BenchmarkDerive(b *testing.B) {
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(sections())
 	require.NoError(b, err)
@@ -188,8 +190,8 @@ func BenchmarkDerive(b *testing.B) {
 	}
 }
 
-// putsFactory returns a processor that only writes as many attributes as the others, with constant values: the cost of
-// pdata itself, a lower bound.
+// putsFactory returns a processor that only writes as many attributes as the others, with constant
+// values: the cost of pdata itself, a lower bound.
 func putsFactory() processor.Factory {
 	return processor.NewFactory(component.MustNewType("puts"), func() component.Config { return &struct{}{} },
 		processor.WithTraces(func(ctx context.Context, set processor.Settings, cfg component.Config,

@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 )
 
-// The page of the upstream prometheus exporter for the gpu receiver passes `promtool check metrics`, and distinguishes
-// the devices of one host, because points contain their identity.
+// The page of the upstream prometheus exporter for the gpu receiver passes `promtool check
+// metrics`, and distinguishes the devices of one host, because points contain their identity.
 func TestDeviceScrapeIsCleanAndKeepsDevicesApart(t *testing.T) {
 	exp, page := prometheusPage(t)
 

@@ -82,8 +82,8 @@ func buildStage(n names, room int) stage {
 	return eachSpan(func(a pcommon.Map) { n.build(b, a, room) })
 }
 
-// floor is the minimum work of join, derive and metrics: each reads a span once, the first delays it until its samples
-// arrive, and the first two write.
+// floor is the minimum work of join, derive and metrics: each reads a span once, the first delays
+// it until its samples arrive, and the first two write.
 func floor() stage {
 	return pipeline(readStage(), holdStage, buildStage(joined, 32), readStage(), putStage(derived, 0), readStage())
 }

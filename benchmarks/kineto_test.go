@@ -41,9 +41,10 @@ func recorded(b *testing.B, name string) []byte {
 	return text
 }
 
-// BenchmarkKinetoAgainstSimdjson reads recorded traces alternately with the kineto receiver, into finished spans, and
-// with simdjson-go, only into its tape: the limit of a general reader in Go, which keeps the whole document in memory.
-// It reports MB of JSON per second of CPU time, and their ratio.
+// BenchmarkKinetoAgainstSimdjson reads recorded traces alternately with the kineto receiver, into
+// finished spans, and with simdjson-go, only into its tape: the limit of a general reader in Go,
+// which keeps the whole document in memory. It reports MB of JSON per second of CPU time, and their
+// ratio.
 func BenchmarkKinetoAgainstSimdjson(b *testing.B) {
 	if !simdjson.SupportedCPU() {
 		b.Skip("simdjson-go needs AVX2")

@@ -25,7 +25,8 @@ var buckets = []any{
 	"1s", "2s", "5s", "10s", "20s", "50s", "60s",
 }
 
-// spanMetrics counts calls and durations by the same dimensions as gpu_metrics, but not bytes, FLOPs, items and energy.
+// spanMetrics counts calls and durations by the same dimensions as gpu_metrics, but not bytes,
+// FLOPs, items and energy.
 var spanMetrics = map[string]any{
 	"histogram":                     map[string]any{"unit": "s", "explicit": map[string]any{"buckets": buckets}},
 	"exemplars":                     map[string]any{"enabled": true, "max_per_data_point": 5},

@@ -57,8 +57,8 @@ func (n names) put(a pcommon.Map, room int) {
 	}
 }
 
-// build rebuilds the map with capacity for room more attributes, and appends the same constants without comparing
-// names.
+// build rebuilds the map with capacity for room more attributes, and appends the same constants
+// without comparing names.
 func (n names) build(b *xpdata.MapBuilder, a pcommon.Map, room int) {
 	b.EnsureCapacity(a.Len() + room)
 	for k, v := range a.All() {

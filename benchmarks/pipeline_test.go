@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 )
 
-// BenchmarkOTLPInToOut decodes, processes and encodes a batch: without components, with gpu_derive and gpu_metrics, and
-// with the equivalent upstream components.
+// BenchmarkOTLPInToOut decodes, processes and encodes a batch: without components, with gpu_derive
+// and gpu_metrics, and with the equivalent upstream components.
 func BenchmarkOTLPInToOut(b *testing.B) {
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(sections())
 	require.NoError(b, err)

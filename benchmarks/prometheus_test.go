@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 )
 
-// The page of the upstream prometheus exporter with all metrics of gpu_metrics passes the linter of `promtool check
-// metrics`.
+// The page of the upstream prometheus exporter with all metrics of gpu_metrics passes the linter of
+// `promtool check metrics`.
 func TestScrapeIsCleanForPromtool(t *testing.T) {
 	exp, page := prometheusPage(t)
 
@@ -55,7 +55,8 @@ func TestScrapeIsCleanForPromtool(t *testing.T) {
 	}
 }
 
-// everything returns a batch of one rank that produces every metric of the connector; rank 3 is slow.
+// everything returns a batch of one rank that produces every metric of the connector; rank 3 is
+// slow.
 func everything(rank int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()

@@ -20,8 +20,8 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 )
 
-// prometheusPage returns the upstream prometheus exporter and a function that reads its page, with the problems that
-// the linter of `promtool check metrics` finds.
+// prometheusPage returns the upstream prometheus exporter and a function that reads its page, with
+// the problems that the linter of `promtool check metrics` finds.
 func prometheusPage(t *testing.T) (exporter.Metrics, func() ([]byte, []promlint.Problem)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,17 +18,18 @@ const batchSize = 512
 // traceSpans is the number of spans per trace in a batch, below one host span.
 const traceSpans = 8
 
-// Attributes that gpu_join and gpu_derive write: the default set, or all of them, which is compared with the floors and
-// the other processors.
+// Attributes that gpu_join and gpu_derive write: the default set, or all of them, which is compared
+// with the floors and the other processors.
 const (
 	lean = "lean"
 	full = "full"
 )
 
-// sections returns a batch as sent by gpuspan: sections of a few operations on two devices of one model, with the
-// attributes of timed sections with declared work. IDs are random, and times, delays and work vary between spans as in
-// real measurements, because the compression ratio determines the cost of sending them. It has one scope instead of one
-// per device, for simpler readers.
+// sections returns a batch as sent by gpuspan: sections of a few operations on two devices of one
+// model, with the attributes of timed sections with declared work. IDs are random, and times,
+// delays and work vary between spans as in real measurements, because the compression ratio
+// determines the cost of sending them. It has one scope instead of one per device, for simpler
+// readers.
 func sections() ptrace.Traces {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	td := ptrace.NewTraces()

@@ -42,8 +42,8 @@ const (
 
 const wireTarget = "OTELGPU_BENCH_TARGET" // set in the process with the service and the backend
 
-// TestOtherEnds runs the peers of the measured pipeline in a separate process: a service that sends requests to the
-// pipeline, and a backend that accepts its exports.
+// TestOtherEnds runs the peers of the measured pipeline in a separate process: a service that sends
+// requests to the pipeline, and a backend that accepts its exports.
 func TestOtherEnds(t *testing.T) {
 	target := os.Getenv(wireTarget)
 	if target == "" {
@@ -86,8 +86,8 @@ func (*backend) Export(context.Context, ptraceotlp.ExportRequest) (ptraceotlp.Ex
 	return ptraceotlp.NewExportResponse(), nil
 }
 
-// networked returns the cost of a span in a pipeline between the otlp receiver and the otlp exporter, on the real
-// clock.
+// networked returns the cost of a span in a pipeline between the otlp receiver and the otlp
+// exporter, on the real clock.
 func networked(t *testing.T, build stage) float64 {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -160,8 +160,9 @@ func configure(tb testing.TB, cfg component.Config, conf map[string]any) {
 	require.NoError(tb, confmap.Validate(cfg))
 }
 
-// TestCostOverTheNetwork measures OTLP in to OTLP out with the Collector's own receiver and exporter, over gRPC on the
-// loopback interface. The service and the backend are another process, whose time is excluded.
+// TestCostOverTheNetwork measures OTLP in to OTLP out with the Collector's own receiver and
+// exporter, over gRPC on the loopback interface. The service and the backend are another process,
+// whose time is excluded.
 func TestCostOverTheNetwork(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")
@@ -195,8 +196,8 @@ func TestCostOverTheNetwork(t *testing.T) {
 	t.Log(b.String())
 }
 
-// Measures the size of a span on the network, uncompressed and with the exporter's default compression. Times, IDs and
-// values are the same in each run.
+// Measures the size of a span on the network, uncompressed and with the exporter's default
+// compression. Times, IDs and values are the same in each run.
 func TestBytesOverTheNetwork(t *testing.T) {
 	sent := func(build stage) (raw, compressed float64) {
 		n := 0

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config contains the ready pipelines of the distribution as YAML, so that they can be run, printed and tested
-// exactly as documented.
+// Package config contains the ready pipelines of the distribution as YAML, so that they can be run,
+// printed and tested exactly as documented.
 package config
 
 import (
@@ -19,8 +19,8 @@ var files embed.FS
 // AllInOne is the pipeline that runs when no configuration is given.
 const AllInOne = "all-in-one"
 
-// Names lists the pipelines: all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent,
-// kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo.
+// Names lists the pipelines: all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway,
+// kubernetes/agent, kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo.
 func Names() []string {
 	var names []string
 	// The embedded tree is fixed at build time: walking it cannot fail.
@@ -34,7 +34,8 @@ func Names() []string {
 	return names
 }
 
-// YAML returns the named pipeline. For an unknown name it returns an error that lists the known ones.
+// YAML returns the named pipeline. For an unknown name it returns an error that lists the known
+// ones.
 func YAML(name string) (string, error) {
 	b, err := files.ReadFile(name + ".yaml")
 	if err != nil {
@@ -43,15 +44,15 @@ func YAML(name string) (string, error) {
 	return string(b), nil
 }
 
-// JaegerUI returns a configuration of Jaeger's page that shows GPU attributes first (`ui::config_file` of its
-// jaeger_query).
+// JaegerUI returns a configuration of Jaeger's page that shows GPU attributes first
+// (`ui::config_file` of its jaeger_query).
 func JaegerUI() []byte {
 	b, _ := files.ReadFile("jaeger-ui.json") // the embedded tree is fixed at build time
 	return b
 }
 
-// Schema returns the JSON schema of the configurations that otelcol-gpu accepts, for editors. It is generated from the
-// configuration structs.
+// Schema returns the JSON schema of the configurations that otelcol-gpu accepts, for editors. It is
+// generated from the configuration structs.
 func Schema() []byte {
 	b, _ := files.ReadFile("otelcol-gpu.schema.json") // the embedded tree is fixed at build time
 	return b

@@ -151,7 +151,8 @@ func TestTheReadyPipelinesListenOnTheLoopbackInterface(t *testing.T) {
 	}
 }
 
-// A web site that resolves its name to 127.0.0.1 must not read metrics or send spans through a user's browser.
+// A web site that resolves its name to 127.0.0.1 must not read metrics or send spans through a
+// user's browser.
 func TestTheReadyPipelinesCheckHosts(t *testing.T) {
 	type listener struct {
 		Endpoint    string
@@ -188,8 +189,8 @@ func TestTheReadyPipelinesCheckHosts(t *testing.T) {
 	}
 }
 
-// An exporter next to a counting connector must not reject data, because gpu_join would retry the spans, and the
-// connector would count them again.
+// An exporter next to a counting connector must not reject data, because gpu_join would retry the
+// spans, and the connector would count them again.
 func TestExportersNextToCountingConnectorsNeverReject(t *testing.T) {
 	type pipeline struct{ Receivers, Processors, Exporters []string }
 	kind := func(id string) string { before, _, _ := strings.Cut(id, "/"); return before }
@@ -277,9 +278,9 @@ func TestMetricsArePushedOneRequestAfterTheOther(t *testing.T) {
 	require.GreaterOrEqual(t, pushed, 3)
 }
 
-// By default, an OTLP receiver accepts requests of up to 4 MiB over gRPC, and rejects larger ones permanently. Batches
-// stay below that. Over HTTP the limit is the same: a request of 12 MiB can nest values so deep that decoding it
-// overflows the stack.
+// By default, an OTLP receiver accepts requests of up to 4 MiB over gRPC, and rejects larger ones
+// permanently. Batches stay below that. Over HTTP the limit is the same: a request of 12 MiB can
+// nest values so deep that decoding it overflows the stack.
 func TestRequestsFitTheirReceiver(t *testing.T) {
 	type queue struct {
 		Wait  bool `yaml:"wait_for_result"`
@@ -324,7 +325,8 @@ func TestRequestsFitTheirReceiver(t *testing.T) {
 				b = e.Protocol.OTLP.SendingQueue.Batch
 				require.True(t, e.Protocol.OTLP.SendingQueue.Wait, "%s: %s", name, id)
 			}
-			// The queue of gateways behind Kafka is Kafka, whose messages are smaller. Profiles cannot be split.
+			// The queue of gateways behind Kafka is Kafka, whose messages are smaller. Profiles
+			// cannot be split.
 			if strings.HasPrefix(id, "load_balancing/") ||
 				strings.HasPrefix(id, "otlp_grpc/") && name != "kafka/gateway" && id != "otlp_grpc/profiles" {
 				require.NotNil(t, b, "%s: %s", name, id)

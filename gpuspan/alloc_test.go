@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// hostTimed returns a profiler without a driver, so that only the library's own cost is measured. Its goroutines sleep
-// until the slots run out.
+// hostTimed returns a profiler without a driver, so that only the library's own cost is measured.
+// Its goroutines sleep until the slots run out.
 func hostTimed(tb testing.TB, slots int) (*gpuspan.Profiler, *gpuspan.Stream) {
 	tb.Helper()
 	p, err := gpuspan.New(nil, set(func(s *settings.Settings) { s.Slots = slots }),
@@ -94,8 +94,8 @@ func TestElapsedCostsTwoAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkSection measures Start and EndWith through the public types, without a driver. Compare it with
-// BenchmarkSDKSpan of the same run.
+// BenchmarkSection measures Start and EndWith through the public types, without a driver. Compare
+// it with BenchmarkSDKSpan of the same run.
 func BenchmarkSection(b *testing.B) {
 	p, s := hostTimed(b, 1<<12)
 	op := gpuspan.NewOperation("op")

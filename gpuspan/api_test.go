@@ -20,8 +20,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The examples of the library's design document as programs, with stubs for C calls, loaders and models. One name
-// differs: the option for the verbosity from which an operation is timed is AtVerbosity, because Verbosity is the type.
+// The examples of the library's design document as programs, with stubs for C calls, loaders and
+// models. One name differs: the option for the verbosity from which an operation is timed is
+// AtVerbosity, because Verbosity is the type.
 
 // cgo launches the work of the inference service below on a simulated device.
 type cgo struct {

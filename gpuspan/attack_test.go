@@ -109,7 +109,8 @@ func TestASectionMayEndElsewhereAndTwice(t *testing.T) {
 	require.EqualValues(t, 1, attrs(spans[0])["gpu.operation.items"].AsInt64(), "the work of one End")
 }
 
-// Ends a section that started before Shutdown, starts another after it, and calls every method of the profiler.
+// Ends a section that started before Shutdown, starts another after it, and calls every method of
+// the profiler.
 func TestUseAfterShutdown(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
@@ -134,8 +135,8 @@ func TestUseAfterShutdown(t *testing.T) {
 	require.Len(t, r.spans.Ended(), before)
 }
 
-// Many goroutines run one section each on a few streams. Each section becomes a span or is counted as dropped.
-// GPUSPAN_TEST_GOROUTINES=100000 takes half a minute.
+// Many goroutines run one section each on a few streams. Each section becomes a span or is counted
+// as dropped. GPUSPAN_TEST_GOROUTINES=100000 takes half a minute.
 func TestManyGoroutines(t *testing.T) {
 	n := 10_000
 	if v := os.Getenv("GPUSPAN_TEST_GOROUTINES"); v != "" {

@@ -84,7 +84,8 @@ func TestLinksOfEqualPartsOfTheItemsStateNothing(t *testing.T) {
 	}
 }
 
-// iteration returns the span of a batch of n requests with 1, 2, 3 … items; odd selects the unsampled ones.
+// iteration returns the span of a batch of n requests with 1, 2, 3 … items; odd selects the
+// unsampled ones.
 func iteration(t *testing.T, r *rig, n int, odd func(int) bool) sdktrace.ReadOnlySpan {
 	t.Helper()
 	s, _ := r.stream()

@@ -51,8 +51,8 @@ func (j *jumping) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	return d, st
 }
 
-// No span leaves the time between the call of its Start and the return of Wait, whatever the device's clock says, and
-// sections long after a jump are placed as before it.
+// No span leaves the time between the call of its Start and the return of Wait, whatever the
+// device's clock says, and sections long after a jump are placed as before it.
 func TestSpansStayWithinWhatTheHostDid(t *testing.T) {
 	for _, jump := range []time.Duration{
 		3 * time.Millisecond, -3 * time.Millisecond, -100 * time.Millisecond, -time.Second, -4295 * time.Millisecond,

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// Every way to declare a copy of 64 MB in 2 ms is 32 GB/s in the column of its direction, from Copy to the printed text.
+// Every way to declare a copy of 64 MB in 2 ms is 32 GB/s in the column of its direction, from Copy
+// to the printed text.
 func TestCopiesHaveTheirDirection(t *testing.T) {
 	const n = 64_000_000
 	for name, tt := range map[string]struct {
@@ -61,8 +62,8 @@ func TestCopiesHaveTheirDirection(t *testing.T) {
 	}
 }
 
-// Work that no device can do in the time, as if a kernel ran on another stream than its section, is remarked in the
-// text, the table and the object, as gpu_derive does.
+// Work that no device can do in the time, as if a kernel ran on another stream than its section, is
+// remarked in the text, the table and the object, as gpu_derive does.
 func TestImpossibleRatesAreRemarked(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()

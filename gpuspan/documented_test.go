@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Godoc shows an example on each type that users work with, and shows every example: one that is named for a type of
-// another package appears nowhere, and vet accepts it.
+// Godoc shows an example on each type that users work with, and shows every example: one that is
+// named for a type of another package appears nowhere, and vet accepts it.
 func TestTypesHaveExamplesThatGodocShows(t *testing.T) {
 	for folder, types := range map[string]string{
 		".":       "Annotator Elapsed IDGenerator Operation OperationOption Option Profiler Section Stream StreamOption Work",

@@ -138,7 +138,8 @@ func Example_loop() {
 	// step 4 took 5 ms, forward 2 ms
 }
 
-// Each run logs checksums of what its sections computed; the first differing line shows where two runs diverge.
+// Each run logs checksums of what its sections computed; the first differing line shows where two
+// runs diverge.
 func Example_outputs() {
 	run := func(weight float32) []outputs.Output {
 		var log strings.Builder
@@ -177,7 +178,8 @@ func ExampleOperation_nil() {
 	// Output: false 0s
 }
 
-// New takes a backend and the application's providers; Shutdown exports the spans of ended sections.
+// New takes a backend and the application's providers; Shutdown exports the spans of ended
+// sections.
 func ExampleNew() {
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	gpu := simgpu.New(clock) // cuda.Open() on a machine with a GPU
@@ -355,7 +357,8 @@ func ExampleAnnotator() {
 	// end prefill
 }
 
-// With one generator in the profiler and in the SDK, an annotator knows the span of a section before the span exists.
+// With one generator in the profiler and in the SDK, an annotator knows the span of a section
+// before the span exists.
 func ExampleIDGenerator() {
 	ids := gpuspan.NewIDGenerator(nil)
 	spans := tracetest.NewSpanRecorder()

@@ -105,8 +105,8 @@ func TestEachNameIsUsedInTheGuideOrAnExample(t *testing.T) {
 	}
 }
 
-// around is the code that completes a document's code block: imports and declarations at the top, and statements before
-// and after the block in its function.
+// around is the code that completes a document's code block: imports and declarations at the top,
+// and statements before and after the block in its function.
 type around struct{ imports, top, before, after string }
 
 var blocks = map[string][]around{

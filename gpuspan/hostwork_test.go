@@ -44,7 +44,8 @@ func TestHostWorkIsReportedButNotAsGPUWork(t *testing.T) {
 	require.Zero(t, sum.OnHost)
 }
 
-// Two phases of equal length have half of the time each, even if their sections start with the step's context.
+// Two phases of equal length have half of the time each, even if their sections start with the
+// step's context.
 func TestSharesOfPhasesAndTheirSectionsCountOnce(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()

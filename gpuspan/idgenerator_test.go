@@ -39,7 +39,8 @@ func TestIDGeneratorDrawsValidIDsThatDiffer(t *testing.T) {
 	}
 }
 
-// numbered generates IDs 1, 2, 3 …, so that a test can see where an ID comes from, and can be made to panic.
+// numbered generates IDs 1, 2, 3 …, so that a test can see where an ID comes from, and can be made
+// to panic.
 type numbered struct {
 	mu     sync.Mutex
 	n      byte

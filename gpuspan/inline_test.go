@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One more call with its copies adds a quarter to the time of a section, so the compiler must be able to inline the
-// most used functions.
+// One more call with its copies adds a quarter to the time of a section, so the compiler must be
+// able to inline the most used functions.
 func TestTheCompilerInlinesTheHotPath(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
 	require.NoError(t, err, string(out))

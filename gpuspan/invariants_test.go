@@ -108,7 +108,8 @@ func goType(t string) string {
 	return t
 }
 
-// Many goroutines use all features on shared and separate streams. Every section must be exported exactly once.
+// Many goroutines use all features on shared and separate streams. Every section must be exported
+// exactly once.
 func TestConcurrentUse(t *testing.T) {
 	gpu := simgpu.New(nil)
 	var mu sync.Mutex
@@ -178,7 +179,8 @@ func (f exporterFunc) ExportSpans(_ context.Context, s []sdktrace.ReadOnlySpan) 
 }
 func (f exporterFunc) Shutdown(context.Context) error { return nil }
 
-// Enabling, disabling, closing streams and shutting down while sections run must neither race nor block.
+// Enabling, disabling, closing streams and shutting down while sections run must neither race nor
+// block.
 func TestLifecycleUnderLoad(t *testing.T) {
 	for range 5 {
 		gpu := simgpu.New(nil)

@@ -24,7 +24,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// lost requires that a step states nothing that depends on a phase of unknown time, and how many sections it lost.
+// lost requires that a step states nothing that depends on a phase of unknown time, and how many
+// sections it lost.
 func lost(t *testing.T, a map[string]attribute.Value, phase string, untimed int64) {
 	t.Helper()
 	for _, key := range []string{
@@ -48,8 +49,8 @@ func (r *rig) steps() (out []map[string]attribute.Value) {
 	return out
 }
 
-// With 8 slots the step has one, forward one, and six of its 20 layers one each. The 14 others, and backward, are lost.
-// In the second step the slots are free again.
+// With 8 slots the step has one, forward one, and six of its 20 layers one each. The 14 others, and
+// backward, are lost. In the second step the slots are free again.
 func TestPhaseWithoutASlotIsUnknown(t *testing.T) {
 	r := newRig(t, slots(8))
 	s, h := r.stream()
@@ -91,8 +92,8 @@ func TestPhaseWithoutASlotIsUnknown(t *testing.T) {
 	require.Contains(t, jsonText.String(), `"partial_steps": 1`)
 }
 
-// A phase of which one section has a time on the host only has no time on the device: from launch to return is not when
-// its work ran.
+// A phase of which one section has a time on the host only has no time on the device: from launch
+// to return is not when its work ran.
 func TestPhaseWithHostTimesIsUnknown(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
@@ -133,8 +134,8 @@ func TestPhaseWithHostTimesIsUnknown(t *testing.T) {
 	require.NotContains(t, steps[2], "gpu.step.untimed.count")
 }
 
-// A step that the host ends while the device of another stream still works waits for it, and gives up at `step_deadline`.
-// A stated time replaces an unknown one.
+// A step that the host ends while the device of another stream still works waits for it, and gives
+// up at `step_deadline`. A stated time replaces an unknown one.
 func TestPhaseThatTheStepDoesNotWaitForIsUnknown(t *testing.T) {
 	r := &rig{t: t, gpu: simgpu.New(nil, simgpu.WithDevices(simgpu.DefaultSpec(), simgpu.DefaultSpec())), spans: tracetest.NewSpanRecorder()}
 	p, err := gpuspan.New(r.gpu, set(func(s *settings.Settings) { s.StepDeadline = time.Nanosecond }),

@@ -19,7 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// point is the value of an attribute set; for a histogram, its sum, its count and the spans of its exemplars.
+// point is the value of an attribute set; for a histogram, its sum, its count and the spans of its
+// exemplars.
 type point struct {
 	attributes attribute.Set
 	value      float64
@@ -27,7 +28,8 @@ type point struct {
 	exemplars  []trace.SpanContext
 }
 
-// collect returns the points of all metrics by metric name, and validates each against the registry.
+// collect returns the points of all metrics by metric name, and validates each against the
+// registry.
 func collect(t *testing.T, reader sdkmetric.Reader) map[string][]point {
 	t.Helper()
 	var data metricdata.ResourceMetrics

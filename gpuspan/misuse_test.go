@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// Impossible values are omitted, whether sections are timed or only counted: counters never decrease, and no sum
-// becomes NaN.
+// Impossible values are omitted, whether sections are timed or only counted: counters never
+// decrease, and no sum becomes NaN.
 func TestImpossibleWorkIsOmitted(t *testing.T) {
 	r, reader := metricRig(t)
 	s, _ := r.stream()

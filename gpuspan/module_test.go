@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every module that go.mod requires, directly or not, is in the module graph of every user. So go.mod may require only
-// what non-test packages of this module build with, and what the trace SDK requires in the same version.
+// Every module that go.mod requires, directly or not, is in the module graph of every user. So
+// go.mod may require only what non-test packages of this module build with, and what the trace SDK
+// requires in the same version.
 func TestModulesThatOnlyTestsUseAreInTheGraphOfTheSDKAnyway(t *testing.T) {
 	lines := func(args ...string) map[string]bool {
 		cmd := exec.Command("go", args...)
@@ -50,8 +51,8 @@ func TestModulesThatOnlyTestsUseAreInTheGraphOfTheSDKAnyway(t *testing.T) {
 	require.NotRegexp(t, `gonum|rapid|sketches-go|klauspost|gpuspanyaml`, string(text))
 }
 
-// A program that imports the library builds the OpenTelemetry API with its dependencies, and nothing else; one that
-// imports the CUDA backend also builds purego.
+// A program that imports the library builds the OpenTelemetry API with its dependencies, and
+// nothing else; one that imports the CUDA backend also builds purego.
 func TestModulesOfAUser(t *testing.T) {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
@@ -95,7 +96,8 @@ func TestModulesOfAUser(t *testing.T) {
 					require.Contains(t, want, name)
 				}
 			}
-			// The graph contains the modules of the SDK's graph, which tests of the library import, and purego.
+			// The graph contains the modules of the SDK's graph, which tests of the library import,
+			// and purego.
 			require.Subset(t, append([]string{
 				"github.com/ebitengine/purego", "github.com/otelgpu/otelgpu/gpuspan", "github.com/otelgpu/otelgpu/semconv",
 			}, sdk...), moduleGraph(t, dir))
@@ -112,7 +114,8 @@ func moduleGraph(t *testing.T, dir string) []string {
 	return strings.Fields(string(out))
 }
 
-// graphOfTheSDK lists the modules in the graph of a program that requires the SDK only, in the library's versions.
+// graphOfTheSDK lists the modules in the graph of a program that requires the SDK only, in the
+// library's versions.
 func graphOfTheSDK(t *testing.T) []string {
 	text, err := os.ReadFile("go.mod")
 	require.NoError(t, err)

@@ -62,7 +62,8 @@ func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T)
 	require.Zero(t, r.p.Misuse()["unmatched_end"])
 }
 
-// Names from run time may be anything: they take bounded memory, and never make a batch impossible to encode.
+// Names from run time may be anything: they take bounded memory, and never make a batch impossible
+// to encode.
 func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()

@@ -190,8 +190,8 @@ func TestChunksAddUpOnTheOuterSection(t *testing.T) {
 	}
 }
 
-// Copied bytes of chunks are not device memory traffic of the enclosing section, and nested chunks add up at every
-// level.
+// Copied bytes of chunks are not device memory traffic of the enclosing section, and nested chunks
+// add up at every level.
 func TestChunksOfCopiesAndOfChunksAddUp(t *testing.T) {
 	r, reader := metricRig(t)
 	s, h := r.stream()

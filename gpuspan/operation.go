@@ -18,12 +18,13 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Operation is something that can be timed: a name, a category and other properties that all its runs share. Create
-// each once, usually as a package variable; it contains no measurements and works with any number of Profilers. A nil
-// Operation does nothing.
+// Operation is something that can be timed: a name, a category and other properties that all its
+// runs share. Create each once, usually as a package variable; it contains no measurements and
+// works with any number of Profilers. A nil Operation does nothing.
 type Operation struct{ operation *section.Operation }
 
-// real returns the operation of the caller; nil for a nil and for a zero Operation, which do nothing.
+// real returns the operation of the caller; nil for a nil and for a zero Operation, which do
+// nothing.
 func (o *Operation) real() *section.Operation {
 	if o == nil {
 		return nil
@@ -36,8 +37,9 @@ func operationOf(o *section.Operation) *Operation {
 	return o.Public.Get(func() any { return &Operation{o} }).(*Operation)
 }
 
-// NewOperation creates an operation. The name is the span's name and gpu.operation.name, so it should be one of a small
-// set: `prefill`, not `prefill batch 17`. For names that are only known at run time see [Stream.StartNamed].
+// NewOperation creates an operation. The name is the span's name and gpu.operation.name, so it
+// should be one of a small set: `prefill`, not `prefill batch 17`. For names that are only known at
+// run time see [Stream.StartNamed].
 func NewOperation(name string, opts ...OperationOption) *Operation {
 	return operationOf(section.NewOperation(name, options.All(opts, OperationOption.applyOperation)))
 }
@@ -48,12 +50,12 @@ func (o *Operation) Name() string { return o.real().Name() }
 // Info describes the operation as reports do.
 func (o *Operation) Info() report.Info { return o.real().Info() }
 
-// Start starts a section of the operation on a stream, below the span of ctx. It records an event and returns; it never
-// waits for the device. The result does nothing if o or s is nil, if profiling is off, or if the operation's verbosity
-// is above the profiler's.
+// Start starts a section of the operation on a stream, below the span of ctx. It records an event
+// and returns; it never waits for the device. The result does nothing if o or s is nil, if
+// profiling is off, or if the operation's verbosity is above the profiler's.
 //
-// A section below a span that is not sampled is counted with its work but not timed, unless [settings.MetricsAll] is
-// set.
+// A section below a span that is not sampled is counted with its work but not timed, unless
+// [settings.MetricsAll] is set.
 func (o *Operation) Start(ctx context.Context, s *Stream) Section {
 	if o == nil || s == nil { // Begin checks everything else, so that this is inlined into the caller
 		return Section{}
@@ -61,9 +63,10 @@ func (o *Operation) Start(ctx context.Context, s *Stream) Section {
 	return Section{s.stream.Begin(ctx, o.operation, section.FlagNone)}
 }
 
-// Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a CUDA graph: events
-// are recorded before and after the launch, outside of the graph. f always runs, even if nothing is timed. To declare
-// the work of a launch, start a section of an operation with [Graph] instead.
+// Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a
+// CUDA graph: events are recorded before and after the launch, outside of the graph. f always runs,
+// even if nothing is timed. To declare the work of a launch, start a section of an operation with
+// [Graph] instead.
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	o.real().Launch(ctx, s.real(), f)
 }
@@ -92,8 +95,8 @@ type operationOption func(*section.OperationConfig)
 
 func (f operationOption) applyOperation(c *section.OperationConfig) { f(c) }
 
-// Category groups operations in reports and metrics (gpu.operation.category): `attention`, `data`, `comm`. Keep the set
-// small.
+// Category groups operations in reports and metrics (gpu.operation.category): `attention`, `data`,
+// `comm`. Keep the set small.
 func Category(name string) OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Info.Category = name })
 }
@@ -108,8 +111,8 @@ func ItemType(t string) OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Info.ItemType = t })
 }
 
-// Copy makes the operation a copy (gpu.operation.type `copy`). memory is [MemoryUnset] for copies that touch no host
-// memory.
+// Copy makes the operation a copy (gpu.operation.type `copy`). memory is [MemoryUnset] for copies
+// that touch no host memory.
 func Copy(direction Direction, memory HostMemory) OperationOption {
 	return operationOption(func(c *section.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeCopy
@@ -123,8 +126,8 @@ func Memset() OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeMemset })
 }
 
-// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty if it is unknown.
-// Its module is an attribute, gpu.kernel.module.
+// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty
+// if it is unknown. Its module is an attribute, gpu.kernel.module.
 func Kernel(name string) OperationOption {
 	return operationOption(func(c *section.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeKernel
@@ -134,8 +137,8 @@ func Kernel(name string) OperationOption {
 	})
 }
 
-// Collective makes the operation a collective (gpu.operation.type `collective`) of that name, such as `all_reduce`,
-// among groupSize ranks; 0: unknown. Sizes follow the convention of NCCL's tests.
+// Collective makes the operation a collective (gpu.operation.type `collective`) of that name, such
+// as `all_reduce`, among groupSize ranks; 0: unknown. Sizes follow the convention of NCCL's tests.
 func Collective(name string, groupSize int) OperationOption {
 	return operationOption(func(c *section.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeCollective
@@ -151,15 +154,16 @@ func Graph() OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeGraph })
 }
 
-// HostWork marks the operation as work on the host that belongs to a GPU program, such as compiling or generating
-// code (gpu.operation.type `host`). It has host times and appears in reports, but does not count as GPU work in
-// totals or energy.
+// HostWork marks the operation as work on the host that belongs to a GPU program, such as compiling
+// or generating code (gpu.operation.type `host`). It has host times and appears in reports, but
+// does not count as GPU work in totals or energy.
 func HostWork() OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
 }
 
-// Synchronous states that the work is done when the section ends, as for a blocking copy. Reports then include its
-// rates even if no device timed it; for other work the host knows when it was launched, not how long it ran.
+// Synchronous states that the work is done when the section ends, as for a blocking copy. Reports
+// then include its rates even if no device timed it; for other work the host knows when it was
+// launched, not how long it ran.
 func Synchronous() OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Info.Synchronous = true })
 }
@@ -169,19 +173,22 @@ func Attributes(kv ...attribute.KeyValue) OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// AtVerbosity sets the lowest verbosity of the profiler at which the operation is timed; default [VerbosityDefault].
+// AtVerbosity sets the lowest verbosity of the profiler at which the operation is timed; default
+// [VerbosityDefault].
 func AtVerbosity(v settings.Verbosity) OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Verbosity = max(v, settings.VerbosityDefault) })
 }
 
-// StatisticsOnly keeps the operation out of traces: its sections are timed and appear in metrics and reports.
+// StatisticsOnly keeps the operation out of traces: its sections are timed and appear in metrics
+// and reports.
 func StatisticsOnly() OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.NoSpan = true })
 }
 
-// Tile makes the operation one level of a tiled computation: `macro` for the tiles that are staged through device
-// memory, `midi`, or `micro` for those in registers. Tiles are too many and too short for spans: like [StatisticsOnly]
-// they appear in metrics and reports, there under their level.
+// Tile makes the operation one level of a tiled computation: `macro` for the tiles that are staged
+// through device memory, `midi`, or `micro` for those in registers. Tiles are too many and too
+// short for spans: like [StatisticsOnly] they appear in metrics and reports, there under their
+// level.
 func Tile(level string) OperationOption {
 	return operationOption(func(c *section.OperationConfig) {
 		c.Info.Level = level
@@ -189,23 +196,24 @@ func Tile(level string) OperationOption {
 	})
 }
 
-// Batched states that the operation serves several requests at once, each linked by [Section.LinkItems] or
-// [Section.Link]. Its sections are timed whether or not the span around them is sampled, because the requests have
-// their own traces; with the sampler of package gpuspan/sampler they are recorded if any of the requests is.
+// Batched states that the operation serves several requests at once, each linked by
+// [Section.LinkItems] or [Section.Link]. Its sections are timed whether or not the span around them
+// is sampled, because the requests have their own traces; with the sampler of package
+// gpuspan/sampler they are recorded if any of the requests is.
 func Batched() OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Batch = true })
 }
 
-// PrintReport prints the profiler's report to w whenever the times of an outermost section of the operation have been
-// read, for example at the end of a benchmark: the whole report, or one report for each category. It runs on the
-// goroutine that ends spans, so w should not block.
+// PrintReport prints the profiler's report to w whenever the times of an outermost section of the
+// operation have been read, for example at the end of a benchmark: the whole report, or one report
+// for each category. It runs on the goroutine that ends spans, so w should not block.
 func PrintReport(w io.Writer, categories ...string) OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Print, c.PrintOnly = w, categories })
 }
 
-// Work is what a section moved and computed, as the caller declares it. Zero means not stated. Impossible values
-// (negative ones, 2^53 and more, FLOPs that are NaN or above 1e30, unknown precisions) are ignored and counted as
-// misuse.
+// Work is what a section moved and computed, as the caller declares it. Zero means not stated.
+// Impossible values (negative ones, 2^53 and more, FLOPs that are NaN or above 1e30, unknown
+// precisions) are ignored and counted as misuse.
 type Work struct {
 	Read      int64     // bytes read (gpu.io.read.size)
 	Written   int64     // bytes written (gpu.io.write.size)
@@ -223,7 +231,8 @@ func (w *Work) internal() work.Work {
 	}
 }
 
-// Precision is the arithmetic precision whose dense peak a FLOP count is compared with (gpu.flop.precision).
+// Precision is the arithmetic precision whose dense peak a FLOP count is compared with
+// (gpu.flop.precision).
 type Precision uint8
 
 // Precisions; zero means not stated.

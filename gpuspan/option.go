@@ -27,9 +27,9 @@ type optionFunc func(*section.Config)
 
 func (f optionFunc) apply(c *section.Config) { f(c) }
 
-// WithSettings changes settings: f is applied to the settings of the environment ([settings.FromEnv]), or to the result
-// of an option before it. What f leaves alone keeps its value, so that an operator's GPUSPAN_ENABLED=false applies
-// unless f sets Enabled.
+// WithSettings changes settings: f is applied to the settings of the environment
+// ([settings.FromEnv]), or to the result of an option before it. What f leaves alone keeps its
+// value, so that an operator's GPUSPAN_ENABLED=false applies unless f sets Enabled.
 func WithSettings(f func(*settings.Settings)) Option {
 	return optionFunc(func(c *section.Config) {
 		if f != nil {
@@ -48,23 +48,25 @@ func WithMeterProvider(mp metric.MeterProvider) Option {
 	return optionFunc(func(c *section.Config) { c.Meters = mp })
 }
 
-// WithErrorHandler sets the function that receives gpuspan's own errors, at most one of each kind every 10 s; default
-// otel.Handle.
+// WithErrorHandler sets the function that receives gpuspan's own errors, at most one of each kind
+// every 10 s; default otel.Handle.
 func WithErrorHandler(f func(error)) Option {
 	return optionFunc(func(c *section.Config) { c.OnError = f })
 }
 
-// WithLogger sets the logger of the hang watchdog (see settings.Settings.HangLimit); default slog.Default().
+// WithLogger sets the logger of the hang watchdog (see settings.Settings.HangLimit); default
+// slog.Default().
 func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *section.Config) { c.Logger = l }) }
 
-// WithReport configures the statistics that Snapshot reads, for example with a sketch whose quantiles of long runs are
-// within 1 %: WithReport(report.WithSketch(ddsketch.New)). It has no effect if Settings.Report is off.
+// WithReport configures the statistics that Snapshot reads, for example with a sketch whose
+// quantiles of long runs are within 1 %: WithReport(report.WithSketch(ddsketch.New)). It has no
+// effect if Settings.Report is off.
 func WithReport(opts ...report.Option) Option {
 	return optionFunc(func(c *section.Config) { c.ReportOptions = append(c.ReportOptions, opts...) })
 }
 
-// WithAnnotator sets the annotator to call when a section starts and ends, such as a profiler's range annotations
-// (package nvtx).
+// WithAnnotator sets the annotator to call when a section starts and ends, such as a profiler's
+// range annotations (package nvtx).
 func WithAnnotator(a Annotator) Option {
 	return optionFunc(func(c *section.Config) {
 		if c.Annotator = nil; a != nil {
@@ -73,8 +75,8 @@ func WithAnnotator(a Annotator) Option {
 	})
 }
 
-// WithIDGenerator states that the TracerProvider gets its IDs from g. Annotated sections then know the ID of their span
-// from Start on; see [IDGenerator]. Without an annotator it changes nothing.
+// WithIDGenerator states that the TracerProvider gets its IDs from g. Annotated sections then know
+// the ID of their span from Start on; see [IDGenerator]. Without an annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option {
 	return optionFunc(func(c *section.Config) { c.IDs = g.real() })
 }
@@ -84,9 +86,9 @@ func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *section.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// WithNamed sets the function that returns the options of operations of [Stream.StartNamed], whose names are only
-// known at run time, such as category and item type. f is called once for each name, at its first use, and once for
-// `(other)`, which names over Settings.Names share.
+// WithNamed sets the function that returns the options of operations of [Stream.StartNamed], whose
+// names are only known at run time, such as category and item type. f is called once for each name,
+// at its first use, and once for `(other)`, which names over Settings.Names share.
 func WithNamed(f func(name string) []OperationOption) Option {
 	return optionFunc(func(c *section.Config) {
 		if c.Named = nil; f != nil {
@@ -97,34 +99,35 @@ func WithNamed(f func(name string) []OperationOption) Option {
 	})
 }
 
-// Sink receives the spans of sections instead of the TracerProvider. Package otlp has one that takes a tenth of the
-// SDK's CPU time.
+// Sink receives the spans of sections instead of the TracerProvider. Package otlp has one that
+// takes a tenth of the SDK's CPU time.
 type Sink interface{ sink.Sink }
 
-// WithSink sends the spans of sections to a sink. Spans of steps, which the program can use while they are open, stay
-// with the TracerProvider. Flush and shut down the sink after the profiler.
+// WithSink sends the spans of sections to a sink. Spans of steps, which the program can use while
+// they are open, stay with the TracerProvider. Flush and shut down the sink after the profiler.
 func WithSink(s Sink) Option { return optionFunc(func(c *section.Config) { c.Sink = s }) }
 
-// WithOutputLog writes a line for each section with a checksum ([Section.Checksum]), in stream order; the order of
-// sections on different streams is unspecified. Package outputs reads and compares such logs. Untimed sections are
-// missing, so trace every request of both runs, or use [settings.MetricsAll]. w should not block; an error of w ends
-// the log.
+// WithOutputLog writes a line for each section with a checksum ([Section.Checksum]), in stream
+// order; the order of sections on different streams is unspecified. Package outputs reads and
+// compares such logs. Untimed sections are missing, so trace every request of both runs, or use
+// [settings.MetricsAll]. w should not block; an error of w ends the log.
 func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *section.Config) { c.Outputs = w }) }
 
-// Annotator is called for sections and steps on the goroutine that starts and ends them, as for profilers' range
-// annotations (package nvtx). Its methods must be quick and may be called from different goroutines. A panic is
-// reported to the error handler, and the range is lost.
+// Annotator is called for sections and steps on the goroutine that starts and ends them, as for
+// profilers' range annotations (package nvtx). Its methods must be quick and may be called from
+// different goroutines. A panic is reported to the error handler, and the range is lost.
 type Annotator interface {
-	// RangeStart starts a range and returns its ID, or 0 if there is nothing to end. sc is the span of the step, or of
-	// the section if IDs are reserved ([WithIDGenerator]), otherwise of the section's parent; it is invalid if neither
-	// is known. A section without a parent counts as sampled, because the sampler has not decided yet.
+	// RangeStart starts a range and returns its ID, or 0 if there is nothing to end. sc is the span
+	// of the step, or of the section if IDs are reserved ([WithIDGenerator]), otherwise of the
+	// section's parent; it is invalid if neither is known. A section without a parent counts as
+	// sampled, because the sampler has not decided yet.
 	RangeStart(o *Operation, sc trace.SpanContext) uint64
 	// RangeEnd ends the range of an ID that RangeStart returned; it is not called for 0.
 	RangeEnd(id uint64)
 }
 
-// StepAnnotator is an Annotator that receives the number of a step. For other annotators RangeStart is called for
-// steps, too.
+// StepAnnotator is an Annotator that receives the number of a step. For other annotators RangeStart
+// is called for steps, too.
 type StepAnnotator interface {
 	// StepStart starts the range of a step; o is the operation of its loop.
 	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
@@ -142,14 +145,15 @@ func (t annotator) RangeStart(o *section.Operation, sc trace.SpanContext, step i
 
 func (t annotator) RangeEnd(id uint64) { t.a.RangeEnd(id) }
 
-// Enabled reports whether ranges have any effect: an annotator may state that no tool is attached, and is then never
-// called.
+// Enabled reports whether ranges have any effect: an annotator may state that no tool is attached,
+// and is then never called.
 func (t annotator) Enabled() bool {
 	e, ok := t.a.(interface{ Enabled() bool })
 	return !ok || e.Enabled()
 }
 
-// IDSource generates the IDs of spans. It is the SDK's sdktrace.IDGenerator, which this package does not import.
+// IDSource generates the IDs of spans. It is the SDK's sdktrace.IDGenerator, which this package
+// does not import.
 type IDSource interface {
 	// NewIDs returns the IDs of a new trace and of its first span.
 	NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID)
@@ -157,8 +161,8 @@ type IDSource interface {
 	NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID
 }
 
-// IDGenerator reserves the ID of a section's span at Start, long before the span exists, so that range annotations
-// carry it. Pass the same one to the TracerProvider and to the profiler:
+// IDGenerator reserves the ID of a section's span at Start, long before the span exists, so that
+// range annotations carry it. Pass the same one to the TracerProvider and to the profiler:
 //
 //	ids := gpuspan.NewIDGenerator(nil)
 //	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), …)
@@ -175,8 +179,8 @@ func (g *IDGenerator) real() *spanid.Generator {
 	return g.generator
 }
 
-// NewIDGenerator returns a generator that gets its IDs from next, such as one for the IDs of a tracing service; nil
-// means random IDs, as in the SDK.
+// NewIDGenerator returns a generator that gets its IDs from next, such as one for the IDs of a
+// tracing service; nil means random IDs, as in the SDK.
 func NewIDGenerator(next IDSource) *IDGenerator { return &IDGenerator{spanid.New(next)} }
 
 // NewIDs returns the IDs that were reserved for the first span of a trace, or new ones.

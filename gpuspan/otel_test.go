@@ -21,7 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// baggageProcessor copies baggage to attributes when a span starts, as the contrib project's processor does.
+// baggageProcessor copies baggage to attributes when a span starts, as the contrib project's
+// processor does.
 type baggageProcessor struct{ sdktrace.SpanProcessor }
 
 func (baggageProcessor) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
@@ -30,7 +31,8 @@ func (baggageProcessor) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
 	}
 }
 
-// correlated adds the trace and the span of the context to each record, as a bridge to OpenTelemetry's logs does.
+// correlated adds the trace and the span of the context to each record, as a bridge to
+// OpenTelemetry's logs does.
 type correlated struct{ slog.Handler }
 
 func (h correlated) Handle(ctx context.Context, r slog.Record) error {
@@ -41,7 +43,8 @@ func (h correlated) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// Each subtest is a row of the table in docs/gpuspan.md: sections behave as users of the SDK expect of spans.
+// Each subtest is a row of the table in docs/gpuspan.md: sections behave as users of the SDK expect
+// of spans.
 func TestSectionsBehaveAsSpansOfTheSDK(t *testing.T) {
 	doc, err := os.ReadFile("../docs/gpuspan.md")
 	require.NoError(t, err)

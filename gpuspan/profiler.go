@@ -19,8 +19,8 @@ import (
 // Version is the version of this module and of the instrumentation scope of its spans and metrics.
 const Version = section.Version
 
-// Profiler turns sections into spans, metrics and statistics. A nil Profiler is disabled: its streams and loops are nil
-// and do nothing (loops still run their body).
+// Profiler turns sections into spans, metrics and statistics. A nil Profiler is disabled: its
+// streams and loops are nil and do nothing (loops still run their body).
 type Profiler struct{ engine *engine.Profiler }
 
 // on returns the profiler, or nil for a nil or a zero Profiler, which do nothing.
@@ -48,27 +48,30 @@ func init() {
 	access.Elapsed = func(e *elapsed.Value) any { return elapsedOf(e) }
 }
 
-// New creates a profiler with a backend: cuda.Open, hip.Open or simgpu.New. It returns an error if settings, options
-// or environment variables are invalid or if the backend fails. The profiler is never nil and usable even with an
-// error: invalid values keep their defaults, and without a device (b is nil, or finds none) sections get host times
-// (gpu.timing.source `host`): their spans have no gpu.duration, and gpu.operation.duration has no points of them.
+// New creates a profiler with a backend: cuda.Open, hip.Open or simgpu.New. It returns an error if
+// settings, options or environment variables are invalid or if the backend fails. The profiler is
+// never nil and usable even with an error: invalid values keep their defaults, and without a device
+// (b is nil, or finds none) sections get host times (gpu.timing.source `host`): their spans have no
+// gpu.duration, and gpu.operation.duration has no points of them.
 //
-// Settings are [settings.Default], overridden by the environment ([settings.FromEnv]), then by options. Call Shutdown
-// at the end: it closes the backend, which must not be shared between profilers. Operations may be shared.
+// Settings are [settings.Default], overridden by the environment ([settings.FromEnv]), then by
+// options. Call Shutdown at the end: it closes the backend, which must not be shared between
+// profilers. Operations may be shared.
 func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 	p, err := engine.New(b, options.All(opts, Option.apply))
 	return &Profiler{p}, err
 }
 
-// SetEnabled switches timing on and off at run time. While it is off, sections cost as much as with a nil Profiler.
-// Open sections stay open.
+// SetEnabled switches timing on and off at run time. While it is off, sections cost as much as with
+// a nil Profiler. Open sections stay open.
 func (p *Profiler) SetEnabled(on bool) {
 	if c := p.core(); c != nil {
 		c.SetEnabled(on)
 	}
 }
 
-// SetVerbosity changes how much is timed, at run time. While profiling is disabled it sets what SetEnabled restores.
+// SetVerbosity changes how much is timed, at run time. While profiling is disabled it sets what
+// SetEnabled restores.
 func (p *Profiler) SetVerbosity(v settings.Verbosity) {
 	if c := p.core(); c != nil {
 		c.SetVerbosity(v)
@@ -81,44 +84,47 @@ func (p *Profiler) Enabled() bool {
 	return c != nil && c.Enabled()
 }
 
-// Source returns gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host`
-// without a device.
+// Source returns gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`,
+// `simulated`, or `host` without a device.
 func (p *Profiler) Source() string { return p.core().Source() }
 
 // Devices lists the devices that the profiler found.
 func (p *Profiler) Devices() []backend.Device { return p.core().Devices() }
 
-// Snapshot returns the statistics so far. It never waits for the device: sections that are still running there are
-// missing. It is empty if Settings.Report is off.
+// Snapshot returns the statistics so far. It never waits for the device: sections that are still
+// running there are missing. It is empty if Settings.Report is off.
 func (p *Profiler) Snapshot() report.Summary { return p.on().Snapshot() }
 
 // Reset clears the statistics of Snapshot. Metrics and occurrence numbers continue.
 func (p *Profiler) Reset() { p.on().Reset() }
 
-// Stats returns the statistics of one operation so far, over all its positions in the nesting; false if it has not
-// run. Operations of the same name count as one, and so do the launches of one ([Operation.Launch]).
+// Stats returns the statistics of one operation so far, over all its positions in the nesting;
+// false if it has not run. Operations of the same name count as one, and so do the launches of one
+// ([Operation.Launch]).
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return p.on().Stats(o.real())
 }
 
-// Flush waits until the times of all ended sections have been read and their spans have ended. If ctx is done first,
-// it returns an error that wraps its cause. A context without deadline gets Settings.FlushDeadline. The spans are
-// then in the SDK: flush the TracerProvider too.
+// Flush waits until the times of all ended sections have been read and their spans have ended. If
+// ctx is done first, it returns an error that wraps its cause. A context without deadline gets
+// Settings.FlushDeadline. The spans are then in the SDK: flush the TracerProvider too.
 func (p *Profiler) Flush(ctx context.Context) error { return p.on().Flush(ctx) }
 
-// Shutdown stops timing, flushes until ctx is done (Settings.FlushDeadline if it has no deadline), abandons sections
-// that are then still pending (their spans get host times and gpu.timing.status `timeout`), and releases all
-// resources, including the backend. It returns an error if sections are pending when ctx is done, or if an exporter,
-// a sink or the driver does not return. Later calls return the same error; other methods then do nothing.
+// Shutdown stops timing, flushes until ctx is done (Settings.FlushDeadline if it has no deadline),
+// abandons sections that are then still pending (their spans get host times and gpu.timing.status
+// `timeout`), and releases all resources, including the backend. It returns an error if sections
+// are pending when ctx is done, or if an exporter, a sink or the driver does not return. Later
+// calls return the same error; other methods then do nothing.
 func (p *Profiler) Shutdown(ctx context.Context) error {
 	return p.on().Shutdown(ctx)
 }
 
-// Misuse returns the number of calls that the caller cannot have intended, by kind, as the metric gpuspan.misuses does:
-// `stale_parent` (a section was started within one that had ended), `unmatched_end` (EndNamed without an open section
-// of the name), `name_overflow` and `operation_overflow` (more names or operations than the limits), `invalid_work`
-// (negative bytes, items or durations, FLOPs that are NaN, a chunk beyond their count), `concurrent_steps` (a step of a
-// loop started while another one of the same loop ran), `unended` (a section without End that was abandoned, or a phase
-// that its step ended), `foreign_stream` (a stream of another profiler in
+// Misuse returns the number of calls that the caller cannot have intended, by kind, as the metric
+// gpuspan.misuses does: `stale_parent` (a section was started within one that had ended),
+// `unmatched_end` (EndNamed without an open section of the name), `name_overflow` and
+// `operation_overflow` (more names or operations than the limits), `invalid_work` (negative bytes,
+// items or durations, FLOPs that are NaN, a chunk beyond their count), `concurrent_steps` (a step
+// of a loop started while another one of the same loop ran), `unended` (a section without End that
+// was abandoned, or a phase that its step ended), `foreign_stream` (a stream of another profiler in
 // [Section.StartOn] or [Step.PhaseOn]).
 func (p *Profiler) Misuse() map[string]int64 { return p.core().Misuse() }

@@ -36,7 +36,8 @@ type rig struct {
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// newRig returns a rig whose device has no drift, jitter or tick rounding, so that tests can expect exact times.
+// newRig returns a rig whose device has no drift, jitter or tick rounding, so that tests can expect
+// exact times.
 func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: simgpu.NewManualClock(epoch), spans: tracetest.NewSpanRecorder()}
@@ -86,7 +87,8 @@ func (r *rig) ended() map[string]sdktrace.ReadOnlySpan {
 	return out
 }
 
-// attrs returns the attributes as a consumer resolves them: from the span, then its scope, and status ok if absent.
+// attrs returns the attributes as a consumer resolves them: from the span, then its scope, and
+// status ok if absent.
 func attrs(s sdktrace.ReadOnlySpan) map[string]attribute.Value {
 	scope := s.InstrumentationScope().Attributes
 	out := map[string]attribute.Value{"gpu.timing.status": attribute.StringValue("ok")}

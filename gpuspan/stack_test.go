@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// A loop is an iterator, so the library's frames are on the stack between the application's frames. They do not count
-// toward the depth.
+// A loop is an iterator, so the library's frames are on the stack between the application's frames.
+// They do not count toward the depth.
 func TestStackDepthCountsFramesOfTheApplication(t *testing.T) {
 	r := newRig(t, set(func(s *settings.Settings) { s.CodeLocation, s.StackDepth = true, 4 }))
 	s, _ := r.stream()

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// An evaluation runs its own steps within a training step on the same stream. Later sections belong to the training
-// step again, even if they start without a context.
+// An evaluation runs its own steps within a training step on the same stream. Later sections belong
+// to the training step again, even if they start without a context.
 func TestStepsWithinAStepGiveTheStreamBack(t *testing.T) {
 	r, reader := metricRig(t)
 	s, h := r.stream()
@@ -61,7 +61,8 @@ func indexes(steps []sdktrace.ReadOnlySpan) (out []int64) {
 	return out
 }
 
-// Every step counts: skipped, warm-up, recorded, or without a slot. Steps while profiling is off do not.
+// Every step counts: skipped, warm-up, recorded, or without a slot. Steps while profiling is off do
+// not.
 func TestEveryStepCounts(t *testing.T) {
 	r, reader := metricRig(t, slots(2))
 	s, _ := r.stream()
@@ -126,7 +127,8 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	require.Equal(t, map[string]int64{"train": 3, "forward": 3, "op": 3}, counts)
 }
 
-// A program may create a loop for each evaluation: memory is bounded, and all steps belong to one operation.
+// A program may create a loop for each evaluation: memory is bounded, and all steps belong to one
+// operation.
 func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
 	set := settings.Default()
 	set.Names = 2

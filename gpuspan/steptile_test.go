@@ -19,8 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The host is slow between steps (each clock read takes 300 µs, as on a busy machine), the device's clock drifts, and
-// the device lags or waits. Consecutive steps still tile the stream and the host's time exactly.
+// The host is slow between steps (each clock read takes 300 µs, as on a busy machine), the device's
+// clock drifts, and the device lags or waits. Consecutive steps still tile the stream and the
+// host's time exactly.
 func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	clock := simgpu.NewManualClock(epoch)
 	clock.SetStep(20 * time.Nanosecond)
@@ -68,8 +69,8 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	require.InDelta(t, wall.Seconds(), float64(total)/1e9, 2e-3)
 }
 
-// Tiling keeps times accurate: over minutes and at any drift, both ends of each step are within its stated error, and
-// durations are differences of device timestamps.
+// Tiling keeps times accurate: over minutes and at any drift, both ends of each step are within its
+// stated error, and durations are differences of device timestamps.
 func TestStepTimesAreWithinTheirError(t *testing.T) {
 	for _, drift := range []float64{-100, 25} {
 		const tick = 500 * time.Nanosecond

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// Steps of 10 ms in which the device computes from 2 to 7 ms: only time outside of other phases counts.
+// Steps of 10 ms in which the device computes from 2 to 7 ms: only time outside of other phases
+// counts.
 func TestWaitingAndExposedCommunicationExcludeHiddenTime(t *testing.T) {
 	ms := time.Millisecond
 	at := func(ph train.Phase, from, d time.Duration) func(*train.Step, time.Time) {

@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Stream is a device stream that sections run on. It is safe for concurrent use; sections of one stream contend for
-// its mutex, sections of different streams share nothing. A nil Stream does nothing.
+// Stream is a device stream that sections run on. It is safe for concurrent use; sections of one
+// stream contend for its mutex, sections of different streams share nothing. A nil Stream does
+// nothing.
 type Stream struct{ stream *section.Stream }
 
 // real returns the stream of the caller; nil for a nil and for a zero Stream, which do nothing.
@@ -40,24 +41,27 @@ type streamOption func(*section.StreamConfig)
 
 func (f streamOption) applyStream(c *section.StreamConfig) { f(c) }
 
-// AllowLegacy accepts the legacy default stream (handle 0 or 1). That stream waits for every blocking stream of the
-// device and they wait for it, so its sections include work of other streams. Each context has one, and the handle
-// refers to the one of the context that is current on the calling OS thread (HIP: of the current device), so call
-// [Profiler.Stream] on the locked thread that uses it.
+// AllowLegacy accepts the legacy default stream (handle 0 or 1). That stream waits for every
+// blocking stream of the device and they wait for it, so its sections include work of other
+// streams. Each context has one, and the handle refers to the one of the context that is current on
+// the calling OS thread (HIP: of the current device), so call [Profiler.Stream] on the locked
+// thread that uses it.
 func AllowLegacy() StreamOption {
 	return streamOption(func(c *section.StreamConfig) { c.Legacy = true })
 }
 
-// NeverCaptured declares that no graph is ever captured on the stream, which saves a driver call at Start and at End.
+// NeverCaptured declares that no graph is ever captured on the stream, which saves a driver call at
+// Start and at End.
 func NeverCaptured() StreamOption {
 	return streamOption(func(c *section.StreamConfig) { c.NoCapture = true })
 }
 
-// ForeignEvents marks a stream whose handle only foreign code has, such as a C library: gpuspan records nothing on
-// it, and provides events instead ([Operation.Foreign]). They are created in the context that is current on the calling
-// OS thread (HIP: on its current device), which must be the foreign stream's. The handle that is passed is ignored;
-// the name distinguishes such streams, so register one for each foreign stream. Sections of [Operation.Start] and
-// steps on it have host times.
+// ForeignEvents marks a stream whose handle only foreign code has, such as a C library: gpuspan
+// records nothing on it, and provides events instead ([Operation.Foreign]). They are created in the
+// context that is current on the calling OS thread (HIP: on its current device), which must be the
+// foreign stream's. The handle that is passed is ignored; the name distinguishes such streams, so
+// register one for each foreign stream. Sections of [Operation.Start] and steps on it have host
+// times.
 func ForeignEvents() StreamOption {
 	return streamOption(func(c *section.StreamConfig) { c.Foreign = true })
 }
@@ -71,14 +75,14 @@ func OnDevice(d backend.Device) StreamOption {
 	return streamOption(func(c *section.StreamConfig) { c.Device = &d })
 }
 
-// ContextWithStream returns a context that carries s, so that a stream need not be passed through all of a program's
-// functions.
+// ContextWithStream returns a context that carries s, so that a stream need not be passed through
+// all of a program's functions.
 func ContextWithStream(ctx context.Context, s *Stream) context.Context {
 	return context.WithValue(cmp.Or(ctx, context.Background()), streamKey{}, s)
 }
 
-// StreamFromContext returns the stream of [ContextWithStream], as in op.Start(ctx, gpuspan.StreamFromContext(ctx)).
-// Without one it is nil, which does nothing.
+// StreamFromContext returns the stream of [ContextWithStream], as in op.Start(ctx,
+// gpuspan.StreamFromContext(ctx)). Without one it is nil, which does nothing.
 func StreamFromContext(ctx context.Context) *Stream {
 	if ctx == nil {
 		return nil
@@ -89,14 +93,15 @@ func StreamFromContext(ctx context.Context) *Stream {
 
 type streamKey struct{}
 
-// Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated
-// stream. The name appears in reports. Later calls with the same handle return the same Stream until it is closed;
-// for streams with host times, calls with the same handle and name.
+// Stream registers a device stream of the application: h is a cudaStream_t, CUstream or
+// hipStream_t, or a simulated stream. The name appears in reports. Later calls with the same handle
+// return the same Stream until it is closed; for streams with host times, calls with the same
+// handle and name.
 //
-// The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread default stream,
-// legacy default stream without [AllowLegacy] or without a current context, unknown handle, more streams than
-// Settings.Streams) gets host times, and the reason goes to the error handler. Registration queries the driver, so do
-// not register a stream while it captures a graph.
+// The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread
+// default stream, legacy default stream without [AllowLegacy] or without a current context, unknown
+// handle, more streams than Settings.Streams) gets host times, and the reason goes to the error
+// handler. Registration queries the driver, so do not register a stream while it captures a graph.
 func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
 	return streamOf(p.on().Stream(h, name, options.All(opts, StreamOption.applyStream)))
 }
@@ -104,34 +109,37 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream 
 // Name returns the name that the stream was registered with.
 func (s *Stream) Name() string { return s.real().Name() }
 
-// DeviceTimed reports whether sections of the stream get GPU times. It is false without a device, for streams that
-// cannot be timed, and after the device failed.
+// DeviceTimed reports whether sections of the stream get GPU times. It is false without a device,
+// for streams that cannot be timed, and after the device failed.
 func (s *Stream) DeviceTimed() bool {
 	r := s.real()
 	return r != nil && r.DeviceTimed()
 }
 
-// Close releases the stream. Call it before the device stream is destroyed. The times of pending sections are still
-// read, open sections are abandoned. Sections that are started later are only counted.
+// Close releases the stream. Call it before the device stream is destroyed. The times of pending
+// sections are still read, open sections are abandoned. Sections that are started later are only
+// counted.
 func (s *Stream) Close() { s.real().Close() }
 
-// StartNamed starts a section of an operation that is only known by name, below the span of ctx. The first
-// Settings.Names names of a profiler become operations, all others share "(other)"; names are truncated to 4,096
-// bytes. It takes one lookup more than [Operation.Start].
+// StartNamed starts a section of an operation that is only known by name, below the span of ctx.
+// The first Settings.Names names of a profiler become operations, all others share "(other)"; names
+// are truncated to 4,096 bytes. It takes one lookup more than [Operation.Start].
 func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	return Section{s.real().StartNamed(ctx, name)}
 }
 
-// EndNamed ends the last started section of that name that is still open on the stream, for code that cannot store a
-// Section between start and end. If there is none, it counts `unmatched_end` ([Profiler.Misuse]).
+// EndNamed ends the last started section of that name that is still open on the stream, for code
+// that cannot store a Section between start and end. If there is none, it counts `unmatched_end`
+// ([Profiler.Misuse]).
 func (s *Stream) EndNamed(name string, w Work) {
 	s.real().EndNamed(name, w.internal())
 }
 
 type syncOption settings.SyncMode
 
-// Sync sets when GPU times are read, for all sections of a stream or of an operation. The operation's mode overrides
-// the stream's, which overrides the profiler's ([settings.Settings.Sync]).
+// Sync sets when GPU times are read, for all sections of a stream or of an operation. The
+// operation's mode overrides the stream's, which overrides the profiler's
+// ([settings.Settings.Sync]).
 func Sync(m settings.SyncMode) interface {
 	StreamOption
 	OperationOption

@@ -21,7 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// witness is a simulated device that records the true times of the events of one stream, which no real device reports.
+// witness is a simulated device that records the true times of the events of one stream, which no
+// real device reports.
 type witness struct {
 	*simgpu.GPU
 	stream backend.StreamHandle
@@ -31,7 +32,8 @@ type witness struct {
 	truth  []time.Time
 }
 
-// newWitness returns a witness whose device clock drifts by drift ppm, with a profiler and a stream.
+// newWitness returns a witness whose device clock drifts by drift ppm, with a profiler and a
+// stream.
 func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *simgpu.ManualClock,
 	*tracetest.SpanRecorder, *gpuspan.Profiler, *gpuspan.Stream,
 ) {
@@ -74,8 +76,8 @@ func (w *witness) Record(c *backend.Call) backend.Status {
 	return st
 }
 
-// Compares the times of spans with the true times of their records: the reported error bounds every span, and durations
-// are exact to the device's ticks.
+// Compares the times of spans with the true times of their records: the reported error bounds every
+// span, and durations are exact to the device's ticks.
 func TestSpanTimesAreWithinTheirError(t *testing.T) {
 	for _, drift := range []float64{-100, 0, 25} {
 		const tick = 500 * time.Nanosecond

@@ -22,7 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// Every method of every exported type works on nil and on the zero value, also with nil or zero arguments.
+// Every method of every exported type works on nil and on the zero value, also with nil or zero
+// arguments.
 func TestEveryMethodWorksOnNilAndZeroValues(t *testing.T) {
 	for _, v := range []any{
 		(*gpuspan.Profiler)(nil), &gpuspan.Profiler{}, (*gpuspan.Stream)(nil), &gpuspan.Stream{}, (*gpuspan.Operation)(nil),
@@ -62,7 +63,8 @@ func TestANilOptionDoesNothing(t *testing.T) {
 	}
 }
 
-// all calls the methods. If zero is set, pointer arguments point to zero values; otherwise they are nil.
+// all calls the methods. If zero is set, pointer arguments point to zero values; otherwise they are
+// nil.
 func all(t *testing.T, v any, zero bool) {
 	m := reflect.ValueOf(v)
 	for i := range m.NumMethod() {

@@ -1,11 +1,13 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package semconv defines the name, type and unit of every attribute, metric and event that otelgpu writes.
+// Package semconv defines the name, type and unit of every attribute, metric and event that otelgpu
+// writes.
 //
-// Constants, tables and the pages of docs/semconv are generated from the files in registry; edit only those. They
-// have the format of OpenTelemetry Weaver. Names of OpenTelemetry are references into its registry, a dependency in
-// registry/manifest.yaml. Annotations add information for which Weaver has no key:
+// Constants, tables and the pages of docs/semconv are generated from the files in registry; edit
+// only those. They have the format of OpenTelemetry Weaver. Names of OpenTelemetry are references
+// into its registry, a dependency in registry/manifest.yaml. Annotations add information for which
+// Weaver has no key:
 //
 //	appears_on resource, scope, span, metric (data point), log: signals that may have the attribute
 //	writers    gpuspan and the types of the Collector's components
@@ -19,10 +21,11 @@
 //	page       of a file's first group: its page of docs/semconv
 //	type, members, metric, instrument   what a reference refers to, so that generating needs no second registry
 //
-// SchemaURL belongs to otelgpu's own schema family; the file is in schemas. An attribute gpu.operation.type has the
-// key GPUOperationTypeKey, and its value "section" the constant GPUOperationTypeSection; a metric
-// gpu.operation.duration has GPUOperationDurationName, GPUOperationDurationUnit and GPUOperationDurationDescription.
-// Attributes that applications set have a function with a parameter of the value's type: GPUZeroCopy(true),
+// SchemaURL belongs to otelgpu's own schema family; the file is in schemas. An attribute
+// gpu.operation.type has the key GPUOperationTypeKey, and its value "section" the constant
+// GPUOperationTypeSection; a metric gpu.operation.duration has GPUOperationDurationName,
+// GPUOperationDurationUnit and GPUOperationDurationDescription. Attributes that applications set
+// have a function with a parameter of the value's type: GPUZeroCopy(true),
 // GPUOperationShapes("f32[1024,4096]").
 //
 // All names are in development: they may change with a note in the changelog.

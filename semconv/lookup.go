@@ -25,8 +25,8 @@ const (
 // Instrument is the kind of a metric, as the registry writes it.
 type Instrument string
 
-// Instruments. The zero Instrument is invalid. On the wire a counter is a monotonic sum, an up-down counter a sum that
-// is not monotonic.
+// Instruments. The zero Instrument is invalid. On the wire a counter is a monotonic sum, an up-down
+// counter a sum that is not monotonic.
 const (
 	InstrumentGauge         Instrument = "gauge"
 	InstrumentCounter       Instrument = "counter"
@@ -97,8 +97,9 @@ type FindingKind struct {
 	Of        string  // quantity that the share refers to
 	Remedy    string  // usual remedy; a rule may replace it
 
-	// ReportedBy lists who reports it: "profile" (convert and the receivers of profiles), "process" (gpuspan/report),
-	// "page" (the live page), "gpu_metrics" (the connector) and "ranks" (convert, of the profiles of a job).
+	// ReportedBy lists who reports it: "profile" (convert and the receivers of profiles), "process"
+	// (gpuspan/report), "page" (the live page), "gpu_metrics" (the connector) and "ranks" (convert,
+	// of the profiles of a job).
 	ReportedBy []string
 }
 
@@ -138,8 +139,8 @@ var lookup = sync.OnceValue(func() index {
 	return x
 })
 
-// LookupAttribute returns the attribute with a name, and false if there is none. For a name that a template matches,
-// such as gpu.step.phase.duration.forward, it returns the template's entry.
+// LookupAttribute returns the attribute with a name, and false if there is none. For a name that a
+// template matches, such as gpu.step.phase.duration.forward, it returns the template's entry.
 func LookupAttribute(name string) (Attribute, bool) {
 	x := lookup()
 	a, ok := x.attributes[name]
@@ -172,7 +173,8 @@ func (a Attribute) clone() Attribute {
 	return a
 }
 
-// matches reports whether name is template with a lower_snake word as its last segment, which is in angle brackets.
+// matches reports whether name is template with a lower_snake word as its last segment, which is in
+// angle brackets.
 func matches(template, name string) bool {
 	prefix, _, _ := strings.Cut(template, "<")
 	word, ok := strings.CutPrefix(name, prefix)

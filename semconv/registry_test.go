@@ -57,8 +57,9 @@ func TestNamesAreSortedUniqueDottedLowerSnake(t *testing.T) {
 	}
 }
 
-// A name must not also be a namespace, because a backend that stores gpu.x as a field cannot store gpu.x.y. As in
-// OpenTelemetry, attributes, metrics and events have separate namespaces: a metric may share an attribute's name.
+// A name must not also be a namespace, because a backend that stores gpu.x as a field cannot store
+// gpu.x.y. As in OpenTelemetry, attributes, metrics and events have separate namespaces: a metric
+// may share an attribute's name.
 func TestNoNameIsANamespace(t *testing.T) {
 	for kind, names := range map[string][]string{
 		"attribute": attributeNames(), "metric": metricNames(),

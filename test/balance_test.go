@@ -14,9 +14,10 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// Services work on one device at the same time, in the same traces, and two gateways share their spans. After gpu_join
-// the division does not matter: counts and energy, summed over the gateways, equal the totals of the spans and of the
-// device. Before gpu_join, each part is attributed all energy of the device, as its README documents.
+// Services work on one device at the same time, in the same traces, and two gateways share their
+// spans. After gpu_join the division does not matter: counts and energy, summed over the gateways,
+// equal the totals of the spans and of the device. Before gpu_join, each part is attributed all
+// energy of the device, as its README documents.
 func TestSpansMayBeDividedAmongGatewaysBehindTheJoin(t *testing.T) {
 	t.Parallel()
 	binary := fullBuild(t)
@@ -61,8 +62,8 @@ func TestSpansMayBeDividedAmongGatewaysBehindTheJoin(t *testing.T) {
 	}
 }
 
-// agentAndGateways starts the agent and the gateways of Kubernetes. The gateways have no sampling processor, because it
-// drops spans.
+// agentAndGateways starts the agent and the gateways of Kubernetes. The gateways have no sampling
+// processor, because it drops spans.
 func agentAndGateways(binary string) func(*testing.T, string, *store, ports, [2]string) {
 	return func(t *testing.T, key string, store *store, entry ports, metrics [2]string) {
 		in, jobs := [2]string{freeAddress(t), freeAddress(t)}, [2]string{freeAddress(t), freeAddress(t)}
@@ -104,7 +105,8 @@ service:
 	}
 }
 
-// joinBehindTheBalancer divides the spans first; each part is joined, with all samples of the device.
+// joinBehindTheBalancer divides the spans first; each part is joined, with all samples of the
+// device.
 func joinBehindTheBalancer(binary string) func(*testing.T, string, *store, ports, [2]string) {
 	return func(t *testing.T, key string, store *store, entry ports, metrics [2]string) {
 		var in [2]string

@@ -18,9 +18,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// Prometheus creates one target_info from gpu_metrics' and gpu_requests' metrics of a service, and rejects a whole
-// request for one late point of it. Here it has no out-of-order window, spans are two seconds old on arrival, and new
-// series start all the time.
+// Prometheus creates one target_info from gpu_metrics' and gpu_requests' metrics of a service, and
+// rejects a whole request for one late point of it. Here it has no out-of-order window, spans are
+// two seconds old on arrival, and new series start all the time.
 func TestIntegrationPrometheusAcceptsOperationsAndRequestsInOrder(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()

@@ -61,7 +61,8 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// cluster has two agents, each with a device and a service that keeps it busy, two gateways and a store.
+// cluster has two agents, each with a device and a service that keeps it busy, two gateways and a
+// store.
 type cluster struct {
 	t        *testing.T
 	store    *store
@@ -80,8 +81,8 @@ func (c *cluster) work(d time.Duration) {
 	both.Wait()
 }
 
-// check waits for every accepted span and for a share of each request. It compares the energy on spans, and the energy of
-// requests with the unassigned energy, with the energy of the devices.
+// check waits for every accepted span and for a share of each request. It compares the energy on
+// spans, and the energy of requests with the unassigned energy, with the energy of the devices.
 func (c *cluster) check() {
 	c.t.Helper()
 	accepted, requests, joules := 0, 0, 0.0
@@ -118,8 +119,8 @@ func (c *cluster) check() {
 		"%.1f J serve none", accepted, delivered(), again, c.store.energy(), joules, shares, served, unassigned)
 }
 
-// growing returns a request of n spans of other programs that agents accept, and that is larger than 4 MiB when they send
-// it: pdata encodes the parents and statuses that these spans omit.
+// growing returns a request of n spans of other programs that agents accept, and that is larger
+// than 4 MiB when they send it: pdata encodes the parents and statuses that these spans omit.
 func growing(n int) []byte {
 	field := func(number int, b []byte) []byte {
 		return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(b))), b...)
@@ -164,8 +165,8 @@ func static(addresses [2]string) string {
 	return fmt.Sprintf("{dns: null, static: {hostnames: [%q, %q]}}", addresses[0], addresses[1])
 }
 
-// Agents send directly to gateways, with the pipelines of Kubernetes. The gateways have no sampling processor, because
-// it drops spans.
+// Agents send directly to gateways, with the pipelines of Kubernetes. The gateways have no sampling
+// processor, because it drops spans.
 func TestIntegrationGatewaysMayBeKilled(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -229,9 +230,9 @@ service:
 	}
 }
 
-// Tests the Kafka pipelines with a real broker, which is restarted, and gateways, one of which is killed.
-// OTELGPU_KAFKA_CLASSPATH names a folder with the jars of org.apache.kafka:kafka_2.13 and their dependencies (mvn
-// dependency:copy-dependencies).
+// Tests the Kafka pipelines with a real broker, which is restarted, and gateways, one of which is
+// killed. OTELGPU_KAFKA_CLASSPATH names a folder with the jars of org.apache.kafka:kafka_2.13 and
+// their dependencies (mvn dependency:copy-dependencies).
 func TestIntegrationNothingIsLostThroughKafka(t *testing.T) {
 	integration.Need(t)
 	binary := fullBuild(t)
@@ -324,7 +325,8 @@ func (b *broker) start() {
 	b.running = p
 }
 
-// A broker accepts messages of 1 MB. The spans of a trace in one request may exceed it, and are sent in pieces.
+// A broker accepts messages of 1 MB. The spans of a trace in one request may exceed it, and are
+// sent in pieces.
 func TestIntegrationLargeTraceGoesThroughKafka(t *testing.T) {
 	integration.Need(t)
 	binary := fullBuild(t)

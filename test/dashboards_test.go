@@ -111,7 +111,8 @@ func metricQueries(t *testing.T) (all []query) {
 	return all
 }
 
-// documented returns the queries in the documents' fenced blocks of a language, one per line except comments.
+// documented returns the queries in the documents' fenced blocks of a language, one per line except
+// comments.
 func documented(t *testing.T, language string) (all []query) {
 	block := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```")
 	files, err := filepath.Glob(filepath.Join("..", "docs", "*.md"))
@@ -164,8 +165,8 @@ var mayBeAbsent = map[string]bool{
 	"instance": true, // label of devices, which have it only if they are scraped
 }
 
-// Every query of dashboards, rules and documents returns values from Prometheus, whether scraped or pushed, and every
-// alert fires for its fault.
+// Every query of dashboards, rules and documents returns values from Prometheus, whether scraped or
+// pushed, and every alert fires for its fault.
 func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -226,7 +227,8 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 					}
 				}
 				for _, r := range rules {
-					// A full queue would refuse the spans that the other rules need; gpu_join's own tests fill one.
+					// A full queue would refuse the spans that the other rules need; gpu_join's own
+					// tests fill one.
 					if r.Results+len(r.Alerts) == 0 && r.Rule != "GPUJoinQueueFull" {
 						quiet = append(quiet, r.Rule)
 					}
@@ -300,7 +302,8 @@ func runbooks(t *testing.T) (anchors []string) {
 	return anchors
 }
 
-// Grafana must be able to import a dashboard unchanged, and every panel needs a title and description.
+// Grafana must be able to import a dashboard unchanged, and every panel needs a title and
+// description.
 func TestDashboardsAreImportable(t *testing.T) {
 	uids := map[string]bool{}
 	for name, d := range dashboards(t) {
@@ -365,7 +368,8 @@ func traceQueries(t *testing.T) (all []query) {
 	return append(all, documented(t, "traceql")...)
 }
 
-// TraceQL compares a number only with a literal of the same type: an integer silently matches no doubles.
+// TraceQL compares a number only with a literal of the same type: an integer silently matches no
+// doubles.
 func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
 	compared := regexp.MustCompile(
 		`(?:span|resource|instrumentation)\.((?:gpu|hw)\.[a-z0-9_.]+) *(=~|!=|>=|<=|=|>|<) *("[^"]*"|[0-9.]+[a-z]*|nil|true|false)`)

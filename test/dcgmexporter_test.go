@@ -35,8 +35,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// standardCluster is a node as the GPU operator sets it up: dcgm-exporter with the labels of pods, two pods with a GPU each
-// that send spans without a device, and the API server, which knows them.
+// standardCluster is a node as the GPU operator sets it up: dcgm-exporter with the labels of pods,
+// two pods with a GPU each that send spans without a device, and the API server, which knows them.
 type standardCluster struct {
 	t       *testing.T
 	zero    time.Time
@@ -56,7 +56,8 @@ func (c *standardCluster) ip(host int) string { return fmt.Sprint(c.net, host) }
 
 func gpuUUID(i int) string { return fmt.Sprintf("GPU-00000000-1111-2222-3333-%012d", i) }
 
-// joules returns what a GPU has used since zero: the first one 300 W, the second one 500 and 200 W for 20 s each.
+// joules returns what a GPU has used since zero: the first one 300 W, the second one 500 and 200 W
+// for 20 s each.
 func joules(gpu int, s float64) float64 {
 	if gpu == 0 {
 		return 300 * s
@@ -130,7 +131,8 @@ func (c *standardCluster) metrics(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// kubernetes answers as an API server that has the node's pods and nothing else, in lists and in watches.
+// kubernetes answers as an API server that has the node's pods and nothing else, in lists and in
+// watches.
 func (c *standardCluster) kubernetes(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("watch") != "" {
@@ -184,7 +186,8 @@ func serve(t *testing.T, address string, handle http.HandlerFunc) {
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-// pod sends the spans of one pod, one after another, of 1 s, 5 s and 2.2 collections, and returns the number of each length.
+// pod sends the spans of one pod, one after another, of 1 s, 5 s and 2.2 collections, and returns
+// the number of each length.
 func (c *standardCluster) pod(gpu int, until time.Time) (sent map[time.Duration]int) {
 	from := &net.TCPAddr{IP: net.ParseIP(c.ip(firstPod + gpu))}
 	client := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: from}).DialContext}}
@@ -232,10 +235,10 @@ func (c *standardCluster) pod(gpu int, until time.Time) (sent map[time.Duration]
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "http://%s"}}], users: [{name: u, user: {}}]}`
 
-// The pipeline for clusters whose dcgm-exporter has its defaults, from the exporter's text to spans in the store: it finds
-// the exporter and the pods by the API server, and joins the pods' spans, which name no device, by the exporter's labels.
-// The energy of a span is right within its stated error, or omitted. With the default build, the test scrapes, and the pods
-// name themselves.
+// The pipeline for clusters whose dcgm-exporter has its defaults, from the exporter's text to spans
+// in the store: it finds the exporter and the pods by the API server, and joins the pods' spans,
+// which name no device, by the exporter's labels. The energy of a span is right within its stated
+// error, or omitted. With the default build, the test scrapes, and the pods name themselves.
 func TestIntegrationStandardClusterIsJoinedByPodLabels(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()

@@ -27,7 +27,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Runs the first command of the README and validates the output of all components against the registry.
+// Runs the first command of the README and validates the output of all components against the
+// registry.
 func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the demo is not built and run with -short")
@@ -110,7 +111,8 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	require.Contains(t, string(checked), ": no violations\n")
 }
 
-// The demo also sends its traces to a store, which has the request that the findings name, with its GPU work.
+// The demo also sends its traces to a store, which has the request that the findings name, with its
+// GPU work.
 func TestIntegrationDemoSendsItsTracesToJaeger(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -136,8 +138,8 @@ func TestIntegrationDemoSendsItsTracesToJaeger(t *testing.T) {
 	require.Positive(t, joules.Double())
 }
 
-// requireLean limits joined and derived spans to a readable size: 26 attributes and 750 bytes on average, including
-// links to requests and their part of the scope.
+// requireLean limits joined and derived spans to a readable size: 26 attributes and 750 bytes on
+// average, including links to requests and their part of the scope.
 func requireLean(t *testing.T, spans []ptrace.Span) {
 	t.Helper()
 	attributes, size := 0, 0

@@ -37,8 +37,8 @@ func stubCUDA(t *testing.T) string {
 	return path
 }
 
-// Every example sends its telemetry to `otelcol-gpu check`, which must find no violations. (examples/capture emits no
-// spans; its own test checks the receiver's spans of its kernels.)
+// Every example sends its telemetry to `otelcol-gpu check`, which must find no violations.
+// (examples/capture emits no spans; its own test checks the receiver's spans of its kernels.)
 func TestExamplesPassTheCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the examples are not built and run with -short")

@@ -44,8 +44,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// outage returns how long a store is down: a fifteenth of 3 minutes, with all intervals of the pipelines shortened
-// accordingly. The environment variable OTELGPU_OUTAGE sets another length, such as 3m, with the shipped intervals.
+// outage returns how long a store is down: a fifteenth of 3 minutes, with all intervals of the
+// pipelines shortened accordingly. The environment variable OTELGPU_OUTAGE sets another length,
+// such as 3m, with the shipped intervals.
 func outage(t *testing.T) (length time.Duration, full bool) {
 	text, full := os.LookupEnv("OTELGPU_OUTAGE")
 	if !full {
@@ -189,7 +190,8 @@ func isShare(s ptrace.Span) bool {
 	return ok && v.Str() == "share"
 }
 
-// ports are the ports of a Collector, and the environment variables of the ready pipelines for them.
+// ports are the ports of a Collector, and the environment variables of the ready pipelines for
+// them.
 type ports struct {
 	otlp, http, metrics, telemetry string
 	env                            []string
@@ -207,8 +209,8 @@ func newPorts(t *testing.T) ports {
 	return p
 }
 
-// worker is a service that keeps a device busy without gaps, in spans of spanTime, and the exporter of the device,
-// which consumes workWatts.
+// worker is a service that keeps a device busy without gaps, in spans of spanTime, and the exporter
+// of the device, which consumes workWatts.
 type worker struct {
 	t        *testing.T
 	zero     time.Time
@@ -232,7 +234,8 @@ const (
 	spanTime  = 50 * time.Millisecond
 	period    = 2 * spanTime // of the device's points, which come ten at a time
 	points    = 10
-	// The device is measured for this long before the first span, so that the energy of no span is withheld.
+	// The device is measured for this long before the first span, so that the energy of no span is
+	// withheld.
 	leadIn = 2 * time.Second
 
 	tokensEach = 7
@@ -281,8 +284,9 @@ func (w *worker) samples(at time.Time) pmetric.Metrics {
 	return md
 }
 
-// work sends the work of the given time in real time: requests of two device spans and one web server span. Rejected
-// requests are sent again until they are accepted, and each fifth request is repeated after it was accepted.
+// work sends the work of the given time in real time: requests of two device spans and one web
+// server span. Rejected requests are sent again until they are accepted, and each fifth request is
+// repeated after it was accepted.
 func (w *worker) work(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		td := ptrace.NewTraces()
@@ -357,7 +361,8 @@ func (w *worker) work(d time.Duration) {
 	}
 }
 
-// serve turns a span into a batch of one request, whose own span another service sends to another Collector.
+// serve turns a span into a batch of one request, whose own span another service sends to another
+// Collector.
 func (w *worker) serve(batch ptrace.Span, begin time.Time) {
 	id := batch.SpanID()
 	id[0] |= 0x80
@@ -412,7 +417,8 @@ func scrape(t *testing.T, address, name, label string) (sum float64) {
 	return sum
 }
 
-// ownStore adds a trace store to a pipeline without one, with the queue of the ready pipelines; %s is its address.
+// ownStore adds a trace store to a pipeline without one, with the queue of the ready pipelines; %s
+// is its address.
 const ownStore = `
 exporters:
   otlp_grpc/store:
@@ -425,8 +431,8 @@ service:
     traces: {exporters: [gpu_metrics, gpu_requests, debug, otlp_grpc/store]}
 `
 
-// The ready pipelines, with only these overrides, and failing stores. In the end, the store has each accepted span
-// once, and metrics and energy equal the totals of the spans and of the device.
+// The ready pipelines, with only these overrides, and failing stores. In the end, the store has
+// each accepted span once, and metrics and energy equal the totals of the spans and of the device.
 func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -489,7 +495,8 @@ func (s *store) fail(t *testing.T, dead bool, length time.Duration) (begin func(
 	}
 }
 
-// check waits until all accepted spans are in the store, and compares them and the metrics with what the worker did.
+// check waits until all accepted spans are in the store, and compares them and the metrics with
+// what the worker did.
 func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	if full {
 		require.Positive(t, w.refused, "the queues are small enough to be full")
@@ -527,7 +534,8 @@ func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	requireExemplars(t, metrics)
 }
 
-// requireExemplars scrapes as Prometheus does when it stores exemplars: points of durations name spans.
+// requireExemplars scrapes as Prometheus does when it stores exemplars: points of durations name
+// spans.
 func requireExemplars(t *testing.T, address string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
@@ -541,9 +549,10 @@ func requireExemplars(t *testing.T, address string) {
 	require.Regexp(t, `gpu_operation_duration_seconds_bucket\{.*\} \S+ .*# \{.*trace_id="[0-9a-f]{32}"`, string(page))
 }
 
-// An agent and a gateway as deployed, on separate addresses. The default build lacks discovery of pods and gateways, so
-// exporters to gateways become plain ones with the same queues; with a full build (OTELGPU_FULL_BINARY), only pods are
-// missing. The gateway keeps all traces, and exposes its metrics to the test.
+// An agent and a gateway as deployed, on separate addresses. The default build lacks discovery of
+// pods and gateways, so exporters to gateways become plain ones with the same queues; with a full
+// build (OTELGPU_FULL_BINARY), only pods are missing. The gateway keeps all traces, and exposes its
+// metrics to the test.
 func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -658,8 +667,8 @@ func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 	}
 }
 
-// With storages at both queues a kill loses nothing that was accepted. Duplicates that at-least-once delivery cannot
-// avoid (delivered requests that are still in the queue) are counted.
+// With storages at both queues a kill loses nothing that was accepted. Duplicates that
+// at-least-once delivery cannot avoid (delivered requests that are still in the queue) are counted.
 func TestAReadyPipelineWithStorageSurvivesAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -761,8 +770,9 @@ func (p *prometheusProgram) query(expression string, at time.Time) (float64, err
 	return got[0].Samples[0][1], nil
 }
 
-// The ready pipeline pushes to Prometheus. A rank dies, spans are late, a sender's clock is ahead, and a service works
-// in bursts: no request is rejected, and Prometheus has the values of the spans.
+// The ready pipeline pushes to Prometheus. A rank dies, spans are late, a sender's clock is ahead,
+// and a service works in bursts: no request is rejected, and Prometheus has the values of the
+// spans.
 func TestIntegrationPrometheusAcceptsEverythingFromTheReadyPipeline(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()

@@ -24,8 +24,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// standIns are shell scripts that replace programs of the README that this machine may lack. They behave as a newcomer
-// would see: the server sends its spans of requests, the others read their files.
+// standIns are shell scripts that replace programs of the README that this machine may lack. They
+// behave as a newcomer would see: the server sends its spans of requests, the others read their
+// files.
 var standIns = map[string]string{
 	"vllm":   `for a; do last=$a; done; FIRST_HOUR_ENDPOINT=${last#http://} exec "$FIRST_HOUR_TEST" -test.run '^TestStubOfVLLM$'`,
 	"docker": `[ "$1 $2" = "build -f" ] && for a; do last=$a; done && cd "$last" && grep -q '^ENTRYPOINT' "$3"`,
@@ -33,7 +34,8 @@ var standIns = map[string]string{
 		`while read -r f; do test -e "$f"; done`,
 }
 
-// TestStubOfVLLM replaces the server: it sends the spans of seven requests, as vLLM does once they have ended.
+// TestStubOfVLLM replaces the server: it sends the spans of seven requests, as vLLM does once they
+// have ended.
 func TestStubOfVLLM(t *testing.T) {
 	endpoint := os.Getenv("FIRST_HOUR_ENDPOINT")
 	if endpoint == "" {
@@ -44,7 +46,8 @@ func TestStubOfVLLM(t *testing.T) {
 	export(t, endpoint, []*sender{{td: vllm(zero, "", 0, func(int) bool { return true })}})
 }
 
-// Runs every command of the README's first hour unchanged, in this checkout, and verifies that git sees no changes.
+// Runs every command of the README's first hour unchanged, in this checkout, and verifies that git
+// sees no changes.
 func TestTheFirstHourOfTheREADME(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the first hour takes minutes")
@@ -80,7 +83,8 @@ func TestTheFirstHourOfTheREADME(t *testing.T) {
 	}
 }
 
-// A Collector that cannot listen exits. The reader must notice it, although another program responds at its addresses.
+// A Collector that cannot listen exits. The reader must notice it, although another program
+// responds at its addresses.
 func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is built")
@@ -117,7 +121,8 @@ func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
 func followed(t *testing.T, root, block string) {
 	tools := t.TempDir()
 	for name, script := range standIns {
-		// A builder pulls images, so it runs only on request; commands that change a cluster do not run.
+		// A builder pulls images, so it runs only on request; commands that change a cluster do not
+		// run.
 		if !strings.Contains(block, name+" ") || name == "docker" && os.Getenv("OTELGPU_TEST_DOCKER") == "docker" {
 			continue
 		}

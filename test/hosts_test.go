@@ -15,7 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// A web site that resolves its name to 127.0.0.1 neither reads metrics nor sends spans through a user's browser.
+// A web site that resolves its name to 127.0.0.1 neither reads metrics nor sends spans through a
+// user's browser.
 func TestLocalListenersRejectOtherHosts(t *testing.T) {
 	t.Parallel()
 	p := newPorts(t)

@@ -27,8 +27,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// overrides moves the shipped jaeger pipeline to free ports and onto the recorded device. Join delays are shortened for
-// the test: all data is from one process, which flushes immediately.
+// overrides moves the shipped jaeger pipeline to free ports and onto the recorded device. Join
+// delays are shortened for the test: all data is from one process, which flushes immediately.
 const overrides = `
 receivers:
   otlp:
@@ -61,7 +61,8 @@ service:
       readers: []
 `
 
-// intoJaeger runs the shipped jaeger pipeline with overrides in the real binary; spans are sent to address.
+// intoJaeger runs the shipped jaeger pipeline with overrides in the real binary; spans are sent to
+// address.
 func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *program.Program, address string) {
 	t.Helper()
 	binary := otelcol.Build(t)
@@ -84,8 +85,8 @@ func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *prog
 
 const firstDevice = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's
 
-// End to end: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, queried for the
-// trace as a user would.
+// End to end: an instrumented service, the shipped pipeline in the real binary, and the real
+// Jaeger, queried for the trace as a user would.
 func TestIntegrationTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -291,7 +292,8 @@ func (a answer) tree(t *testing.T) {
 	require.GreaterOrEqual(t, seconds(attention), prefillTime.Seconds())
 }
 
-// The peaks are from NVIDIA's data sheet of the H100 SXM5: 3.35 TB/s and 989.4 TFLOP/s dense in bf16.
+// The peaks are from NVIDIA's data sheet of the H100 SXM5: 3.35 TB/s and 989.4 TFLOP/s dense in
+// bf16.
 func (a answer) derived(t *testing.T) {
 	attention := a.one(t, "attention")
 	rate := prefillFLOPs / double(t, attention, "gpu.duration")
@@ -316,7 +318,8 @@ func (a answer) derived(t *testing.T) {
 	}
 }
 
-// queued checks a request that Jaeger considers a clock error unless it knows that both spans are from one host.
+// queued checks a request that Jaeger considers a clock error unless it knows that both spans are
+// from one host.
 func (a answer) queued(t *testing.T) {
 	request := a.one(t, queuedRequest)
 	require.Len(t, a.byName["embed"], 2)
@@ -362,15 +365,16 @@ func (a answer) steps(t *testing.T) {
 	require.Equal(t, map[int64]bool{1: true, 2: true, 3: true}, index)
 }
 
-// withheld reports whether a span has no energy because it is short: in the first seconds of a device the times at which
-// its counter was refreshed are not known well enough for a span of milliseconds (docs/energy.md).
+// withheld reports whether a span has no energy because it is short: in the first seconds of a
+// device the times at which its counter was refreshed are not known well enough for a span of
+// milliseconds (docs/energy.md).
 func withheld(s ptrace.Span) bool {
 	_, known := s.Attributes().Get("gpu.energy")
 	return !known && seconds(s) < 0.1
 }
 
-// joined compares every GPU span except steps with the constant device. (Steps are live spans: one ends shortly after
-// the next one has started, and they share that time.)
+// joined compares every GPU span except steps with the constant device. (Steps are live spans: one
+// ends shortly after the next one has started, and they share that time.)
 func (a answer) joined(t *testing.T) {
 	n := 0
 	for _, s := range a.byID {
@@ -386,7 +390,8 @@ func (a answer) joined(t *testing.T) {
 			"gpu.power": watts, "gpu.utilization": utilization, "gpu.sm.utilization": smActive, "gpu.sm.occupancy": occupancy,
 			"gpu.tensor.utilization": tensor, "gpu.dram.utilization": dram, "gpu.temperature.max": celsius,
 			"gpu.clock.sm.frequency": smHertz, "gpu.clock.memory.frequency": memoryHertz,
-			// One process with one stream: nothing is shared with others, so a span's energy is power times its length.
+			// One process with one stream: nothing is shared with others, so a span's energy is
+			// power times its length.
 			"gpu.energy": watts * seconds(s),
 		} {
 			if name == "gpu.energy" && (kind.Str() == "step" || withheld(s)) {

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The library's own module cannot import the checks of this one, so its metrics are validated here; the tests through
-// the Collector validate its spans.
+// The library's own module cannot import the checks of this one, so its metrics are validated here;
+// the tests through the Collector validate its spans.
 func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
@@ -64,8 +64,8 @@ func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 	require.NoError(t, meters.Shutdown(t.Context()))
 }
 
-// A MeterProvider outlives its profilers. Counters must not decrease while the provider exists, but the provider must
-// not keep the profiler.
+// A MeterProvider outlives its profilers. Counters must not decrease while the provider exists, but
+// the provider must not keep the profiler.
 func TestAMeterProviderReportsTheLastFiguresOfAProfiler(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))

@@ -125,8 +125,8 @@ func (x *observedDevice) measure(at time.Time, memory, xids, busy, starved float
 	require.Equal(x.t, http.StatusOK, post(x.t, x.http, "metrics", "x-protobuf", body, false))
 }
 
-// Every live finding, through the pipeline that runs without a configuration: first just below the threshold of each,
-// then just above it. Late ranks have tests of their own.
+// Every live finding, through the pipeline that runs without a configuration: first just below the
+// threshold of each, then just above it. Late ranks have tests of their own.
 func TestLiveFindingsOfTheReadyPipelineAppearAtTheirThresholds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

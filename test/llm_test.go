@@ -45,9 +45,9 @@ var load = []served{
 	{2750, 2900, 3100, 8},
 }
 
-// truth computes the energy of each request on devices with that power while they are used, millisecond by millisecond:
-// equal parts for the servers with running requests, and equal parts of a server's energy for its running requests.
-// Requests are assigned to the servers round-robin.
+// truth computes the energy of each request on devices with that power while they are used,
+// millisecond by millisecond: equal parts for the servers with running requests, and equal parts of
+// a server's energy for its running requests. Requests are assigned to the servers round-robin.
 func truth(watts float64, servers int, served func(i int) bool) (joules []float64) {
 	joules = make([]float64, len(load))
 	for ms := range 4000 {
@@ -66,8 +66,8 @@ func truth(watts float64, servers int, served func(i int) bool) (joules []float6
 	return joules
 }
 
-// With the shipped pipeline, spans as sent by vLLM, and devices from a recording, energy per request and per token
-// equals the recording's input.
+// With the shipped pipeline, spans as sent by vLLM, and devices from a recording, energy per
+// request and per token equals the recording's input.
 func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

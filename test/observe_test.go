@@ -34,8 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// observed overrides the all-in-one pipeline: it also pushes to Prometheus, its device is a recording, and intervals
-// are shorter.
+// observed overrides the all-in-one pipeline: it also pushes to Prometheus, its device is a
+// recording, and intervals are shorter.
 const observed = `
 receivers:
   gpu: {source: replay, collection_interval: 1s, replay: {file: %[1]q}}
@@ -73,8 +73,8 @@ const (
 	secondGPU = "GPU-00000000-0000-4000-8000-0000000000a2"
 )
 
-// recordMachine writes eight minutes of two devices with 300 W each. With faults, the first is hot and throttled, and
-// counts XIDs and uncorrected memory errors; the second is mostly idle.
+// recordMachine writes eight minutes of two devices with 300 W each. With faults, the first is hot
+// and throttled, and counts XIDs and uncorrected memory errors; the second is mostly idle.
 func recordMachine(t *testing.T, path string, faulty bool) {
 	t.Helper()
 	var lines []object
@@ -110,8 +110,8 @@ func recordMachine(t *testing.T, path string, faulty bool) {
 	}, lines)
 }
 
-// machine is the setup of tests of dashboards and alerts: one Collector, whose metrics are scraped by one Prometheus
-// and pushed to another.
+// machine is the setup of tests of dashboards and alerts: one Collector, whose metrics are scraped
+// by one Prometheus and pushed to another.
 type machine struct {
 	scraped, pushed *prometheusProgram
 	otlp            *grpc.ClientConn
@@ -178,8 +178,8 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	return m
 }
 
-// servicesAtWork returns the spans of the last 100 ms: a training job of four ranks, one of which starves its device in
-// the faulty case, an inference server, and a profiled process.
+// servicesAtWork returns the spans of the last 100 ms: a training job of four ranks, one of which
+// starves its device in the faulty case, an inference server, and a profiled process.
 func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 	td := ptrace.NewTraces()
 	x := timeline{now.Add(-100 * time.Millisecond)}
@@ -290,7 +290,8 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 	return td
 }
 
-// saidByOthers returns the library's internal metrics, and another receiver's metrics of a third device.
+// saidByOthers returns the library's internal metrics, and another receiver's metrics of a third
+// device.
 func saidByOthers(n int, faulty bool) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	rm := md.ResourceMetrics().AppendEmpty()
@@ -330,7 +331,8 @@ func saidByOthers(n int, faulty bool) pmetric.Metrics {
 	return md
 }
 
-// yesterday writes the cost of the server's tokens one day before to the store: today 18 J for 120 tokens.
+// yesterday writes the cost of the server's tokens one day before to the store: today 18 J for 120
+// tokens.
 func yesterday(t *testing.T, store *prometheusProgram, faulty bool) {
 	joules := 18.0
 	if faulty {

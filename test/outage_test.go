@@ -57,8 +57,9 @@ func (f *inFront) open(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-// The ready pipeline pushes to a Prometheus that is down for minutes, or that rejects every second request. Afterwards,
-// Prometheus has the values of all spans, including the time of the outage, and has rejected nothing itself.
+// The ready pipeline pushes to a Prometheus that is down for minutes, or that rejects every second
+// request. Afterwards, Prometheus has the values of all spans, including the time of the outage,
+// and has rejected nothing itself.
 func TestIntegrationPrometheusPipelineLosesNothingWhenPrometheusFails(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
@@ -158,9 +159,9 @@ func fat(first uint64, n int) ptrace.Traces {
 	return td
 }
 
-// A store's OTLP receiver accepts requests of up to 4 MiB, and rejects larger ones permanently. After an outage many
-// requests are pending, and one received may be larger if the user raised the receiver's limit: they are sent in pieces
-// that the store accepts.
+// A store's OTLP receiver accepts requests of up to 4 MiB, and rejects larger ones permanently.
+// After an outage many requests are pending, and one received may be larger if the user raised the
+// receiver's limit: they are sent in pieces that the store accepts.
 func TestABacklogContinuesInRequestsThatTheStoreTakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

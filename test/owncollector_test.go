@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Builds the example manifest with the Collector's own builder and runs its configuration. The builder's own compiler
-// call differs only in -trimpath, which would recompile everything.
+// Builds the example manifest with the Collector's own builder and runs its configuration. The
+// builder's own compiler call differs only in -trimpath, which would recompile everything.
 func TestIntegrationOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 	integration.Need(t)
 	root, err := filepath.Abs("..")

@@ -27,8 +27,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Libraries of the images, as their vendors list them. Alpine has neither these nor glibc's loader, so it is equivalent
-// to scratch here.
+// Libraries of the images, as their vendors list them. Alpine has neither these nor glibc's loader,
+// so it is equivalent to scratch here.
 var (
 	glibc = []string{
 		"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2",
@@ -41,7 +41,8 @@ var (
 	}
 )
 
-// Verifies docs/operating.md on linking: runs each program in a root that has only an image's libraries.
+// Verifies docs/operating.md on linking: runs each program in a root that has only an image's
+// libraries.
 func TestIntegrationBinariesStartWithTheirLibrariesOnly(t *testing.T) {
 	integration.Need(t)
 	if err := start(t.TempDir(), "/none"); errors.Is(err, syscall.EPERM) {
@@ -110,8 +111,8 @@ func root(t *testing.T, path string, libraries []string) string {
 	return dir
 }
 
-// start runs a program in a root that contains only the folder. Exit statuses are not errors, because the program has
-// started.
+// start runs a program in a root that contains only the folder. Exit statuses are not errors,
+// because the program has started.
 func start(dir, path string, args ...string) error {
 	cmd := exec.CommandContext(context.Background(), path, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
@@ -186,9 +187,9 @@ func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
 	assert.Contains(t, strings.Fields(string(ignored)), ".git")
 }
 
-// A build takes minutes and pulls images, so it runs only on request: OTELGPU_TEST_DOCKER=docker (or podman). Without
-// such a builder, OTELGPU_TEST_DOCKER=chroot runs the file's own steps one by one, with this machine's Go and
-// libraries.
+// A build takes minutes and pulls images, so it runs only on request: OTELGPU_TEST_DOCKER=docker
+// (or podman). Without such a builder, OTELGPU_TEST_DOCKER=chroot runs the file's own steps one by
+// one, with this machine's Go and libraries.
 func TestTheContainerIsBuiltAndStarts(t *testing.T) {
 	builder := os.Getenv("OTELGPU_TEST_DOCKER")
 	switch builder {
@@ -215,7 +216,8 @@ func TestTheContainerIsBuiltAndStarts(t *testing.T) {
 // instruction is one instruction of a stage in the container file.
 type instruction struct{ word, rest string }
 
-// stages returns the stages of the container file with their instructions; lines before the first FROM are skipped.
+// stages returns the stages of the container file with their instructions; lines before the first
+// FROM are skipped.
 func stages(t *testing.T) (list [][]instruction) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "deploy", "container", "Containerfile"))
@@ -304,8 +306,8 @@ func TestTheServiceIsAUnitOfSystemd(t *testing.T) {
 		unit).CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	// The name of a ready pipeline works for both commands of the unit, and every variable of the environment file is
-	// used.
+	// The name of a ready pipeline works for both commands of the unit, and every variable of the
+	// environment file is used.
 	environment, err := os.ReadFile(filepath.Join("..", "deploy", "systemd", "environment"))
 	require.NoError(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^#?(OTELGPU_\w+)=`).FindAllStringSubmatch(string(environment), -1) {

@@ -32,9 +32,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the pipeline")
 
-// pipeline receives spans and samples over OTLP, and samples of another device from the gpu receiver; it joins, derives
-// and counts. Spans of another SDK must become GPU spans first, so gpu_derive precedes gpu_join, unlike in the ready
-// pipelines.
+// pipeline receives spans and samples over OTLP, and samples of another device from the gpu
+// receiver; it joins, derives and counts. Spans of another SDK must become GPU spans first, so
+// gpu_derive precedes gpu_join, unlike in the ready pipelines.
 const pipeline = `
 extensions:
   gpu_samples: {}
@@ -70,9 +70,9 @@ const (
 	h100    = "NVIDIA H100 80GB HBM3"
 )
 
-// End to end in the real binary, with golden files: a trainer and an inference server send spans over OTLP; samples of
-// the device that they share arrive as metrics, samples of a second device from the receiver; the output is spans and
-// metrics.
+// End to end in the real binary, with golden files: a trainer and an inference server send spans
+// over OTLP; samples of the device that they share arrive as metrics, samples of a second device
+// from the receiver; the output is spans and metrics.
 func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -94,7 +94,8 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
-	// Slightly ahead of the clock, so that everything is sent before anything is settled, even on a slow machine.
+	// Slightly ahead of the clock, so that everything is sent before anything is settled, even on a
+	// slow machine.
 	x := timeline{zero: time.Now().Add(time.Second).Truncate(time.Millisecond)}
 	_, err = pmetricotlp.NewGRPCClient(conn).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(x.scrapes()))
 	require.NoError(t, err)
@@ -132,10 +133,11 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	text, energy := metricsText(counted)
 	equalsGolden(t, "pipeline_metrics.txt", text)
 
-	// Energies of spans differ from the definition by up to the unknown age of a scraped value, 0.1 s. Their sum does not:
-	// The scraped device consumes 200 W, and 600 W from 0.5 s to 0.8 s. Spans are active on it from 0.1 s to 1 s, and for
-	// 0.4 s on the other one, which consumes 312.5 W.
-	// The energy of `attention`, which ends just before the step of power, is withheld; `forward` around it has it.
+	// Energies of spans differ from the definition by up to the unknown age of a scraped value, 0.1
+	// s. Their sum does not: The scraped device consumes 200 W, and 600 W from 0.5 s to 0.8 s.
+	// Spans are active on it from 0.1 s to 1 s, and for 0.4 s on the other one, which consumes
+	// 312.5 W. The energy of `attention`, which ends just before the step of power, is withheld;
+	// `forward` around it has it.
 	withheld := 0.0
 	for _, rs := range spans {
 		for _, s := range rs.ScopeSpans().At(0).Spans().All() {
@@ -171,8 +173,8 @@ func (x timeline) at(seconds float64) pcommon.Timestamp {
 	return pcommon.NewTimestampFromTime(x.zero.Add(time.Duration(seconds * 1e9)))
 }
 
-// scrapes returns a second of scrapes of dcgm-exporter before zero and two seconds after, as the prometheus receiver
-// passes them on: the energy between two scrapes needs the scrapes around it.
+// scrapes returns a second of scrapes of dcgm-exporter before zero and two seconds after, as the
+// prometheus receiver passes them on: the energy between two scrapes needs the scrapes around it.
 func (x timeline) scrapes() pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	ms := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()

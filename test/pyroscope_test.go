@@ -34,8 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// startPyroscope starts Pyroscope on addresses of this host only, and returns the address that accepts OTLP and
-// queries.
+// startPyroscope starts Pyroscope on addresses of this host only, and returns the address that
+// accepts OTLP and queries.
 func startPyroscope(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath(cmp.Or(os.Getenv("OTELGPU_PYROSCOPE"), "pyroscope"))
@@ -74,8 +74,8 @@ func portOf(address string) string {
 	return port
 }
 
-// Pyroscope has the same values for the demo as the page of the sending Collector, for every service, type of value and
-// stack. It finds the profile of a span through the link.
+// Pyroscope has the same values for the demo as the page of the sending Collector, for every
+// service, type of value and stack. It finds the profile of a span through the link.
 func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 	integration.Need(t)
 	store := startPyroscope(t)
@@ -95,7 +95,8 @@ func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, demo.Wait(2*time.Minute), demo.Output())
 
-	// The page settles later than the connector: once its total no longer changes, both have everything.
+	// The page settles later than the connector: once its total no longer changes, both have
+	// everything.
 	type series struct{ service, kind string }
 	var ours map[series]map[string]int64
 	var slow *profile.Sample // sample of the single long prefill
@@ -198,8 +199,9 @@ func (p *pyroscope) total(in map[string]any) int64 {
 	return got.Flamegraph.Total
 }
 
-// From the exemplar of a panel to the trace, from there to the flame graph, and from that back to the span: the walk of
-// docs/flamegraphs.md with its configuration, and with the queries that Grafana sends.
+// From the exemplar of a panel to the trace, from there to the flame graph, and from that back to
+// the span: the walk of docs/flamegraphs.md with its configuration, and with the queries that
+// Grafana sends.
 func TestIntegrationWalkFromAMetricToTheFlameGraphAndBack(t *testing.T) {
 	integration.Need(t)
 	db := pyroscope{t, startPyroscope(t), time.Now().Add(-5 * time.Minute)}

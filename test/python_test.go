@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// python returns an interpreter with the OpenTelemetry SDK: OTELGPU_PYTHON, else python/.venv. Without one the test is
-// skipped.
+// python returns an interpreter with the OpenTelemetry SDK: OTELGPU_PYTHON, else python/.venv.
+// Without one the test is skipped.
 func python(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("OTELGPU_PYTHON")

@@ -35,8 +35,9 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-// All events are on a grid of milliseconds, and the counter of a device is linear between two samples of 100 ms, so the
-// share of each span can be computed millisecond by millisecond from the definition.
+// All events are on a grid of milliseconds, and the counter of a device is linear between two
+// samples of 100 ms, so the share of each span can be computed millisecond by millisecond from the
+// definition.
 const (
 	length  = 3000 // ms
 	samples = 100  // ms
@@ -133,9 +134,10 @@ type reading struct {
 	again    bool // the source has reopened the device
 }
 
-// read returns the readings of a device with this power, one in each sample interval, and fewer after the end. Every
-// second device has a fault: its counter is reset, it is lost and returns with a new counter, it has no samples for
-// some time, the clock of its host is set forward or back, or it never returns.
+// read returns the readings of a device with this power, one in each sample interval, and fewer
+// after the end. Every second device has a fault: its counter is reset, it is lost and returns with
+// a new counter, it has no samples for some time, the clock of its host is set forward or back, or
+// it never returns.
 func read(rng *rand.Rand, flow []float64) (out []reading) {
 	const begins, lost, silent, ahead, behind, gone, events = 0, 1, 2, 3, 4, 5, 12
 	event, from, while := rng.IntN(events), samples*(10+rng.IntN(15)), 50*(1+rng.IntN(18))
@@ -166,9 +168,9 @@ func read(rng *rand.Rand, flow []float64) (out []reading) {
 	return out
 }
 
-// told returns the energy by ms according to readings: the counter is linear between two of them, unless it decreases
-// or they are more than three intervals apart, when the energy is unknown. A reading that is not later than the
-// previous one is ignored.
+// told returns the energy by ms according to readings: the counter is linear between two of them,
+// unless it decreases or they are more than three intervals apart, when the energy is unknown. A
+// reading that is not later than the previous one is ignored.
 func told(readings []reading) []float64 {
 	flow := make([]float64, length+beyond)
 	last := readings[0]
@@ -198,9 +200,9 @@ func (x *topology) active(i, ms int) bool {
 	return s.gpu() && s.late == 0 && s.start <= ms && ms < s.end
 }
 
-// share divides each device's energy, millisecond by millisecond: equal parts for the active processes, and within a
-// process for its innermost spans; host-timed spans get a part only without device-timed ones. Late spans get, in their
-// order, the energy that was unattributed.
+// share divides each device's energy, millisecond by millisecond: equal parts for the active
+// processes, and within a process for its innermost spans; host-timed spans get a part only without
+// device-timed ones. Late spans get, in their order, the energy that was unattributed.
 func (x *topology) share() {
 	children := make([][]int, len(x.spans))
 	for i := range x.spans {
@@ -279,8 +281,8 @@ func (x *topology) cut() {
 	}
 }
 
-// inclusive returns the energy of a span and its descendants that have arrived when it is released. Descendants below a
-// span that is missing are unknown.
+// inclusive returns the energy of a span and its descendants that have arrived when it is released.
+// Descendants below a span that is missing are unknown.
 func (x *topology) inclusive(i int) float64 {
 	var below func(j, turn int) float64
 	below = func(j, turn int) float64 {
@@ -295,8 +297,8 @@ func (x *topology) inclusive(i int) float64 {
 	return below(i, x.spans[i].turn)
 }
 
-// after reports whether a span arrives late and after a span around it, so that the outer span does not include it.
-// gpu_requests cannot know that.
+// after reports whether a span arrives late and after a span around it, so that the outer span does
+// not include it. gpu_requests cannot know that.
 func (x *topology) after(i int) bool {
 	s := &x.spans[i]
 	for p := s.parent; p >= 0; p = x.spans[p].parent {
@@ -310,7 +312,8 @@ func (x *topology) after(i int) bool {
 // between is the first ID of inserted host spans.
 const between = 2_000_000
 
-// measured reports whether a span's energy is stated: for a span on all devices, only if some energy of each is known.
+// measured reports whether a span's energy is stated: for a span on all devices, only if some
+// energy of each is known.
 func (x *topology) measured(i int) bool {
 	s := &x.spans[i]
 	for _, flow := range x.joules {
@@ -441,10 +444,11 @@ type extensions map[component.ID]component.Component
 
 func (x extensions) GetExtensions() map[component.ID]component.Component { return x }
 
-// Sends random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, and compares
-// with a count of milliseconds. Requests arrive in any order, repeatedly, concurrently with their repetition, and while
-// the next component rejects data; some of their spans have invalid times. Counters are reset, devices are lost and may
-// return, and the clocks of the devices' hosts and of the senders are set forward and back.
+// Sends random devices, processes, trees, links and faults through gpu_join, gpu_metrics and
+// gpu_requests, and compares with a count of milliseconds. Requests arrive in any order,
+// repeatedly, concurrently with their repetition, and while the next component rejects data; some
+// of their spans have invalid times. Counters are reset, devices are lost and may return, and the
+// clocks of the devices' hosts and of the senders are set forward and back.
 func TestRandomWorkIsSharedCountedAndChargedAsDefined(t *testing.T) {
 	t.Parallel()
 	cases := 1000
@@ -550,7 +554,8 @@ func (x *topology) through(t *testing.T, seed uint64) {
 		time.Sleep(time.Until(zero.Add(time.Duration(ms) * time.Millisecond)))
 		write(ms)
 	}
-	// Nothing is settled yet, because gpu_join waits for 5 s. Everything that is sent now gets its share, in any order.
+	// Nothing is settled yet, because gpu_join waits for 5 s. Everything that is sent now gets its
+	// share, in any order.
 	send := func(p []int) {
 		for join.ConsumeTraces(ctx, x.request(zero, p)) != nil { // the next component rejects spans that need not wait
 		}
@@ -618,8 +623,8 @@ func (x *topology) regroup(known func([]int) bool, send func([]int)) {
 	}
 }
 
-// ordered reports whether all spans arrive before their ancestors, or all after them. In other orders, gpu_requests
-// cannot know that a batch is inside one that it has charged.
+// ordered reports whether all spans arrive before their ancestors, or all after them. In other
+// orders, gpu_requests cannot know that a batch is inside one that it has charged.
 func (x *topology) ordered() bool {
 	turn := map[int]int{}
 	for _, late := range []bool{false, true} {
@@ -779,8 +784,8 @@ func (x *topology) compare(
 		return
 	}
 	x.charged++
-	// A span without energy can be in the energy of the span around it, and hide the energy of the spans inside.
-	// One that arrives after the span around it counts as part of it.
+	// A span without energy can be in the energy of the span around it, and hide the energy of the
+	// spans inside. One that arrives after the span around it counts as part of it.
 	sum := charged + counter(t, tel, "otelcol_connector_gpu_requests_unassigned_energy", "")
 	require.InDelta(t, want, sum, hidden+1e-6)
 	if !slices.ContainsFunc(x.spans, func(s made) bool { return len(s.links) > 0 }) {

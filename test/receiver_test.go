@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Every metric that the registry assigns to the gpu receiver, enabled, from a recording with every quantity and every
-// kind of event.
+// Every metric that the registry assigns to the gpu receiver, enabled, from a recording with every
+// quantity and every kind of event.
 func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "all.gpurec")
 	var lines []object

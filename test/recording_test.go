@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
-// A device whose quantities are all constant: any mean over any part is that constant, and energy is power times time,
-// for any sampling.
+// A device whose quantities are all constant: any mean over any part is that constant, and energy
+// is power times time, for any sampling.
 const (
 	watts       = 312.5
 	utilization = 0.97
@@ -33,8 +33,8 @@ const (
 
 type object = map[string]any
 
-// constantDevice writes a recording of such a device, sampled every 100 ms. The receiver replays it as if it started
-// with the Collector.
+// constantDevice writes a recording of such a device, sampled every 100 ms. The receiver replays it
+// as if it started with the Collector.
 func constantDevice(t *testing.T, path, id, model string, length time.Duration) {
 	t.Helper()
 	var lines []object
@@ -54,8 +54,8 @@ const (
 	recorded = int64(1767323045e9) // 2026-01-02, long before the test runs
 )
 
-// fill adds the catalogue's quantities that have a metric and are not in values: gauges and ratios with a value within
-// their domain, counters with count unless it is negative.
+// fill adds the catalogue's quantities that have a metric and are not in values: gauges and ratios
+// with a value within their domain, counters with count unless it is negative.
 func fill(values object, count int) {
 	for _, q := range gpuquantity.All() {
 		if _, ok := values[q.String()]; ok || q.Info().Metric.Name == "" {
@@ -69,7 +69,8 @@ func fill(values object, count int) {
 	}
 }
 
-// record writes a recording in the format that the README of the gpu receiver describes: compressed JSON lines.
+// record writes a recording in the format that the README of the gpu receiver describes: compressed
+// JSON lines.
 func record(t *testing.T, path string, device object, lines []object) {
 	t.Helper()
 	whole := object{"name": "gpu0", "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0, "pci": "0000:3b:00.0"}

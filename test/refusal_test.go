@@ -21,9 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// refusing is a user's own pipeline: processors behind gpu_join that change spans, and an exporter with a queue that
-// rejects what does not fit. Arguments: address, settle, the queue of gpu_join, the store's address, the exporter's
-// queue, other exporters, extensions.
+// refusing is a user's own pipeline: processors behind gpu_join that change spans, and an exporter
+// with a queue that rejects what does not fit. Arguments: address, settle, the queue of gpu_join,
+// the store's address, the exporter's queue, other exporters, extensions.
 const refusing = `
 extensions: {gpu_samples: {}%[7]s}
 receivers:
@@ -78,8 +78,8 @@ func sendOne(t *testing.T, address string, n int) {
 
 const rejects = "the next component rejects spans"
 
-// The store is away until the exporter's queue is full, or the Collector is stopped while spans wait: each accepted span
-// arrives once, and what changes spans behind gpu_join did so once.
+// The store is away until the exporter's queue is full, or the Collector is stopped while spans
+// wait: each accepted span arrives once, and what changes spans behind gpu_join did so once.
 func TestSpansThatAnExporterRejectsArriveOnceAndChangedOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

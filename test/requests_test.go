@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// With the continuous batching example, the shipped pipeline and the real Jaeger, each request's own trace shows its
-// GPU work, and all requests add up to the device's energy.
+// With the continuous batching example, the shipped pipeline and the real Jaeger, each request's
+// own trace shows its GPU work, and all requests add up to the device's energy.
 func TestIntegrationTraceOfARequestShowsItsGPUWork(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()

@@ -36,8 +36,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// Of each step of 100 ms the device computes for 70 ms, waits for data for 20 ms and copies from pageable memory for
-// 10 ms. Values are ms; the host launches 10 µs ahead.
+// Of each step of 100 ms the device computes for 70 ms, waits for data for 20 ms and copies from
+// pageable memory for 10 ms. Values are ms; the host launches 10 µs ahead.
 const (
 	steps              = 40
 	stepTime, loadTime = 100, 20
@@ -172,7 +172,8 @@ func findingsOn(prefix string, batches ...ptrace.Traces) (list []finding.Finding
 	return list
 }
 
-// converted returns what the command convert prints, the spans that it writes and the data of its page.
+// converted returns what the command convert prints, the spans that it writes and the data of its
+// page.
 func converted(t *testing.T, path string) (printed string, spans []ptrace.Traces, state page.State) {
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), otelcol.Build(t), "convert", "--html", "--out", dir, path).CombinedOutput()
@@ -231,10 +232,11 @@ func (want *expected) check(t *testing.T, subject string, producers map[string]m
 	}
 }
 
-// The profile of a process, in two formats, as receivers put it on spans and as convert prints it and writes it to spans
-// and to a page, the report of the process itself and the live page agree on what costs time. (The demo prints the page's
-// findings; its own test compares them. The gpu_capture receiver compares a capture with a profile in its package, because
-// it needs a stub of CUPTI.)
+// The profile of a process, in two formats, as receivers put it on spans and as convert prints it
+// and writes it to spans and to a page, the report of the process itself and the live page agree on
+// what costs time. (The demo prints the page's findings; its own test compares them. The
+// gpu_capture receiver compares a capture with a profile in its package, because it needs a stub of
+// CUPTI.)
 func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -315,8 +317,8 @@ func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 	}
 }
 
-// ranksOfAJob returns the profiles of four ranks. Every step but the first, rank 2 computes 20 ms longer than the others,
-// which wait for it at a collective that takes 20 ms.
+// ranksOfAJob returns the profiles of four ranks. Every step but the first, rank 2 computes 20 ms
+// longer than the others, which wait for it at a collective that takes 20 ms.
 func ranksOfAJob() (list []string) {
 	for rank := range 4 {
 		var events []recordedEvent
@@ -344,8 +346,8 @@ func ranksOfAJob() (list []string) {
 	return list
 }
 
-// A late rank is the same finding in the profiles of the others, in the comparison of all ranks, on the spans of
-// gpu_metrics and on the live page.
+// A late rank is the same finding in the profiles of the others, in the comparison of all ranks, on
+// the spans of gpu_metrics and on the live page.
 func TestALateRankIsTheSameFindingEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

@@ -24,8 +24,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The service's work on the device. Kernels have fixed durations, so that derived values are known: 1.2 GB in at least
-// 2 ms is at most 0.6 TB/s.
+// The service's work on the device. Kernels have fixed durations, so that derived values are known:
+// 1.2 GB in at least 2 ms is at most 0.6 TB/s.
 const (
 	copyBytes     = int64(64 << 20)
 	prefillFLOPs  = 4e11
@@ -140,8 +140,8 @@ func (s *service) request(t *testing.T) trace.TraceID {
 	return span.SpanContext().TraceID()
 }
 
-// queue responds as soon as the work is launched, so device spans end after the request's span. Its times are explicit,
-// so that their order does not depend on the machine.
+// queue responds as soon as the work is launched, so device spans end after the request's span. Its
+// times are explicit, so that their order does not depend on the machine.
 func (s *service) queue(t *testing.T) trace.TraceID {
 	t.Helper()
 	embed := gpuspan.NewOperation("embed")

@@ -44,8 +44,8 @@ service:
     metrics: {receivers: [gpu], exporters: [debug]}
 `
 
-// The real binary is killed while all spans are pending, and restarted: each span is released once, with the service's
-// own wrappers of components, which track ownership of requests.
+// The real binary is killed while all spans are pending, and restarted: each span is released once,
+// with the service's own wrappers of components, which track ownership of requests.
 func TestQueuedSpansSurviveAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

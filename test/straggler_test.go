@@ -31,8 +31,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// compared has both outputs of gpu_metrics, and sends its spans of slow ranks again through all components that process
-// GPU spans.
+// compared has both outputs of gpu_metrics, and sends its spans of slow ranks again through all
+// components that process GPU spans.
 const compared = `
 extensions:
   gpu_samples: {}
@@ -64,8 +64,8 @@ service:
 // lateSteps is how many steps ranks returns. Fewer do not prove that a rank is late.
 const lateSteps = 40
 
-// ranks returns steps of four ranks, each in a separate trace whose first byte is the rank plus one; the second byte is 0
-// in the last step. The third rank loses 20 ms in attention.
+// ranks returns steps of four ranks, each in a separate trace whose first byte is the rank plus
+// one; the second byte is 0 in the last step. The third rank loses 20 ms in attention.
 func (x timeline) ranks() []*sender {
 	var out []*sender
 	for rank := range 4 {
@@ -147,8 +147,8 @@ func export(t *testing.T, address string, all []*sender) {
 	}
 }
 
-// Pending steps are compared and reported when the real Collector stops, through both outputs; no component treats the
-// report as a GPU span.
+// Pending steps are compared and reported when the real Collector stops, through both outputs; no
+// component treats the report as a GPU span.
 func TestTheSlowRanksTraceReportsIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -197,8 +197,9 @@ func TestTheSlowRanksTraceReportsIt(t *testing.T) {
 	require.Empty(t, string(again), "nothing to count")
 }
 
-// gateway returns the shipped pipeline of a single gateway, to which its own traces return. Intervals are a quarter of
-// the shipped ones, no trace is kept by chance, and output is written to a file.
+// gateway returns the shipped pipeline of a single gateway, to which its own traces return.
+// Intervals are a quarter of the shipped ones, no trace is kept by chance, and output is written to
+// a file.
 func gateway(t *testing.T, traces, jobs, health, file string) string {
 	return edited(t, "kubernetes/gateway", func(at func(path ...string) map[string]any) {
 		at("receivers", "otlp/traces", "protocols", "grpc")["endpoint"] = traces
@@ -261,8 +262,8 @@ func edited(t *testing.T, name string, edit func(at func(path ...string) map[str
 	return string(out)
 }
 
-// The gateway of a cluster: spans are routed by trace and by job, the finding returns by trace, and tail sampling keeps
-// only the slow rank's complete trace.
+// The gateway of a cluster: spans are routed by trace and by job, the finding returns by trace, and
+// tail sampling keeps only the slow rank's complete trace.
 func TestIntegrationGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 	integration.Need(t) // tail sampling of others, whose build takes longer than all other tests of this package
 	t.Parallel()

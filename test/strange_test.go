@@ -36,8 +36,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// strangeSpan makes a span strange. It is in a request of normal spans, and names their device if it has a reason not
-// to be joined.
+// strangeSpan makes a span strange. It is in a request of normal spans, and names their device if
+// it has a reason not to be joined.
 type strangeSpan struct {
 	name   string
 	reason string // of processor_gpu_join_bad_spans; empty: it names another device
@@ -279,7 +279,8 @@ func (x *strange) mix(td ptrace.Traces) {
 	}
 }
 
-// delivered returns the number of normal and strange spans in the store, the latter as they were sent.
+// delivered returns the number of normal and strange spans in the store, the latter as they were
+// sent.
 func (x *strange) delivered(store *store) (normal, strange int) {
 	store.mu.Lock()
 	defer store.mu.Unlock()
@@ -306,9 +307,9 @@ func (x *strange) delivered(store *store) (normal, strange int) {
 	return normal, strange
 }
 
-// closed is what post returns if the server closes the connection while the body is sent. It answers a body above its
-// limit without reading it, and closes the connection after half a second: a client that is not scheduled in that time
-// never sees the answer.
+// closed is what post returns if the server closes the connection while the body is sent. It
+// answers a body above its limit without reading it, and closes the connection after half a second:
+// a client that is not scheduled in that time never sees the answer.
 const closed = 0
 
 // post sends a body to the OTLP/HTTP receiver and returns the status, or closed.
@@ -421,9 +422,11 @@ func strangeLog(change func(plog.LogRecord)) plog.Logs {
 	return logs
 }
 
-// deep returns a request of a span with an attribute whose lists are nested. pdata cannot write it as deep.
+// deep returns a request of a span with an attribute whose lists are nested. pdata cannot write it
+// as deep.
 func deep(levels int) []byte {
-	// From the inside out, and backwards: each level is a field with the length of what it contains.
+	// From the inside out, and backwards: each level is a field with the length of what it
+	// contains.
 	var b []byte
 	field := func(number int) {
 		n := binary.AppendUvarint(nil, uint64(len(b)))
@@ -458,15 +461,17 @@ func peakResident(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// largeQueue has space for requests of strange spans. Logs are accepted, and each of their values is printed.
+// largeQueue has space for requests of strange spans. Logs are accepted, and each of their values
+// is printed.
 const largeQueue = `
 processors: {gpu_join: {queue: {size: 100000000}}}
 exporters: {debug/logs: {verbosity: detailed}}
 service: {pipelines: {logs: {receivers: [gpu, otlp], exporters: [debug/logs]}}}
 `
 
-// Whatever a client sends, the Collector runs on, and the normal spans in the same requests are joined and counted
-// exactly. Spans with invalid times or without IDs are delivered and counted by reason.
+// Whatever a client sends, the Collector runs on, and the normal spans in the same requests are
+// joined and counted exactly. Spans with invalid times or without IDs are delivered and counted by
+// reason.
 func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

@@ -32,7 +32,8 @@ storage: {trace: {backend: local, wal: {path: %q}, local: {path: %q}}}
 usage_report: {reporting_enabled: false}
 `
 
-// Tempo accepts every query of dashboards and documents, and queries about the demo's content find it.
+// Tempo accepts every query of dashboards and documents, and queries about the demo's content find
+// it.
 func TestIntegrationTempoAcceptsTheQueriesAndFindsTheDemo(t *testing.T) {
 	integration.Need(t)
 	path, err := exec.LookPath(cmp.Or(os.Getenv("OTELGPU_TEMPO"), "tempo"))
@@ -88,6 +89,7 @@ func TestIntegrationTempoAcceptsTheQueriesAndFindsTheDemo(t *testing.T) {
 	}
 }
 
-// notInTheDemo matches queries for content that the demo lacks: launches that are longer than their work for over a
-// millisecond, an XID, a queue of over 100 ms, and a job and a trace of other names.
+// notInTheDemo matches queries for content that the demo lacks: launches that are longer than their
+// work for over a millisecond, an XID, a queue of over 100 ms, and a job and a trace of other
+// names.
 var notInTheDemo = regexp.MustCompile(`bound = "launch"|gpu\.xid|queue\.duration > 0\.1|= "slurm-48213"|link:traceID`)

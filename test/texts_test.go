@@ -50,8 +50,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// textPlaces returns functions that put a text at every place of a span, its scope and its resource where the registry
-// or OTLP has one.
+// textPlaces returns functions that put a text at every place of a span, its scope and its resource
+// where the registry or OTLP has one.
 func textPlaces() map[string]func(rs ptrace.ResourceSpans, text string) {
 	spans := func(change func(s ptrace.Span, text string)) func(ptrace.ResourceSpans, string) {
 		return func(rs ptrace.ResourceSpans, text string) {
@@ -106,7 +106,8 @@ func textPlaces() map[string]func(rs ptrace.ResourceSpans, text string) {
 	return places
 }
 
-// everyKind returns a request with a span of every kind for each of two ranks, of which the second is late.
+// everyKind returns a request with a span of every kind for each of two ranks, of which the second
+// is late.
 func everyKind(n int, service string) ptrace.Traces {
 	td := ptrace.NewTraces()
 	begin := time.Now().Add(-time.Second)
@@ -270,9 +271,10 @@ func longestOfSpan(m pcommon.Map) (n int) {
 	return n
 }
 
-// What a span states is kept and emitted in a bounded size, and accepted by strict readers of protocol buffers, wherever
-// its sender puts a text. Each text would otherwise be in memory and in all output for as long as the Collector runs, and
-// an invalid one would have whole requests rejected, with the data of others.
+// What a span states is kept and emitted in a bounded size, and accepted by strict readers of
+// protocol buffers, wherever its sender puts a text. Each text would otherwise be in memory and in
+// all output for as long as the Collector runs, and an invalid one would have whole requests
+// rejected, with the data of others.
 func TestEveryTextIsBoundedAndValid(t *testing.T) {
 	places := textPlaces()
 	for name, text := range map[string]func(n int) string{
@@ -353,8 +355,8 @@ func (x *components) check(series int) {
 	assert.Less(t, len(steps), series<<10)
 }
 
-// A sender with megabytes in every text is bounded: others are served during and after its attack, and its names are
-// neither kept nor written whole.
+// A sender with megabytes in every text is bounded: others are served during and after its attack,
+// and its names are neither kept nor written whole.
 func TestAHostileSenderIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

@@ -36,11 +36,12 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// The ready pipeline, unchanged, accepts a rate of GPU spans. Without the environment variables the rate is small.
-// OTELGPU_THROUGHPUT=100000 is the rate per second, OTELGPU_THROUGHPUT_TIME=10m the duration and
-// OTELGPU_THROUGHPUT_SETTLE=30s another settle delay: on a machine that is too slow for the rate, a longer delay keeps
-// as many spans pending. It logs the values of the table in docs/operating.md. OTELGPU_THROUGHPUT_PROFILE=FILE writes
-// the profile from which releases are compiled.
+// The ready pipeline, unchanged, accepts a rate of GPU spans. Without the environment variables the
+// rate is small. OTELGPU_THROUGHPUT=100000 is the rate per second, OTELGPU_THROUGHPUT_TIME=10m the
+// duration and OTELGPU_THROUGHPUT_SETTLE=30s another settle delay: on a machine that is too slow
+// for the rate, a longer delay keeps as many spans pending. It logs the values of the table in
+// docs/operating.md. OTELGPU_THROUGHPUT_PROFILE=FILE writes the profile from which releases are
+// compiled.
 func TestThroughputOfTheReadyPipeline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -137,7 +138,8 @@ func writeProfile(t *testing.T, name, address string, half time.Duration) {
 	assert.NoError(t, os.WriteFile(name, b.Bytes(), 0o644))
 }
 
-// gpuRequest returns a request of spans with 13 attributes on eight simulated devices, as sent by gpuspan.
+// gpuRequest returns a request of spans with 13 attributes on eight simulated devices, as sent by
+// gpuspan.
 func gpuRequest(n int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -167,8 +169,8 @@ func gpuRequest(n int) ptrace.Traces {
 	return td
 }
 
-// encodedRequest is a request as OTLP protobuf, of which only IDs and times change, so that the sender takes little of
-// the processor.
+// encodedRequest is a request as OTLP protobuf, of which only IDs and times change, so that the
+// sender takes little of the processor.
 type encodedRequest struct {
 	wire  []byte
 	spans []struct{ trace, id, start, end int } // offsets in wire

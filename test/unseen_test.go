@@ -29,8 +29,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// A request runs concurrently with seven others of its server, which have spans, are aborted, or are unsampled: with
-// spans and metrics of a real vLLM, the shipped pipeline attributes an eighth to it in each case.
+// A request runs concurrently with seven others of its server, which have spans, are aborted, or
+// are unsampled: with spans and metrics of a real vLLM, the shipped pipeline attributes an eighth
+// to it in each case.
 func TestRequestsAmongUnseenOnesOfARealVLLM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -60,8 +61,9 @@ func TestRequestsAmongUnseenOnesOfARealVLLM(t *testing.T) {
 	// The server's metrics as recorded, but with the number of running requests of the case.
 	running := regexp.MustCompile(`(?m)^(vllm:num_requests_running\{[^}]*\}) \S+$`)
 	require.True(t, running.Match(metrics))
-	// A reading near the start or the end of the requests could get a time at which none of them runs. Running requests
-	// without a span would explain it, so the server counts them slightly later and for slightly less time.
+	// A reading near the start or the end of the requests could get a time at which none of them
+	// runs. Running requests without a span would explain it, so the server counts them slightly
+	// later and for slightly less time.
 	const moment = 15 * time.Millisecond
 	var begun atomic.Int64 // when the requests start, Unix ns
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -173,7 +175,8 @@ service:
 	require.Eventually(t, func() bool { // the counters have reached the end of the spans, too
 		return math.Abs(states("attributed")+states("late")-attributed) < 0.001*attributed
 	}, 10*time.Second, 100*time.Millisecond)
-	// Requests without a span have seven eighths of three devices, known from the count or the threshold.
+	// Requests without a span have seven eighths of three devices, known from the count or the
+	// threshold.
 	assert.InEpsilon(t, 3*others*fair, states("unseen"), 0.05)
 }
 

@@ -16,9 +16,10 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/integration"
 )
 
-// twoVersions pushes what gpu_metrics writes for two versions of a service in the two hours before now, one after the
-// other, and evaluates the rules of versions every ten minutes. A run of the first takes 20 ms and 5 J for 32 tokens; of
-// the second cost times as much per token, for batch times as many tokens.
+// twoVersions pushes what gpu_metrics writes for two versions of a service in the two hours before
+// now, one after the other, and evaluates the rules of versions every ten minutes. A run of the
+// first takes 20 ms and 5 J for 32 tokens; of the second cost times as much per token, for batch
+// times as many tokens.
 func twoVersions(t *testing.T, store *prometheusProgram, now time.Time, cost, batch float64) {
 	t.Helper()
 	const minutes, rollout, runs = 120, 75, 100 // runs per minute

@@ -18,7 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 )
 
-// noCommand returns an error for a first argument that is not a command, with the command that was probably meant.
+// noCommand returns an error for a first argument that is not a command, with the command that was
+// probably meant.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -30,8 +31,8 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q (%s)", args[0], meant)
 }
 
-// noArguments refuses arguments of a command that takes flags only. A configuration and a ready pipeline go behind
-// --config.
+// noArguments refuses arguments of a command that takes flags only. A configuration and a ready
+// pipeline go behind --config.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -43,7 +44,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes no arguments, found %q (%s)", cmd.Name(), args[0], hint)
 }
 
-// whatItIs returns how to pass a ready pipeline, a configuration or a profile to otelcol-gpu; empty for anything else.
+// whatItIs returns how to pass a ready pipeline, a configuration or a profile to otelcol-gpu; empty
+// for anything else.
 func whatItIs(arg string) string {
 	switch filepath.Ext(arg) {
 	case ".yaml", ".yml":
@@ -58,7 +60,8 @@ func whatItIs(arg string) string {
 	return ""
 }
 
-// takes accepts n to most arguments; otherwise the error names what is missing and shows how to pass it.
+// takes accepts n to most arguments; otherwise the error names what is missing and shows how to
+// pass it.
 func takes(n, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n || len(args) > most {

@@ -28,7 +28,8 @@ import (
 // programs is the directory of the built program, if a test has built it.
 var programs string
 
-// binary is the real program, built once for all tests of the package. Debug information would double the link time.
+// binary is the real program, built once for all tests of the package. Debug information would
+// double the link time.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "otelcol-gpu-test")
 	if err != nil {

@@ -118,7 +118,8 @@ func checkListen(cmd *cobra.Command, address string, limit time.Duration, report
 		(&pipeline.Sink{Traces: report.Traces, Metrics: report.Metrics, Logs: report.Logs}).AddTo(f.Exporters)
 		return f, err
 	}, fmt.Sprintf(checkPipeline, pipeline.Quote(address), pipeline.Quote(web)))
-	// The receiver listens shortly before the pipeline reports that it runs: a signal received in between is not lost.
+	// The receiver listens shortly before the pipeline reports that it runs: a signal received in
+	// between is not lost.
 	if heard := ctx.Err() != nil && report.Spans+report.Points+report.Records > 0; heard && p != nil {
 		return p.Stop()
 	}

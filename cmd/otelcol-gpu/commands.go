@@ -127,7 +127,8 @@ func newRecordCommand() *cobra.Command {
 	return cmd
 }
 
-// record writes to a temporary name and renames, so that a file with the final name is always complete.
+// record writes to a temporary name and renames, so that a file with the final name is always
+// complete.
 func record(
 	ctx context.Context, cmd *cobra.Command, cfg *gpureceiver.Config, out string, duration time.Duration,
 ) (err error) {

@@ -70,8 +70,8 @@ func contrib[F component.Factory](f F, path string) part[F] {
 	return part[F]{f, contribModule + path + " " + coreVersion}
 }
 
-// factories returns the components of the distribution. builder.yaml lists the same ones for the OpenTelemetry
-// Collector Builder; a test compares the two lists.
+// factories returns the components of the distribution. builder.yaml lists the same ones for the
+// OpenTelemetry Collector Builder; a test compares the two lists.
 func factories() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
 	var errs [5]error
@@ -118,7 +118,8 @@ func factories() (otelcol.Factories, error) {
 	return f, errors.Join(errs[:]...)
 }
 
-// collect maps components by type, and (for the list of components that the binary prints) types to modules.
+// collect maps components by type, and (for the list of components that the binary prints) types to
+// modules.
 func collect[F component.Factory](parts ...part[F]) (map[component.Type]F, map[component.Type]string, error) {
 	list := make([]F, len(parts))
 	modules := make(map[component.Type]string, len(parts))

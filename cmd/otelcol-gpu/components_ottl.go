@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/collector/processor"
 )
 
-// ottlProcessors returns the processors that use the OpenTelemetry Transformation Language, which takes a quarter of
-// the time of a build. They are in the full build, and here with -tags ottl.
+// ottlProcessors returns the processors that use the OpenTelemetry Transformation Language, which
+// takes a quarter of the time of a build. They are in the full build, and here with -tags ottl.
 func ottlProcessors() []part[processor.Factory] {
 	return []part[processor.Factory]{
 		contrib[processor.Factory](filterprocessor.NewFactory(), "processor/filterprocessor"),

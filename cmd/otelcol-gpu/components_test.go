@@ -62,7 +62,8 @@ func packages(modules []module) []string {
 	return out
 }
 
-// imported parses the text of components.go, because its imports are what the binary actually contains.
+// imported parses the text of components.go, because its imports are what the binary actually
+// contains.
 func imported(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("components.go")
@@ -217,8 +218,8 @@ func firstNumber(t reflect.Type) string {
 	return ""
 }
 
-// Every component of the Kubernetes pipelines must be in the full build. A component type is its package name without
-// the kind, with underscores, except for the two renamed OTLP exporters.
+// Every component of the Kubernetes pipelines must be in the full build. A component type is its
+// package name without the kind, with underscores, except for the two renamed OTLP exporters.
 func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 	renamed := map[string]string{"otlpgrpcexporter": "otlpexporter"}
 	full := readManifest(t, "builder-full.yaml").sections()
@@ -262,7 +263,8 @@ func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`), nil).Error(), "full build")
 }
 
-// The Collector reports one missing component per section; the hint names all of them, and a build that has them.
+// The Collector reports one missing component per section; the hint names all of them, and a build
+// that has them.
 func TestEveryMissingComponentIsNamed(t *testing.T) {
 	validate := func(receivers, processors string) string {
 		yaml := "yaml:{receivers: {otlp: {protocols: {grpc: {}}}" + receivers + "}, processors: {gpu_derive: {}" + processors + "}, " +

@@ -148,8 +148,9 @@ least that share of its window: a check for continuous integration.`,
 	return cmd
 }
 
-// The heap may grow to heapBudget while little is live. Beyond it, garbagePercent trades CPU time for memory: what a
-// report of any file keeps stays below 150 MB, so the process stays below 256 MB.
+// The heap may grow to heapBudget while little is live. Beyond it, garbagePercent trades CPU time
+// for memory: what a report of any file keeps stays below 150 MB, so the process stays below 256
+// MB.
 const (
 	heapBudget     = 112 << 20
 	garbagePercent = 25
@@ -184,8 +185,8 @@ type profile struct {
 	partial bool
 }
 
-// read opens a file, and chooses a reader by its first bytes: a database is an export of Nsight Systems, everything
-// else is read as a trace.
+// read opens a file, and chooses a reader by its first bytes: a database is an export of Nsight
+// Systems, everything else is read as a trace.
 func read(
 	ctx context.Context, path string, o kinetoreceiver.Options, emit consumer.ConsumeTracesFunc,
 ) (profile, error) {
@@ -208,8 +209,9 @@ func read(
 	return profile{st.Stats, "events", st.Partial}, err
 }
 
-// result returns what convert prints for a file: possible gains first, then the time of each device and, at detail
-// operators, the rates of operators; of a file that is alone, or at that detail, also the time of modules.
+// result returns what convert prints for a file: possible gains first, then the time of each device
+// and, at detail operators, the rates of operators; of a file that is alone, or at that detail,
+// also the time of modules.
 func (p *profile) result(detail kinetoreceiver.Detail, alone bool) convert.Result {
 	r := convert.Result{
 		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.Faults),

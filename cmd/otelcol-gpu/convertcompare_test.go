@@ -37,8 +37,8 @@ func TestCompareNamesTheLoader(t *testing.T) {
 	out, err := convertOutput(t, "--compare", without, with)
 	require.NoError(t, err)
 	lines := strings.Split(out, "\n")
-	// From the start of the first step to the end of the device's last work the files have 1,065.553 ms and 846.542 ms,
-	// six steps each.
+	// From the start of the first step to the end of the device's last work the files have
+	// 1,065.553 ms and 846.542 ms, six steps each.
 	assert.Contains(t, lines[0],
 		"a step is 36.5ms (20.6 %) shorter: 177.59ms before, 141.09ms after; idle: loader -57.6 ms")
 	assert.Contains(t, lines[4], "-57.550     58.733     1.183  idle: loader")
@@ -60,7 +60,8 @@ func TestCompareNamesTheLoader(t *testing.T) {
 	assert.Contains(t, same, "a step is 0s (0 %)")
 }
 
-// products returns a trace of two steps with matrix products of one shape and type, as PyTorch writes it.
+// products returns a trace of two steps with matrix products of one shape and type, as PyTorch
+// writes it.
 func products(n, rows int, kind string, each float64) string {
 	var list []string
 	at, id := 1000.0, 0

@@ -32,7 +32,8 @@ func findingsOf(t *testing.T, dir string) (doc convert.Document) {
 	return doc
 }
 
-// findings.json has the job, the devices and the steps, as docs/findings.schema.json describes them.
+// findings.json has the job, the devices and the steps, as docs/findings.schema.json describes
+// them.
 func TestFindingsAreJSON(t *testing.T) {
 	out := t.TempDir()
 	files, err := filepath.Glob(recorded.Path(t, "kineto", "param", "dlrm_8ranks", "worker?.pt.trace.json.gz"))

@@ -19,8 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
-// hangs prints which rank hangs by the dumps of PyTorch's flight recorder in args, and returns the arguments without
-// dumps. Dumps in one folder are of one job. Other files in a folder with dumps are not converted.
+// hangs prints which rank hangs by the dumps of PyTorch's flight recorder in args, and returns the
+// arguments without dumps. Dumps in one folder are of one job. Other files in a folder with dumps
+// are not converted.
 func hangs(out, problems io.Writer, args []string, width int) (rest []string, found, failed bool) {
 	var alone []*flightrecorder.Dump
 	var folders []string
@@ -68,8 +69,8 @@ func hangs(out, problems io.Writer, args []string, width int) (rest []string, fo
 	return rest, len(alone)+len(folders) > 0, failed
 }
 
-// mayBeDump reports whether a file is opened to find out whether it is a dump: not if it is named like a profile,
-// without a rank at the end, because profiles are opened once.
+// mayBeDump reports whether a file is opened to find out whether it is a dump: not if it is named
+// like a profile, without a rank at the end, because profiles are opened once.
 func mayBeDump(path string) bool {
 	_, named := flightrecorder.RankOf(path)
 	hasEnding := func(end string) bool { return strings.HasSuffix(path, end) }

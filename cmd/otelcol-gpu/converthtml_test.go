@@ -91,7 +91,8 @@ func TestTheReportOfATraceHasItsNumbers(t *testing.T) {
 	assert.EqualValues(t, 3802, calls, "launches, copies, memsets and synchronizations among the file's calls, by Python")
 	assert.Equal(t, want.Activities["kernel"]+want.Activities["memcpy"]+want.Activities["memset"], count)
 
-	// Without --html, a report of an earlier run is removed with its other results; the user's own files stay.
+	// Without --html, a report of an earlier run is removed with its other results; the user's own
+	// files stay.
 	_, err = convertOutput(t, "--out", out, path)
 	require.NoError(t, err)
 	assert.NoFileExists(t, filepath.Join(out, "report.html"))

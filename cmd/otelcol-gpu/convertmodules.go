@@ -19,8 +19,8 @@ const (
 	leastModuleRow = 0.01
 )
 
-// moduleTable returns a line for each module and annotation that takes at least a hundredth of the window, indented by
-// its depth, with a dash for unknown values.
+// moduleTable returns a line for each module and annotation that takes at least a hundredth of the
+// window, indented by its depth, with a dash for unknown values.
 func moduleTable(d *facts.Report) []string {
 	if len(d.Modules) == 0 {
 		return nil

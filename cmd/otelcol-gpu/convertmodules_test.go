@@ -29,8 +29,8 @@ func moduleNamed(t *testing.T, list []facts.Module, name string) facts.Module {
 	return facts.Module{}
 }
 
-// The times were summed by a script over the kernels that were launched within frames of each class. Nothing runs
-// concurrently in this trace.
+// The times were summed by a script over the kernels that were launched within frames of each
+// class. Nothing runs concurrently in this trace.
 func TestModulesOfARecordedModel(t *testing.T) {
 	path := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
 	out := t.TempDir()
@@ -78,7 +78,8 @@ func (e *traceEvents) op(name string, tid, at, sequence int) {
 	e.put(`{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%d,"dur":50,"args":{"device":0,"stream":7,"correlation":%d}}`, at+30, e.last)
 }
 
-// The backward pass runs on a thread without modules; the sequence numbers of its functions lead to the forward pass.
+// The backward pass runs on a thread without modules; the sequence numbers of its functions lead to
+// the forward pass.
 func TestTheBackwardPassBelongsToItsModules(t *testing.T) {
 	var events traceEvents
 	for layer := range 2 {
@@ -109,8 +110,9 @@ func TestTheBackwardPassBelongsToItsModules(t *testing.T) {
 	assert.NotContains(t, stdout, "modules and annotations")
 }
 
-// An operator that computes no gradient, as zero_ in zero_grad, states the number that the next one gets which does. The
-// backward pass belongs to the latter, also if no module is around it. Numbers of other threads are unrelated.
+// An operator that computes no gradient, as zero_ in zero_grad, states the number that the next one
+// gets which does. The backward pass belongs to the latter, also if no module is around it. Numbers
+// of other threads are unrelated.
 func TestTheBackwardPassDoesNotBelongToZeroGrad(t *testing.T) {
 	var events traceEvents
 	events.put(`{"ph":"X","cat":"user_annotation","name":"Optimizer.zero_grad#SGD.zero_grad","pid":1,"tid":1,"ts":1000,"dur":90,"args":{}}`)

@@ -19,8 +19,8 @@ const (
 	leastPathKind = 0.001
 )
 
-// pathLines returns what the steps of a process consist of along their critical paths, and what would shorten them
-// most.
+// pathLines returns what the steps of a process consist of along their critical paths, and what
+// would shorten them most.
 func pathLines(p *criticalpath.Path, process bool) []string {
 	of, each := "the profile", ""
 	switch {

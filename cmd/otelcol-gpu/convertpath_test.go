@@ -37,8 +37,9 @@ func partOf(p *criticalpath.Path, kind criticalpath.Kind, name string) time.Dura
 	return 0
 }
 
-// The totals were summed up by a script over the steps, calls and activities of each file: a step takes until its range
-// and all work that it launched have ended, and begins when the step before is complete.
+// The totals were summed up by a script over the steps, calls and activities of each file: a step
+// takes until its range and all work that it launched have ended, and begins when the step before
+// is complete.
 func TestCriticalPathsOfRecordingsAddUpToTheirSteps(t *testing.T) {
 	for path, want := range map[string]struct{ steps, total int64 }{
 		"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz":          {5, 483_517_602},
@@ -115,8 +116,8 @@ func TestCriticalPathsOfAFolderAreInThePageOnly(t *testing.T) {
 	}
 }
 
-// A stream waits for an event of stream 7, although stream 8 ended later. PyTorch states the wait with
-// enable_cuda_sync_events.
+// A stream waits for an event of stream 7, although stream 8 ended later. PyTorch states the wait
+// with enable_cuda_sync_events.
 func TestStatedWaitsOfStreamsAreOnTheCriticalPath(t *testing.T) {
 	const events = `
 {"ph":"X","cat":"cpu_op","name":"forward","pid":1,"tid":1,"ts":0,"dur":60,"args":{}},

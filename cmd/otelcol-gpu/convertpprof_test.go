@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The GPU time of a pprof file is the sum of the lengths of the activities in the trace, its idle time is the window
-// minus their union, as computed by an independent program for the recorded files.
+// The GPU time of a pprof file is the sum of the lengths of the activities in the trace, its idle
+// time is the window minus their union, as computed by an independent program for the recorded
+// files.
 func TestPprofHasTheTimesOfTheTrace(t *testing.T) {
 	dir := t.TempDir()
 	trace := filepath.Join(dir, "worker0.json")

@@ -36,7 +36,8 @@ func TestAFolderOfRanksIsOneJob(t *testing.T) {
 	}
 }
 
-// Rank 1 computes for longer before every collective; the rule must not name rank 0, which communicates for longer.
+// Rank 1 computes for longer before every collective; the rule must not name rank 0, which
+// communicates for longer.
 func TestWorkOfTheLateRankIsReported(t *testing.T) {
 	dir := t.TempDir()
 	for rank := range 2 {
@@ -70,7 +71,8 @@ func TestWorkOfTheLateRankIsReported(t *testing.T) {
 			"lower clock, larger inputs, or another process on the device). Of the others' communication 67 % is waiting for a late rank.")
 }
 
-// Files that do not state their rank are named; otherwise the missing comparison would go unnoticed.
+// Files that do not state their rank are named; otherwise the missing comparison would go
+// unnoticed.
 func TestRanksWithoutARankAreReported(t *testing.T) {
 	dir := t.TempDir()
 	for rank, name := range []string{"a", "b", "c"} {
@@ -86,8 +88,8 @@ func TestRanksWithoutARankAreReported(t *testing.T) {
 	require.NotContains(t, stdout, "not compared")
 }
 
-// Frames of a call stack are not spans, but still show the activity of the late rank's host; kernels that only one rank
-// runs are named.
+// Frames of a call stack are not spans, but still show the activity of the late rank's host;
+// kernels that only one rank runs are named.
 func TestTheLateRanksFramesAndKernelsAreReported(t *testing.T) {
 	const steps = 10
 	for name, want := range map[string]string{

@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/delivery"
 )
 
-// deliveryCheck is a converter that warns about settings with which a pipeline can lose or repeat spans. It does not
-// change the configuration. At start the warnings are logged; validate, which logs nothing, prints them.
+// deliveryCheck is a converter that warns about settings with which a pipeline can lose or repeat
+// spans. It does not change the configuration. At start the warnings are logged; validate, which
+// logs nothing, prints them.
 type deliveryCheck struct{ warnings []string }
 
 func (d *deliveryCheck) factory() confmap.ConverterFactory {

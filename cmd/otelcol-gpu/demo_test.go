@@ -26,8 +26,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The demo runs in real time. On an overloaded machine, devices are sampled with gaps, and other ranks than the
-// scripted one are late, so the script is checked only if the machine kept up.
+// The demo runs in real time. On an overloaded machine, devices are sampled with gaps, and other
+// ranks than the scripted one are late, so the script is checked only if the machine kept up.
 func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	var dir, stdout string
 	var late time.Duration
@@ -93,7 +93,8 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 			}
 		}
 	}
-	// The energy of outermost spans can never exceed the total of the devices, which the receiver counts independently.
+	// The energy of outermost spans can never exceed the total of the devices, which the receiver
+	// counts independently.
 	total := lastSums(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName)
 	require.LessOrEqual(t, energy, total)
 	text, err := os.ReadFile(filepath.Join(dir, "trace.json"))
@@ -179,11 +180,12 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	}
 }
 
-// keptUp is less than the total delay of the scripted rank, and than the gap that leaves time without samples.
+// keptUp is less than the total delay of the scripted rank, and than the gap that leaves time
+// without samples.
 const keptUp = 200 * time.Millisecond
 
-// lateness returns the total delay of a 5 ms timer while f ran, ignoring delays up to 10 ms, which occur on any
-// machine.
+// lateness returns the total delay of a 5 ms timer while f ran, ignoring delays up to 10 ms, which
+// occur on any machine.
 func lateness(f func()) (sum time.Duration) {
 	const tick, usual = 5 * time.Millisecond, 10 * time.Millisecond
 	stop, done := make(chan struct{}), make(chan struct{})

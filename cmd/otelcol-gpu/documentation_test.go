@@ -34,7 +34,8 @@ func documents(t *testing.T) map[string][]byte {
 	return texts
 }
 
-// Every configuration with a service in a document runs as pasted, or merged into the ready pipeline that it names.
+// Every configuration with a service in a document runs as pasted, or merged into the ready
+// pipeline that it names.
 func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 	added := regexp.MustCompile(`^# added to the ready pipeline (\w+)\n`)
@@ -126,7 +127,8 @@ func TestTheREADMEListsTheComponents(t *testing.T) {
 	}
 }
 
-// The page that a visitor reads first lists the components of this repository, each with its stability level.
+// The page that a visitor reads first lists the components of this repository, each with its
+// stability level.
 func TestTheFirstPageListsOurComponents(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	require.NoError(t, err)

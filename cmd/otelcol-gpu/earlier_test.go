@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEarlierConfigurationsStartOrNameTheRemedy validates configurations that earlier commits shipped. A key that is
-// renamed or removed needs an entry here, and one in the component's Unmarshal that names the replacement.
+// TestEarlierConfigurationsStartOrNameTheRemedy validates configurations that earlier commits
+// shipped. A key that is renamed or removed needs an entry here, and one in the component's
+// Unmarshal that names the replacement.
 func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 	const full = "part of the full build only: use otelcol-gpu-full of the release, or \"make build-full\""
 	const ottl = "or \"go build -tags ottl ./cmd/otelcol-gpu\""
@@ -59,8 +60,8 @@ func TestEarlierConfigurationsStartOrNameTheRemedy(t *testing.T) {
 	assert.Empty(t, remedies, "no such file")
 }
 
-// TestEarlierConfigurationsKeepTheirKeys compares all of them with the schema, which also describes the full build, and
-// with the full build if it exists.
+// TestEarlierConfigurationsKeepTheirKeys compares all of them with the schema, which also describes
+// the full build, and with the full build if it exists.
 func TestEarlierConfigurationsKeepTheirKeys(t *testing.T) {
 	s := compiledSchema(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "earlier", "*.yaml"))

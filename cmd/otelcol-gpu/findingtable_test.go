@@ -27,8 +27,8 @@ import (
 
 var updateTable = flag.Bool("findings.update", false, "write testdata/recorded_traces.md")
 
-// truth is independent knowledge about a trace: from its authors, or from sums over the file's own times (MANIFEST.md
-// of the data, reports of TraceLens for its traces).
+// truth is independent knowledge about a trace: from its authors, or from sums over the file's own
+// times (MANIFEST.md of the data, reports of TraceLens for its traces).
 type truth struct {
 	kind   string // of the first finding of the first device; empty: not known
 	text   string
@@ -100,8 +100,9 @@ var truths = map[string]truth{
 	},
 }
 
-// testdata/recorded_traces.md has the first finding of each recorded trace, and the true cause if it is known. The test
-// skips without the recorded traces; `go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -v` prints the table.
+// testdata/recorded_traces.md has the first finding of each recorded trace, and the true cause if
+// it is known. The test skips without the recorded traces; `go test ./cmd/otelcol-gpu -run
+// TestTableOfRecordedTraces -v` prints the table.
 func TestTableOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads all recorded traces")

@@ -31,7 +31,8 @@ func newHealthCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("address %q must be HOST:PORT: %w", address, err)
 			}
-			// All interfaces is an address to listen at. An image need not have /etc/hosts, which defines localhost.
+			// All interfaces is an address to listen at. An image need not have /etc/hosts, which
+			// defines localhost.
 			switch ip := net.ParseIP(host); {
 			case host == "" || host == "0.0.0.0":
 				host = "127.0.0.1"

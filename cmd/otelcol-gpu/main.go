@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command otelcol-gpu is an OpenTelemetry Collector for GPU work, with commands that need no configuration.
+// Command otelcol-gpu is an OpenTelemetry Collector for GPU work, with commands that need no
+// configuration.
 //
 //	otelcol-gpu                       the embedded all-in-one pipeline
 //	otelcol-gpu --config FILE|NAME    your own pipeline, or a ready one such as llm
@@ -41,8 +42,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// version is the repository's version, used on scopes, in user agents and elsewhere; -ldflags "-X main.version=…" sets
-// it for a build.
+// version is the repository's version, used on scopes, in user agents and elsewhere; -ldflags "-X
+// main.version=…" sets it for a build.
 var version = gpuspan.Version
 
 func buildInfo() component.BuildInfo {
@@ -70,11 +71,12 @@ func main() {
 // errReported ends the program with a failure that was printed already.
 var errReported = errors.New("failed")
 
-// errPartial ends the program with exit code 3: all is done, but some files could be read only in part, as was
-// said on the terminal already.
+// errPartial ends the program with exit code 3: all is done, but some files could be read only in
+// part, as was said on the terminal already.
 var errPartial = errors.New("incomplete")
 
-// errFound ends the program with exit code 4: all is done, and a finding was printed that --fail-on forbids.
+// errFound ends the program with exit code 4: all is done, and a finding was printed that --fail-on
+// forbids.
 var errFound = errors.New("forbidden finding")
 
 func run(args []string) error {
@@ -83,13 +85,15 @@ func run(args []string) error {
 		return err
 	}
 	root.SetArgs(named(args))
-	// Here, because the Collector handles signals only shortly after it has logged that it is ready.
+	// Here, because the Collector handles signals only shortly after it has logged that it is
+	// ready.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return withHint(root.ExecuteContext(ctx), w.configuration())
 }
 
-// named replaces the name of a ready pipeline behind --config by its text. A file with that name has priority.
+// named replaces the name of a ready pipeline behind --config by its text. A file with that name
+// has priority.
 func named(args []string) []string {
 	out := slices.Clone(args)
 	for i, arg := range out {
@@ -205,8 +209,8 @@ func newConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// interruptible returns the command's context, which run ends with the first Ctrl-C or SIGTERM. A second one ends the
-// process immediately, and lists the incomplete files.
+// interruptible returns the command's context, which run ends with the first Ctrl-C or SIGTERM. A
+// second one ends the process immediately, and lists the incomplete files.
 func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -237,7 +241,8 @@ var (
 	unknownType = regexp.MustCompile(`'(extension|receiver|processor|exporter|connector)s' unknown type: "(\w+)"`)
 )
 
-// withHint adds a remedy to an error of the Collector that has none; conf is the configuration, if it could be read.
+// withHint adds a remedy to an error of the Collector that has none; conf is the configuration, if
+// it could be read.
 func withHint(err error, conf map[string]any) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w (stop the program that uses the port, or set another address in the configuration; for the "+
@@ -265,8 +270,8 @@ func withHint(err error, conf map[string]any) error {
 	return err
 }
 
-// missing returns all components of a configuration that this build lacks, as "receiver kafka": the Collector reports
-// at most one for each section, which is used if the configuration is unknown.
+// missing returns all components of a configuration that this build lacks, as "receiver kafka": the
+// Collector reports at most one for each section, which is used if the configuration is unknown.
 func missing(conf map[string]any, reported []string) []string {
 	set, err := factories()
 	if err != nil {

@@ -44,7 +44,8 @@ func seconds(m pcommon.Map, key string) time.Duration {
 	return time.Duration(math.Round(v.Double() * 1e9))
 }
 
-// Every layout of process groups is one job, the planted rank is named, and the waits are the simulation's.
+// Every layout of process groups is one job, the planted rank is named, and the waits are the
+// simulation's.
 func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 	t.Parallel()
 	for i, l := range profilejobs.Layouts() {
@@ -88,8 +89,8 @@ func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 	}
 }
 
-// Without the profile of the late rank, no other rank is reported as late, and the rank is named; the job's sentence
-// comes first.
+// Without the profile of the late rank, no other rank is reported as late, and the rank is named;
+// the job's sentence comes first.
 func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, l := range profilejobs.Layouts() {
@@ -128,8 +129,8 @@ func (o *outcome) off() float64 {
 	return math.Abs(o.gain.Seconds()-o.loss.Seconds()) / o.loss.Seconds()
 }
 
-// Limits of the test below: the jobs whose first finding is another one, and the planted losses whose gain is off by
-// more than a share. Lower them when the results improve.
+// Limits of the test below: the jobs whose first finding is another one, and the planted losses
+// whose gain is off by more than a share. Lower them when the results improve.
 const (
 	knownMisses   = 0
 	knownWrong    = 0
@@ -188,7 +189,8 @@ func gainKey(m pcommon.Map) string {
 	return ""
 }
 
-// The report of the largest simulated job has every rank, in one page of at most 2 MB, and the job's sentence.
+// The report of the largest simulated job has every rank, in one page of at most 2 MB, and the
+// job's sentence.
 func TestTheReportOf64RanksIsAtMost2MB(t *testing.T) {
 	t.Parallel()
 	all := profilejobs.Layouts()

@@ -33,7 +33,8 @@ import (
 
 const schemaURL = "https://raw.githubusercontent.com/otelgpu/otelgpu/main/config/otelcol-gpu.schema.json"
 
-// fullBuildTypes are the components that only the full build has. The schema accepts any configuration of them.
+// fullBuildTypes are the components that only the full build has. The schema accepts any
+// configuration of them.
 var fullBuildTypes = map[string][]string{
 	"receivers":  {"prometheus", "kafka", "host_metrics"},
 	"processors": {"filter", "tail_sampling", "transform", "k8s_attributes", "resource_detection"},
@@ -42,8 +43,9 @@ var fullBuildTypes = map[string][]string{
 
 func updateSchemas() bool { return os.Getenv("OTELGPU_UPDATE_SCHEMA") != "" }
 
-// described reads the configurations of components. With OTELGPU_UPDATE_SCHEMA it also writes their config.schema.yaml:
-// linking this one test takes a tenth of the time that the tests of all components do.
+// described reads the configurations of components. With OTELGPU_UPDATE_SCHEMA it also writes their
+// config.schema.yaml: linking this one test takes a tenth of the time that the tests of all
+// components do.
 func described[F component.Factory](t *testing.T, into map[string]*configschema.Node, factories map[component.Type]F) {
 	t.Helper()
 	for typ, f := range factories {
@@ -60,8 +62,8 @@ func described[F component.Factory](t *testing.T, into map[string]*configschema.
 	}
 }
 
-// TestSchemaIsCurrent generates the schema from the components' configuration structs and compares it with the file that
-// the binary embeds.
+// TestSchemaIsCurrent generates the schema from the components' configuration structs and compares
+// it with the file that the binary embeds.
 func TestSchemaIsCurrent(t *testing.T) {
 	all, err := factories()
 	require.NoError(t, err)
@@ -109,8 +111,8 @@ func compiledSchema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// configurations returns every ready pipeline and every other complete configuration of the repository, decoded as an
-// editor does.
+// configurations returns every ready pipeline and every other complete configuration of the
+// repository, decoded as an editor does.
 func configurations(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	texts := map[string]string{}
@@ -153,7 +155,8 @@ func TestSchemaAcceptsTheReadyPipelines(t *testing.T) {
 	}
 }
 
-// fragments returns the YAML blocks of all documents that consist of sections of a configuration, decoded.
+// fragments returns the YAML blocks of all documents that consist of sections of a configuration,
+// decoded.
 func fragments(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
@@ -191,8 +194,8 @@ func accepts(t *testing.T, tree map[string]any) bool {
 	return c.DryRun(t.Context()) == nil
 }
 
-// otherKeys has keys that no configuration of the repository has: of the Collector's own telemetry, with headers in both
-// forms, and of exporters.
+// otherKeys has keys that no configuration of the repository has: of the Collector's own telemetry,
+// with headers in both forms, and of exporters.
 const otherKeys = `
 receivers: {otlp: {protocols: {http: {cors: {allowed_origins: ["*"]}, response_headers: {a: b}}}}}
 exporters:
@@ -240,8 +243,8 @@ func TestSchemaAcceptsHeadersAsAMap(t *testing.T) {
 	require.NoError(t, compiledSchema(t).Validate(tree))
 }
 
-// TestSchemaRejectsWhatTheCollectorRejects misspells each key of each configuration of the repository and of its
-// documents, one at a time.
+// TestSchemaRejectsWhatTheCollectorRejects misspells each key of each configuration of the
+// repository and of its documents, one at a time.
 func TestSchemaRejectsWhatTheCollectorRejects(t *testing.T) {
 	gates := featuregate.GlobalRegistry()
 	require.NoError(t, gates.Set("service.profilesSupport", true))
@@ -293,7 +296,8 @@ func TestSchemaRejectsWhatTheCollectorRejects(t *testing.T) {
 	require.Greater(t, len(checked), 350)
 }
 
-// ofTheFullBuild reports whether a key belongs to a component of the full build, which the schema does not describe.
+// ofTheFullBuild reports whether a key belongs to a component of the full build, which the schema
+// does not describe.
 func ofTheFullBuild(at string) bool {
 	parts := strings.Split(at, "/")
 	if len(parts) < 4 {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// systemd considers a service of Type=notify active when this message arrives, so everything must listen by then.
+// systemd considers a service of Type=notify active when this message arrives, so everything must
+// listen by then.
 func TestSystemdIsNotifiedWhenEverythingListens(t *testing.T) {
 	dir, err := os.MkdirTemp("", "notify") //nolint:usetesting // a socket's path has at most 108 bytes
 	require.NoError(t, err)
@@ -37,8 +38,8 @@ func TestSystemdIsNotifiedWhenEverythingListens(t *testing.T) {
 	require.Zero(t, p.interrupt(t))
 }
 
-// An image has neither shell nor curl, so the program checks itself, at its listen address, which may be all
-// interfaces.
+// An image has neither shell nor curl, so the program checks itself, at its listen address, which
+// may be all interfaces.
 func TestHealthReportsWhetherTheCollectorIsReady(t *testing.T) {
 	ports, env := freePorts(t)
 	env = append(env, "OTELGPU_HEALTH=0.0.0.0:"+ports.health)

@@ -18,14 +18,16 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-// waitingSpans is the formula of docs/operating.md: spans wait for settle and a second of transport, and arrive in bursts.
+// waitingSpans is the formula of docs/operating.md: spans wait for settle and a second of
+// transport, and arrive in bursts.
 func waitingSpans(rate float64, cfg *gpujoinprocessor.Config) float64 {
 	return rate * (cfg.Settle.Seconds() + 1) * 1.25
 }
 
 const spanBytes = 375 // as OTLP protobuf
 
-// The rows of the table in docs/operating.md follow from the formula next to it and the default of settle.
+// The rows of the table in docs/operating.md follow from the formula next to it and the default of
+// settle.
 func TestSizesOfTheQueueAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operating.md")
 	require.NoError(t, err)
@@ -41,7 +43,8 @@ func TestSizesOfTheQueueAreDocumented(t *testing.T) {
 	}
 }
 
-// 100,000 spans per second fit into the defaults, and one and a half times their heap into the memory_limiter.
+// 100,000 spans per second fit into the defaults, and one and a half times their heap into the
+// memory_limiter.
 func TestDefaultsHoldAHundredThousandSpansPerSecond(t *testing.T) {
 	cfg := gpujoinprocessor.NewFactory().CreateDefaultConfig().(*gpujoinprocessor.Config)
 	n := waitingSpans(100_000, cfg)

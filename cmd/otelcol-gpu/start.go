@@ -19,9 +19,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// welcome prints a few lines on what runs: the listeners and their addresses, the page, and the devices, as soon as
-// they are known. It reads the Collector's own log at any level, because the Collector announces these events nowhere
-// else. It receives the configuration as a converter and does not change it.
+// welcome prints a few lines on what runs: the listeners and their addresses, the page, and the
+// devices, as soon as they are known. It reads the Collector's own log at any level, because the
+// Collector announces these events nowhere else. It receives the configuration as a converter and
+// does not change it.
 type welcome struct {
 	out io.Writer
 
@@ -59,7 +60,8 @@ func (w *welcome) configuration() map[string]any {
 	return w.conf
 }
 
-// listener is a zap core that reads entries at level info even if they are not logged. It writes nothing.
+// listener is a zap core that reads entries at level info even if they are not logged. It writes
+// nothing.
 type listener struct {
 	zapcore.Core
 	w         *welcome
@@ -145,7 +147,8 @@ func (w *welcome) start() {
 		fmt.Fprintf(w.out, "  %-9s %s\n", l[0], l[1])
 	}
 	w.sayDevices()
-	// For a service of Type=notify. If NOTIFY_SOCKET is set but nothing reads it, the program continues.
+	// For a service of Type=notify. If NOTIFY_SOCKET is set but nothing reads it, the program
+	// continues.
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 

@@ -19,8 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spelling"
 )
 
-// telemetryKeys is a converter that refuses unknown exporters, processors and samplers in service::telemetry, on which
-// the Collector panics: in the SDK's configuration structs the field for further keys is an any, not a map.
+// telemetryKeys is a converter that refuses unknown exporters, processors and samplers in
+// service::telemetry, on which the Collector panics: in the SDK's configuration structs the field
+// for further keys is an any, not a map.
 type telemetryKeys struct{}
 
 func newTelemetryKeys() confmap.ConverterFactory {
@@ -33,8 +34,8 @@ func (telemetryKeys) Convert(_ context.Context, conf *confmap.Conf) error {
 	return unknownKeys(conf.Get(at), config, at)
 }
 
-// unknownKeys returns an error for each key that a struct below t has no field for, where the field for further keys
-// takes no map. The Collector reports other unknown keys.
+// unknownKeys returns an error for each key that a struct below t has no field for, where the field
+// for further keys takes no map. The Collector reports other unknown keys.
 func unknownKeys(value any, t reflect.Type, at string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -68,7 +69,8 @@ func unknownKeys(value any, t reflect.Type, at string) error {
 	return errors.Join(errs...)
 }
 
-// keysOf returns the fields of a struct by key, squashed ones included, and whether it panics on others.
+// keysOf returns the fields of a struct by key, squashed ones included, and whether it panics on
+// others.
 func keysOf(t reflect.Type) (fields map[string]reflect.Type, closed bool) {
 	fields = map[string]reflect.Type{}
 	for f := range t.Fields() {

@@ -131,7 +131,8 @@ func TestTheDemoFitsItsTerminalAndFollowsItsSize(t *testing.T) {
 	f := p.frames()
 	fits(t, f[len(f)-2], 200, 50)
 
-	// Ctrl-C as the terminal sends it: the screen is restored, the table stays, and the files are complete.
+	// Ctrl-C as the terminal sends it: the screen is restored, the table stays, and the files are
+	// complete.
 	_, err := p.master.Write([]byte{3})
 	require.NoError(t, err)
 	require.Zero(t, p.exit(t, time.Minute))

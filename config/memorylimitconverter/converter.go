@@ -1,9 +1,10 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memorylimitconverter sets Go's memory limit from the memory_limiter of a configuration, and lets small heaps
-// grow before garbage is collected. It is a converter of configurations, which it does not change, so that the
-// OpenTelemetry Collector Builder can add it to any Collector (`converters` in the manifest).
+// Package memorylimitconverter sets Go's memory limit from the memory_limiter of a configuration,
+// and lets small heaps grow before garbage is collected. It is a converter of configurations, which
+// it does not change, so that the OpenTelemetry Collector Builder can add it to any Collector
+// (`converters` in the manifest).
 package memorylimitconverter
 
 import (
@@ -26,15 +27,17 @@ func NewFactory() confmap.ConverterFactory {
 	return confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return converter{} })
 }
 
-// smallHeap is the size in bytes that the heap reaches before garbage is collected. An agent that only reads devices
-// keeps 5 MB; with Go's default it collects every other second, which is a seventh of its CPU time.
+// smallHeap is the size in bytes that the heap reaches before garbage is collected. An agent that
+// only reads devices keeps 5 MB; with Go's default it collects every other second, which is a
+// seventh of its CPU time.
 const smallHeap = 24 << 20
 
 var paceCollections = sync.OnceFunc(func() { gcpace.Start(smallHeap, 100) })
 
-// Convert sets Go's memory limit to 95 % of the memory from which on the memory_limiter of the configuration
-// refuses data. Without it the garbage collector lets the heap grow to twice the live memory, and the limiter refuses
-// spans although most of the heap is garbage. GOMEMLIMIT takes precedence, and GOGC over smallHeap.
+// Convert sets Go's memory limit to 95 % of the memory from which on the memory_limiter of the
+// configuration refuses data. Without it the garbage collector lets the heap grow to twice the live
+// memory, and the limiter refuses spans although most of the heap is garbage. GOMEMLIMIT takes
+// precedence, and GOGC over smallHeap.
 func (converter) Convert(_ context.Context, conf *confmap.Conf) error {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		paceCollections()
@@ -48,8 +51,8 @@ func (converter) Convert(_ context.Context, conf *confmap.Conf) error {
 	return nil
 }
 
-// RefusesFrom returns the heap size in bytes at which the strictest memory_limiter starts to refuse data, or 0 if none
-// has a limit in MiB. The default spike limit is a fifth of the limit.
+// RefusesFrom returns the heap size in bytes at which the strictest memory_limiter starts to refuse
+// data, or 0 if none has a limit in MiB. The default spike limit is a fifth of the limit.
 func RefusesFrom(conf map[string]any) int64 {
 	const mib = 1 << 20
 	soft := int64(math.MaxInt64)

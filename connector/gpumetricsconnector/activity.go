@@ -31,7 +31,8 @@ var sectionStates = [stateStarved + 1]string{
 	stateStarved: semconv.GPUSectionStateStarved,
 }
 
-// activityStates are the names of the states of a device, by the class bits that run at one time; 0 is idle or starved.
+// activityStates are the names of the states of a device, by the class bits that run at one time; 0
+// is idle or starved.
 var activityStates = [stateStarved + 1]string{
 	0:                                    semconv.GPUActivityStateIdle,
 	classCompute:                         semconv.GPUActivityStateCompute,
@@ -44,8 +45,9 @@ var activityStates = [stateStarved + 1]string{
 	stateStarved:                         semconv.GPUActivityStateStarved,
 }
 
-// activity adds a profiler's record, or a section that was timed on the device, to the device's timeline. It skips a
-// sampled span that represents others, because the time between it and the next span is unknown.
+// activity adds a profiler's record, or a section that was timed on the device, to the device's
+// timeline. It skips a sampled span that represents others, because the time between it and the
+// next span is unknown.
 func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) {
 	cfg := a.cfg.Activity.Get()
 	sections := !f.Recorded()
@@ -164,7 +166,8 @@ type activity struct {
 	class      uint8
 }
 
-// timeline holds one device's activities that are not analyzed yet; the time before settled is analyzed.
+// timeline holds one device's activities that are not analyzed yet; the time before settled is
+// analyzed.
 type timeline struct {
 	pending []activity
 	settled uint64  // 0 before the first analysis
@@ -186,8 +189,9 @@ func (t *timeline) add(x activity, now int64) bool {
 	return true
 }
 
-// extend adds the time of another activity of the class that overlaps or touches this one; otherwise it returns false.
-// Sections of a device often do, and only the time that they cover counts, not their number.
+// extend adds the time of another activity of the class that overlaps or touches this one;
+// otherwise it returns false. Sections of a device often do, and only the time that they cover
+// counts, not their number.
 func (p *activity) extend(x activity) bool {
 	if x.class != p.class || x.start > p.end || x.end < p.start {
 		return false
@@ -219,8 +223,9 @@ type edge struct {
 	begin  bool
 }
 
-// settle analyzes up to a time and returns the nanoseconds spent in each state. Gaps longer than maxGap are not
-// counted. A gap that is still open at that time is counted when the next activity ends it.
+// settle analyzes up to a time and returns the nanoseconds spent in each state. Gaps longer than
+// maxGap are not counted. A gap that is still open at that time is counted when the next activity
+// ends it.
 func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	if len(t.pending) == 0 || to <= t.settled {
 		return spent

@@ -33,7 +33,8 @@ type facts struct {
 	flags uint32
 }
 
-// load fills f from a span of a scope; it reports whether the span is GPU work, or a request that may have energy.
+// load fills f from a span of a scope; it reports whether the span is GPU work, or a request that
+// may have energy.
 func (f *facts) load(s ptrace.Span, scope *spanfacts.Scope) bool {
 	if !f.Load(s, scope) || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return false
@@ -169,8 +170,8 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 	}
 }
 
-// resource finds or creates the resource of a batch's spans. If there are too many, the spans count as spans of an
-// empty resource.
+// resource finds or creates the resource of a batch's spans. If there are too many, the spans count
+// as spans of an empty resource.
 func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resource {
 	key := a.targets.Key(attrs)
 	r := a.resources[string(key)]
@@ -248,7 +249,8 @@ func (a *aggregator) saw(r *resource, end uint64) {
 	}
 }
 
-// onlyStragglers turns off everything that only metrics report, if no metrics pipeline is connected.
+// onlyStragglers turns off everything that only metrics report, if no metrics pipeline is
+// connected.
 func (a *aggregator) onlyStragglers() {
 	cfg := *a.cfg
 	cfg.Operations = configoptional.None[OperationsConfig]()
@@ -288,8 +290,8 @@ func (a *aggregator) output(now int64, final bool) pmetric.Metrics {
 	return out
 }
 
-// sweep evicts the series and resources that were inactive for `expiry`, at most once in each flush interval. It keeps
-// series with points that the next component has not accepted.
+// sweep evicts the series and resources that were inactive for `expiry`, at most once in each flush
+// interval. It keeps series with points that the next component has not accepted.
 func (a *aggregator) sweep() {
 	if a.cfg.Expiry == 0 || a.now-a.swept < int64(a.cfg.FlushInterval) {
 		return

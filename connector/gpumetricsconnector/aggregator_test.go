@@ -144,7 +144,8 @@ func TestUntimedRunsAreCountedNotTimed(t *testing.T) {
 	}
 }
 
-// The nest: a step of 12 J, an operation of 10 J in it, two of 3 J and 4 J in that, one of 1 J in the first of them.
+// The nest: a step of 12 J, an operation of 10 J in it, two of 3 J and 4 J in that, one of 1 J in
+// the first of them.
 func TestEnergyOfOperationsSumsToTheOutermostSpanInAnyBatching(t *testing.T) {
 	op := func(kind string, j, self float64) attrs {
 		a := attrs{"gpu.operation.type": kind, "gpu.energy": j}
@@ -274,7 +275,8 @@ func TestResourcesWithoutAnInstanceHaveOneMadeOfTheirAttributes(t *testing.T) {
 	assert.True(t, ids["mine"] && ids[nil])
 }
 
-// Two resources of one instance would be one series in Prometheus, with two values at the same time.
+// Two resources of one instance would be one series in Prometheus, with two values at the same
+// time.
 func TestSeriesOfARestartedInstanceContinue(t *testing.T) {
 	a := newTest(t, nil)
 	for _, container := range []string{"first", "second"} {
@@ -387,7 +389,8 @@ func TestStepMetrics(t *testing.T) {
 	assert.False(t, stale)
 }
 
-// The scope of a span names its device. Metrics of operations include only GPU work, plus the energy of requests.
+// The scope of a span names its device. Metrics of operations include only GPU work, plus the
+// energy of requests.
 func TestTheScopeNamesTheDeviceAndOnlyGPUWorkCounts(t *testing.T) {
 	a := newTest(t, nil)
 	td := batch(t, attrs{}, span{"attention", 0, 1000, without(prefill, "hw.id", "gpu.timing.status"), 1, 0, ""},

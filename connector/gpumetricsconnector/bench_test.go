@@ -27,7 +27,8 @@ func BenchmarkTake(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
 }
 
-// BenchmarkSections measures one section of 100,000 a second on eight devices, from four connections.
+// BenchmarkSections measures one section of 100,000 a second on eight devices, from four
+// connections.
 func BenchmarkSections(b *testing.B) {
 	var spans []span
 	for i := range uint64(512) {
@@ -63,7 +64,8 @@ func BenchmarkSections(b *testing.B) {
 	b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/float64(b.N)/512, "cpu-ns/span")
 }
 
-// BenchmarkRanks measures batches of one rank: 8 steps with 4 phases of 8 operations below host spans.
+// BenchmarkRanks measures batches of one rank: 8 steps with 4 phases of 8 operations below host
+// spans.
 func BenchmarkRanks(b *testing.B) {
 	var spans []span
 	op := func(name string, id, parent byte) span {
@@ -112,7 +114,8 @@ func BenchmarkOutput(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(a.Kept), "ns/series")
 }
 
-// BenchmarkMemory reports the memory of a series: seven for each operation, one of them a histogram.
+// BenchmarkMemory reports the memory of a series: seven for each operation, one of them a
+// histogram.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		a := newTest(b, func(c *Config) { c.CardinalityLimit = 20_000; c.MaxSeries = 200_000 })

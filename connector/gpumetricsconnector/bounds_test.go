@@ -137,8 +137,8 @@ func TestInactiveSeriesAreSentAgain(t *testing.T) {
 	assert.Zero(t, a.stats.evicted)
 }
 
-// increase() includes a series' first spans only if the series was 0 before, in every form of histogram and
-// temporality.
+// increase() includes a series' first spans only if the series was 0 before, in every form of
+// histogram and temporality.
 func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	for _, exponential := range []bool{false, true} {
 		a := newTest(t, func(c *Config) {
@@ -212,8 +212,8 @@ func TestEvictedSeriesBeginAgainAfterTheirLastPoint(t *testing.T) {
 	}
 }
 
-// Prometheus rejects a request, of all services, for one series with two values at one time. It distinguishes
-// milliseconds.
+// Prometheus rejects a request, of all services, for one series with two values at one time. It
+// distinguishes milliseconds.
 func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 	type written struct {
 		time  uint64
@@ -273,8 +273,9 @@ func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 	}
 }
 
-// Spans arrive late and with arbitrary times, and one or both of two stores reject points: each series in a store
-// starts with a point of 0, never decreases, and never has two values at the same time.
+// Spans arrive late and with arbitrary times, and one or both of two stores reject points: each
+// series in a store starts with a point of 0, never decreases, and never has two values at the same
+// time.
 func TestEveryStoreReceivesAZeroFirst(t *testing.T) {
 	const stores = 2
 	type point struct {

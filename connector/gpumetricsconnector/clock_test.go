@@ -18,8 +18,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/startpoint"
 )
 
-// The clock of the host, and so the times of the spans, is set back and forward while a service works: its series
-// continue in time order, count each increase once, and do not restart; device activity is reported again immediately.
+// The clock of the host, and so the times of the spans, is set back and forward while a service
+// works: its series continue in time order, count each increase once, and do not restart; device
+// activity is reported again immediately.
 func TestSeriesContinueWhenTheClockIsSet(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, -2 * time.Minute, 2 * time.Minute, time.Hour, 24 * 365 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -57,8 +58,8 @@ func TestSeriesContinueWhenTheClockIsSet(t *testing.T) {
 	}
 }
 
-// pointsInOrder returns the last values of sums. It requires of each series that times grow, values do not decrease,
-// and the start stays.
+// pointsInOrder returns the last values of sums. It requires of each series that times grow, values
+// do not decrease, and the start stays.
 func pointsInOrder(t *testing.T, all []pmetric.Metrics) map[string]float64 {
 	values, times, starts := map[string]float64{}, map[string]pcommon.Timestamp{}, map[string]pcommon.Timestamp{}
 	for _, md := range all {
@@ -90,8 +91,8 @@ func pointsInOrder(t *testing.T, all []pmetric.Metrics) map[string]float64 {
 	return values
 }
 
-// A clock that is set back does not delay pending data: the last activity of a device, steps with missing ranks, and
-// the eviction of series.
+// A clock that is set back does not delay pending data: the last activity of a device, steps with
+// missing ranks, and the eviction of series.
 func TestPendingDataIsWrittenWhenTheClockIsSetBack(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxSeries = 1

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 )
 
-// Config is the configuration of the gpu_metrics connector. Durations, limits and sizes must be positive unless 0 is
-// mentioned.
+// Config is the configuration of the gpu_metrics connector. Durations, limits and sizes must be
+// positive unless 0 is mentioned.
 type Config struct {
 	// FlushInterval is the time between two outputs.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
@@ -25,10 +25,11 @@ type Config struct {
 	Histogram HistogramConfig `mapstructure:"histogram"`
 	// MaxExemplars is the maximum number of exemplars of a histogram point. 0: none.
 	MaxExemplars int `mapstructure:"max_exemplars"`
-	// Dimensions are additional attributes of the span, otherwise of its resource, that become attributes of all
-	// gpu.operation metrics. Default none.
+	// Dimensions are additional attributes of the span, otherwise of its resource, that become
+	// attributes of all gpu.operation metrics. Default none.
 	Dimensions []string `mapstructure:"dimensions"`
-	// ResourceAttributes are the attributes to keep on the resource of the metrics. Default, and empty: all.
+	// ResourceAttributes are the attributes to keep on the resource of the metrics. Default, and
+	// empty: all.
 	ResourceAttributes []string `mapstructure:"resource_attributes"`
 	// CardinalityLimit limits the series of one metric and resource; further series are counted in
 	// one series with otel.metric.overflow.
@@ -45,15 +46,16 @@ type Config struct {
 	// Expiry is how long a series must have had no new spans before it may be evicted for a new one
 	// at a limit. 0: never.
 	Expiry time.Duration `mapstructure:"expiry"`
-	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the name of
-	// the host (of the pod, in Kubernetes), followed by a slash and the name of this connector if it has one. Two
-	// Collectors on one host need different ones.
+	// InstanceID is collector.instance.id on every point, so that no two connectors write one
+	// series. Default: the name of the host (of the pod, in Kubernetes), followed by a slash and
+	// the name of this connector if it has one. Two Collectors on one host need different ones.
 	InstanceID string `mapstructure:"instance_id"`
 	// Operations enables the gpu.operation metrics. On by default.
 	Operations configoptional.Optional[OperationsConfig] `mapstructure:"operations"`
 	// Steps enables the gpu.step metrics. On by default.
 	Steps configoptional.Optional[StepsConfig] `mapstructure:"steps"`
-	// Activity enables the analysis of each device's activity, from sources that record every kernel. On by default.
+	// Activity enables the analysis of each device's activity, from sources that record every
+	// kernel. On by default.
 	Activity configoptional.Optional[ActivityConfig] `mapstructure:"activity"`
 	// Stragglers enables the comparison of the ranks of a job. On by default.
 	Stragglers configoptional.Optional[StragglerConfig] `mapstructure:"stragglers"`
@@ -67,8 +69,8 @@ const (
 
 // HistogramConfig selects one of two forms of histograms.
 type HistogramConfig struct {
-	// Explicit are the inclusive upper bounds of the buckets, in increasing order. Default: 1 and 3 of each decade from
-	// 1 µs to 30 s.
+	// Explicit are the inclusive upper bounds of the buckets, in increasing order. Default: 1 and 3
+	// of each decade from 1 µs to 30 s.
 	Explicit []time.Duration `mapstructure:"explicit"`
 	// Exponential selects base-2 exponential histograms instead. Off by default.
 	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
@@ -115,8 +117,8 @@ type StragglerConfig struct {
 	_          struct{}
 }
 
-// defaultBounds returns 1 and 3 of each decade from 1 µs to 30 s. Each bound is a series for each operation and device
-// in Prometheus; use exponential histograms for a finer resolution.
+// defaultBounds returns 1 and 3 of each decade from 1 µs to 30 s. Each bound is a series for each
+// operation and device in Prometheus; use exponential histograms for a finer resolution.
 func defaultBounds() []time.Duration {
 	var out []time.Duration
 	for d := time.Microsecond; d <= 10*time.Second; d *= 10 {
@@ -143,7 +145,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	const waiting = "`stragglers::max_waiting`, which counts the steps of all ranks and jobs together"
 	return configvalidate.Read(conf, c,

@@ -22,7 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// gpuMetrics is the connector: it consumes spans and emits metrics at intervals, and spans of ranks that stood out.
+// gpuMetrics is the connector: it consumes spans and emits metrics at intervals, and spans of ranks
+// that stood out.
 type gpuMetrics struct {
 	sharedcomponent.Connector
 	cfg     *Config
@@ -127,7 +128,8 @@ func (c *gpuMetrics) Shutdown(ctx context.Context) error {
 	})
 }
 
-// ConsumeTraces counts the GPU spans of a batch. It never fails and never waits for the next component.
+// ConsumeTraces counts the GPU spans of a batch. It never fails and never waits for the next
+// component.
 func (c *gpuMetrics) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	c.mu.Lock()
 	c.aggregator.take(td, c.now())
@@ -182,7 +184,8 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		// Cumulative points are sent again with the next output; delta points are lost, and counted.
+		// Cumulative points are sent again with the next output; delta points are lost, and
+		// counted.
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
 	}
 	if sends {
@@ -221,8 +224,8 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	}
 }
 
-// refusal logs when the next component starts and stops to refuse data, but not each refusal. It is not safe for
-// concurrent use.
+// refusal logs when the next component starts and stops to refuse data, but not each refusal. It is
+// not safe for concurrent use.
 type refusal struct {
 	what  string // in the plural
 	lasts bool

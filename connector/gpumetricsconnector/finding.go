@@ -28,7 +28,8 @@ const findingName = "straggler"
 // traceFlags are the bits of a span's flags that belong to its trace.
 const traceFlags = 0xff
 
-// reported is a finding on a rank that stood out in a step. It is immutable, so it is read without a lock.
+// reported is a finding on a rank that stood out in a step. It is immutable, so it is read without
+// a lock.
 type reported struct {
 	finding.Finding
 	straggler.Result
@@ -40,8 +41,8 @@ type reported struct {
 	typicalRank int64
 }
 
-// findingSpans returns the spans that report findings in the slow ranks' traces. Steps without IDs are skipped, because
-// they have no trace.
+// findingSpans returns the spans that report findings in the slow ranks' traces. Steps without IDs
+// are skipped, because they have no trace.
 func findingSpans(found []*reported, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
 	of := make(map[pcommon.Map]ptrace.SpanSlice)
@@ -64,8 +65,8 @@ func findingSpans(found []*reported, scope func(pcommon.InstrumentationScope)) p
 	return td
 }
 
-// write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, because
-// it is not work of the device and must not be counted as such.
+// write makes the finding's span: a child of the step, with the step's sampling. It has no
+// gpu.operation.type, because it is not work of the device and must not be counted as such.
 func (f *reported) write(s ptrace.Span) {
 	s.SetTraceID(f.step.Trace)
 	s.SetSpanID(sharedcomponent.SpanID(f.step.Trace[:], f.step.Span[:], []byte(findingName)))
@@ -138,12 +139,12 @@ func lateRank(v *straggler.Result, ranks int, step float64) finding.Finding {
 	return f
 }
 
-// maxFindings limits the findings that wait for the next component, maxBatch the spans of one request: about half a
-// megabyte, well below the 4 MiB that OTLP receivers accept.
+// maxFindings limits the findings that wait for the next component, maxBatch the spans of one
+// request: about half a megabyte, well below the 4 MiB that OTLP receivers accept.
 const maxFindings, maxBatch = 10_000, 1000
 
-// findingQueue sends findings separately from the flush of metrics, so that a component that is slow to accept spans
-// delays neither metrics nor comparisons.
+// findingQueue sends findings separately from the flush of metrics, so that a component that is
+// slow to accept spans delays neither metrics nor comparisons.
 type findingQueue struct {
 	send   func(context.Context, []*reported)
 	queue  chan *reported
@@ -182,8 +183,9 @@ func (o *findingQueue) put(found []*reported) (left int64) {
 	return left
 }
 
-// close waits until all findings are sent, for up to resend.DrainTimeout. If ctx ends earlier, it cancels the request
-// and drops the rest. It does not wait for a component that does not respect that.
+// close waits until all findings are sent, for up to resend.DrainTimeout. If ctx ends earlier, it
+// cancels the request and drops the rest. It does not wait for a component that does not respect
+// that.
 func (o *findingQueue) close(ctx context.Context) {
 	close(o.queue)
 	ctx, cancel := context.WithTimeout(ctx, resend.DrainTimeout)

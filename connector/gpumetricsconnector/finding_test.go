@@ -26,7 +26,8 @@ func newFinder(t testing.TB, edit func(*Config)) *aggregator {
 	return a
 }
 
-// said returns the spans of an aggregator's findings, and checks that they follow the registry and are not GPU spans.
+// said returns the spans of an aggregator's findings, and checks that they follow the registry and
+// are not GPU spans.
 func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	t.Helper()
 	a.output(now, false)
@@ -82,8 +83,8 @@ func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	assert.NotEqual(t, pcommon.SpanID{1}, s.SpanID())
 	assert.Equal(t, "ot=th:8", s.TraceState().AsRaw())
 	assert.EqualValues(t, 1, s.Flags())
-	// The section's own interval: in this nest, a section at depth d starts 10(d+1) µs after the step and ends 10(d+1) µs
-	// before it.
+	// The section's own interval: in this nest, a section at depth d starts 10(d+1) µs after the
+	// step and ends 10(d+1) µs before it.
 	assert.EqualValues(t, 40, µs(s.StartTimestamp()))
 	assert.EqualValues(t, 200_000-40, µs(s.EndTimestamp()))
 	// The leaves of a rank add up to 59 ms, on the slow rank 79.
@@ -161,8 +162,8 @@ func TestASectionThatRanOftenIsFromItsFirstToItsLastRun(t *testing.T) {
 	assert.InEpsilon(t, 0.02, delay.Double(), 1e-9)
 }
 
-// The position of a phase that is only an attribute of the step is unknown, as is the position of time outside all
-// phases.
+// The position of a phase that is only an attribute of the step is unknown, as is the position of
+// time outside all phases.
 func TestALossOfUnknownPositionHasTheStepsInterval(t *testing.T) {
 	for _, tt := range []struct {
 		attribute, name string
@@ -317,8 +318,8 @@ func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 	assert.Equal(t, "1 in 0.001", got["gpu.step.duration[gpu.operation.name:step]"], "no job, no rank")
 }
 
-// Tests both sides of the threshold of each finding of the connector: steps whose late rank takes a share of the step, and
-// operations that take longer than before.
+// Tests both sides of the threshold of each finding of the connector: steps whose late rank takes a
+// share of the step, and operations that take longer than before.
 func TestEveryFindingOfTheConnectorHasItsThreshold(t *testing.T) {
 	cases := map[string]func(of float64) []*reported{
 		semconv.GPUFindingKindLateRank: func(of float64) []*reported {

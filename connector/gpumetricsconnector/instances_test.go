@@ -26,8 +26,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// faces are the two outputs of a connector as the Collector creates them: with one configuration, started and stopped
-// separately, and each receiving every batch.
+// faces are the two outputs of a connector as the Collector creates them: with one configuration,
+// started and stopped separately, and each receiving every batch.
 type faces struct {
 	all     []connector.Traces
 	dropped func(reason string) int64

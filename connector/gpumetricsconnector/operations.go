@@ -13,15 +13,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// operation has the series that spans with the same dimensions feed; nil until the first span that has a value.
+// operation has the series that spans with the same dimensions feed; nil until the first span that
+// has a value.
 type operation struct {
 	key                                                   dims // zero if it is not kept
 	count, duration, io, flops, items, energy, itemEnergy *series.Series
 }
 
-// operations finds the operation of a span. The dimensions of a span are nine strings, which the map hashes; the table
-// in front of it only compares them, in a slot that depends on a few of their letters, because a service has few
-// operations and many spans.
+// operations finds the operation of a span. The dimensions of a span are nine strings, which the
+// map hashes; the table in front of it only compares them, in a slot that depends on a few of their
+// letters, because a service has few operations and many spans.
 type operations struct {
 	byDims map[dims]*operation // the keys own their strings
 	table  [64]*operation
@@ -56,9 +57,10 @@ func (d *dims) slot() uint32 {
 	return h ^ h>>8
 }
 
-// operation feeds the series of a span's dimensions; energyOnly skips the first five metrics, which the producer writes
-// itself. weight is how many spans the span represents. It does not multiply energy, which gpu_join has divided among
-// the spans that arrived. It reports whether there were too many series.
+// operation feeds the series of a span's dimensions; energyOnly skips the first five metrics, which
+// the producer writes itself. weight is how many spans the span represents. It does not multiply
+// energy, which gpu_join has divided among the spans that arrived. It reports whether there were
+// too many series.
 func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) (over bool) {
 	d := f.dims()
 	b := r.operations.find(&d)
@@ -96,8 +98,8 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 	return over
 }
 
-// newOperation creates the operation of a span's dimensions. If there are too many, the operation is not kept, and its
-// series are found by attributes each time.
+// newOperation creates the operation of a span's dimensions. If there are too many, the operation
+// is not kept, and its series are found by attributes each time.
 func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 	b := &operation{}
 	if len(r.operations.byDims) < 4*a.cfg.CardinalityLimit && a.operations < a.cfg.MaxSeries {

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// replay takes the requests of a file when they arrived, and returns in how many steps each rank was named, and the
-// steps that were not compared.
+// replay takes the requests of a file when they arrived, and returns in how many steps each rank
+// was named, and the steps that were not compared.
 func replay(t *testing.T, name string) (named map[int64]int, alone map[string]int64) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(recorded.Path(t, "cases", "services"), name))

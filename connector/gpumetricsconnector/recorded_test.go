@@ -34,8 +34,8 @@ func recordedTraces(t *testing.T) []string {
 	return out
 }
 
-// activityOf reads a file through the receiver and returns the nanoseconds of each device by state, and whether the
-// file names its profiler; otherwise activities may be missing.
+// activityOf reads a file through the receiver and returns the nanoseconds of each device by state,
+// and whether the file names its profiler; otherwise activities may be missing.
 func activityOf(t *testing.T, path string) (got map[string]map[string]int64, told bool) {
 	a := newTest(t, func(c *Config) {
 		c.Activity.Get().MaxGap, c.Activity.Get().MaxActivities = 24*time.Hour, 10_000_000
@@ -76,8 +76,8 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 	return got, told
 }
 
-// Compares gaps of real traces with sums by another program (Python, exact decimals): gaps in the union of a device's
-// activities whose next activity was launched after the start of the gap.
+// Compares gaps of real traces with sums by another program (Python, exact decimals): gaps in the
+// union of a device's activities whose next activity was launched after the start of the gap.
 func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")
@@ -101,8 +101,8 @@ func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 	}
 }
 
-// Compares real PyTorch traces with numbers that another program computed, to the nanosecond: busy and idle time,
-// communication time, its overlap with compute, and exposed communication.
+// Compares real PyTorch traces with numbers that another program computed, to the nanosecond: busy
+// and idle time, communication time, its overlap with compute, and exposed communication.
 func TestActivityOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")
@@ -170,8 +170,8 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 	assert.Greater(t, tested, 8, "devices compared")
 }
 
-// One step of a real job of eight ranks. Ranks 7, 5 and 4 arrive last at the collectives (5, 2 and 1 of 8), so the
-// others wait for them.
+// One step of a real job of eight ranks. Ranks 7, 5 and 4 arrive last at the collectives (5, 2 and
+// 1 of 8), so the others wait for them.
 func TestTheRanksThatARealJobWaitsForHaveTheHighestScores(t *testing.T) {
 	a := newTest(t, nil)
 	now := time.Now().UnixNano()

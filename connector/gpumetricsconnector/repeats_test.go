@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Without a preceding gpu_join, as in a gateway, a sender that misses a response sends counted spans again, possibly in
-// other requests. They count once; with `max_spans: 0`, every time.
+// Without a preceding gpu_join, as in a gateway, a sender that misses a response sends counted
+// spans again, possibly in other requests. They count once; with `max_spans: 0`, every time.
 func TestResentSpansAreCountedOnce(t *testing.T) {
 	for _, remembered := range []int{createDefaultConfig().(*Config).MaxSpans, 0} {
 		a := newTest(t, func(c *Config) { c.MaxSpans = remembered })

@@ -107,9 +107,9 @@ func (r *resource) identify(of *spanfacts.Resource) {
 
 var instances = maphash.MakeSeed()
 
-// startOf returns the time from which a series created for a span counts: the span's start, but not before points that
-// were written, because an evicted series must not overlap itself. It returns 0, unknown, if the start is from a clock
-// that was not set and the points are not.
+// startOf returns the time from which a series created for a span counts: the span's start, but not
+// before points that were written, because an evicted series must not overlap itself. It returns 0,
+// unknown, if the start is from a clock that was not set and the points are not.
 func (r *resource) startOf(st *settings, f *facts) uint64 {
 	if f.Start < spanfacts.Earliest && max(f.End, r.newest) >= spanfacts.Earliest {
 		return r.written
@@ -117,8 +117,9 @@ func (r *resource) startOf(st *settings, f *facts) uint64 {
 	return r.notBefore(st, f.Start)
 }
 
-// notBefore returns a time from which a series counts, after points that were written: points of a running service may
-// be from the Collector that ran here before, because a restart does not change the series.
+// notBefore returns a time from which a series counts, after points that were written: points of a
+// running service may be from the Collector that ran here before, because a restart does not change
+// the series.
 func (r *resource) notBefore(st *settings, start uint64) uint64 {
 	if r.newest+uint64(maxLag) >= st.since {
 		start = max(start, st.since)
@@ -126,7 +127,8 @@ func (r *resource) notBefore(st *settings, start uint64) uint64 {
 	return max(start, r.written)
 }
 
-// expire evicts the series that were last seen before a time; it returns their number and whether nothing is left.
+// expire evicts the series that were last seen before a time; it returns their number and whether
+// nothing is left.
 func (r *resource) expire(st *settings, before int64) (expired int, empty bool) {
 	left := 0
 	for i := range r.families {
@@ -146,12 +148,14 @@ func (r *resource) expire(st *settings, before int64) (expired int, empty bool) 
 	return expired, left == 0 && len(r.devices) == 0 && r.seen < before
 }
 
-// maxLag is how far behind the clock the spans of a running service arrive; older ones are from files.
+// maxLag is how far behind the clock the spans of a running service arrive; older ones are from
+// files.
 const maxLag = 5 * time.Minute
 
-// write adds the resource's points, if it has any. now is the time of the host's clock, unix ns. Their time is the time
-// of the output, as for points of gpu_requests, because Prometheus accepts target_info only in order, and both have it
-// for one service. For spans from files it is the end of the newest span.
+// write adds the resource's points, if it has any. now is the time of the host's clock, unix ns.
+// Their time is the time of the output, as for points of gpu_requests, because Prometheus accepts
+// target_info only in order, and both have it for one service. For spans from files it is the end
+// of the newest span.
 func (r *resource) write(st *settings, out pmetric.Metrics, now int64) {
 	at := r.newest
 	if at == 0 || r.lag <= int64(maxLag) {

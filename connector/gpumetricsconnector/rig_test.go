@@ -57,8 +57,8 @@ func batch(t testing.TB, resource attrs, spans ...span) ptrace.Traces {
 	return td
 }
 
-// testConfig is the default configuration without detection of repeated spans, because tests send the same spans
-// repeatedly.
+// testConfig is the default configuration without detection of repeated spans, because tests send
+// the same spans repeatedly.
 func testConfig() *Config {
 	cfg := createDefaultConfig().(*Config)
 	cfg.MaxSpans = 0
@@ -94,8 +94,8 @@ func output(t testing.TB, a *aggregator, now int64) pmetric.Metrics {
 	return md
 }
 
-// values returns the points of all metrics as "name{attributes}" to value; the value of a histogram is its count and
-// sum. It checks that every point has the instance ID, and omits it.
+// values returns the points of all metrics as "name{attributes}" to value; the value of a histogram
+// is its count and sum. It checks that every point has the instance ID, and omits it.
 func values(t testing.TB, md pmetric.Metrics) map[string]any {
 	t.Helper()
 	out := map[string]any{}

@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// maxSums limits the spans for whose descendants sums are kept, and the spans that are remembered; maxParts limits
-	// the parts of all sums, about 100 bytes each.
+	// maxSums limits the spans for whose descendants sums are kept, and the spans that are
+	// remembered; maxParts limits the parts of all sums, about 100 bytes each.
 	maxSums, maxParts = 1 << 16, 1 << 18
 	// maxHosts limits the walk through host spans; a cycle of parents ends there too.
 	maxHosts = 128
 )
 
-// sectionTree sums up the operations of a rank by name, level by level, until a step takes the sums of its descendants.
+// sectionTree sums up the operations of a rank by name, level by level, until a step takes the sums
+// of its descendants.
 type sectionTree struct {
 	*spantree.Tree[sectionSpan, *descendants]
 	count int // parts in sums
@@ -35,8 +36,8 @@ type descendants struct {
 	meetings []straggler.Meeting // collectives directly below
 }
 
-// sectionSpan is a span that has arrived. If it has no name, it is a host span, and what is below it counts for the
-// span above it.
+// sectionSpan is a span that has arrived. If it has no name, it is a host span, and what is below
+// it counts for the span above it.
 type sectionSpan struct {
 	name, category string
 	ends           bool // nothing below it counts
@@ -70,7 +71,8 @@ func (t *sectionTree) read(process uint64, f *facts) {
 	})
 }
 
-// pass adds a span that is not a section: a host span, or one below which nothing counts, which may be a collective.
+// pass adds a span that is not a section: a host span, or one below which nothing counts, which may
+// be a collective.
 func (t *sectionTree) pass(process uint64, f *facts, meeting *straggler.Meeting, ends bool) {
 	t.own.meeting = meeting
 	t.Add(spantree.Span{Process: process, Key: f.Key, Parent: f.Parent}, sectionSpan{ends: ends}, meeting != nil, 0)

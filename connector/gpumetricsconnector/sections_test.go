@@ -46,8 +46,9 @@ func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
 	assert.InEpsilon(t, 0.03, delay["2 attention"], 1e-9)
 }
 
-// nest returns a training step as reported by gpuspan, with a span for each phase and nested sections. The section at
-// path slow and its ancestors take extra ms longer; if the path does not exist, only this rank has such a section.
+// nest returns a training step as reported by gpuspan, with a span for each phase and nested
+// sections. The section at path slow and its ancestors take extra ms longer; if the path does not
+// exist, only this rank has such a section.
 func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Span {
 	layers := []string{"layer.0/attention", "layer.0/mlp", "layer.1/attention", "layer.1/mlp"}
 	leaves := map[string]float64{
@@ -153,7 +154,8 @@ func TestTheFindingNamesTheDeepestSectionThatExplainsTheLoss(t *testing.T) {
 	}
 }
 
-// Batches of a rank arrive in the order of the spans' ends or in any other, and ranks may have equal IDs.
+// Batches of a rank arrive in the order of the spans' ends or in any other, and ranks may have
+// equal IDs.
 func TestSectionsOfANestMayArriveInSeveralBatches(t *testing.T) {
 	for seed := range uint64(100) {
 		a := newTest(t, nil)
@@ -181,7 +183,8 @@ func TestSectionsOfANestMayArriveInSeveralBatches(t *testing.T) {
 	}
 }
 
-// A section on an idle stream starts before its enclosing section, whose stream is still busy with earlier work.
+// A section on an idle stream starts before its enclosing section, whose stream is still busy with
+// earlier work.
 func TestSectionsThatStartBeforeTheirParentBelongToIt(t *testing.T) {
 	for seed := range uint64(20) {
 		a := newTest(t, nil)
@@ -273,7 +276,8 @@ func TestHostSpansBetweenSectionsAreSkipped(t *testing.T) {
 	}
 }
 
-// Sections of a model that is called with the step's context are children of the step and siblings of their phase.
+// Sections of a model that is called with the step's context are children of the step and siblings
+// of their phase.
 func TestSiblingSectionsAreAssignedToTheirPhase(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
@@ -363,8 +367,8 @@ func TestACycleOfParentsIsDropped(t *testing.T) {
 	}
 }
 
-// Steps that never arrive leave pending sums. If they have too many parts in total, the oldest sums are evicted
-// completely.
+// Steps that never arrive leave pending sums. If they have too many parts in total, the oldest sums
+// are evicted completely.
 func TestPartsOfPendingSumsAreLimited(t *testing.T) {
 	const names = 64
 	a := newTest(t, nil)

@@ -24,8 +24,8 @@ type stragglers struct {
 	found []*reported // since the last call; stays empty without spans
 	// suspected is the number of steps that are kept because their rank may prove to be late.
 	suspected, maxSuspected int
-	// source is the resource of the spans being read, which shares the batch's memory; bounded is what is kept of it,
-	// or empty until it is needed.
+	// source is the resource of the spans being read, which shares the batch's memory; bounded is
+	// what is kept of it, or empty until it is needed.
 	source, bounded pcommon.Map
 	copies          int    // of resources since the last comparison
 	process         uint64 // of the spans being read, 0 if they have no rank of a job
@@ -49,7 +49,8 @@ type stepSpan struct {
 	resource   pcommon.Map // set only if spans have a consumer
 }
 
-// rankStep is a step of one rank; its loose sections are taken from the tree when ranks are compared.
+// rankStep is a step of one rank; its loose sections are taken from the tree when ranks are
+// compared.
 type rankStep struct {
 	stepSpan
 	straggler.Rank
@@ -79,8 +80,8 @@ func meeting(f *facts) *straggler.Meeting {
 	return m
 }
 
-// section adds a span of the device to what is below its parent. Communication is omitted: in it the fast ranks wait
-// for the slow one.
+// section adds a span of the device to what is below its parent. Communication is omitted: in it
+// the fast ranks wait for the slow one.
 func (g *stragglers) section(r *resource, f *facts) {
 	switch {
 	case r.job == "" || r.rank < 0 || f.Parent.IsEmpty():
@@ -153,11 +154,12 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	return rs
 }
 
-// maxCopies bounds the resources that are copied for findings between two comparisons. Senders of one resource that
-// changes with each step would otherwise fill the memory.
+// maxCopies bounds the resources that are copied for findings between two comparisons. Senders of
+// one resource that changes with each step would otherwise fill the memory.
 const maxCopies = 1000
 
-// resource returns the resource of a step's span, with all its attributes. Steps of a resource share a copy.
+// resource returns the resource of a step's span, with all its attributes. Steps of a resource
+// share a copy.
 func (g *stragglers) resource(r *resource) pcommon.Map {
 	if g.bounded == (pcommon.Map{}) {
 		var all series.Targets

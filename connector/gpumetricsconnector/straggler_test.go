@@ -29,8 +29,8 @@ func rankOf(rank, world int) attrs {
 	}
 }
 
-// trainStep returns a step of 100 ms, as in synchronous training: slow ranks do not wait, fast ones wait in comm.
-// backward is the rank's own time in ms.
+// trainStep returns a step of 100 ms, as in synchronous training: slow ranks do not wait, fast ones
+// wait in comm. backward is the rank's own time in ms.
 func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Traces {
 	return trainStepAt(t, 0, rank, world, index, backward)
 }
@@ -267,7 +267,8 @@ func TestTheLogStatesWhyNothingIsCompared(t *testing.T) {
 	require.NoError(t, c.Shutdown(t.Context()))
 }
 
-// The last steps of a stopped job lack ranks, and a job may have one rank: neither is a configuration error.
+// The last steps of a stopped job lack ranks, and a job may have one rank: neither is a
+// configuration error.
 func TestTheLogDoesNotMentionTheLastStepsAndJobsOfOneRank(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	set := connectortest.NewNopSettings(metadata.Type)
@@ -295,8 +296,9 @@ func TestARestartedJobIsComparedAgain(t *testing.T) {
 	assert.Zero(t, a.stats.stepLate)
 }
 
-// In a profiler's file, phases are host ranges, which overlap communication even while the host only waits for it, so
-// the file states the exposed time. Rank 3 is slow: it computes for 90 of 100 ms, and the others wait for it.
+// In a profiler's file, phases are host ranges, which overlap communication even while the host
+// only waits for it, so the file states the exposed time. Rank 3 is slow: it computes for 90 of 100
+// ms, and the others wait for it.
 func TestStatedExposedCommunicationOverridesOverlap(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
@@ -328,8 +330,8 @@ func TestPendingStepsAreLimited(t *testing.T) {
 	assert.Zero(t, a.jobs.jobs.Waiting())
 }
 
-// Phases of gpuspan are timed on the device: communication that other phases overlap is hidden, so it is the rank's own
-// time.
+// Phases of gpuspan are timed on the device: communication that other phases overlap is hidden, so
+// it is the rank's own time.
 func TestHiddenCommunicationIsTheRanksOwnTime(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {

@@ -82,7 +82,8 @@ func TestLateActivitiesAreRejectedOrTruncated(t *testing.T) {
 	assert.EqualValues(t, 10, tl.settle(30, noGap)[classComm])
 }
 
-// The reference marks each nanosecond. Settling in pieces at random times must give the same result.
+// The reference marks each nanosecond. Settling in pieces at random times must give the same
+// result.
 func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -208,8 +209,8 @@ func TestPendingActivitiesAreLimited(t *testing.T) {
 	assert.InEpsilon(t, 1000*5e-6, sum, 1e-9, "early is not lost")
 }
 
-// onlyActivity keeps only gpu.activity.time in the state compute, with the resource as an attribute so that keys
-// differ.
+// onlyActivity keeps only gpu.activity.time in the state compute, with the resource as an attribute
+// so that keys differ.
 func onlyActivity(md pmetric.Metrics) pmetric.Metrics {
 	for i, rm := range md.ResourceMetrics().All() {
 		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return m.Name() != "gpu.activity.time" })
@@ -257,8 +258,9 @@ func TestAnIndexMustBeAWholeNumber(t *testing.T) {
 		"not device 0")
 }
 
-// Nested sections on two streams cover 0 to 40 and 60 to 100 ms. The gap before 60 ms is the host's, because the launch
-// began at 55 ms. From 100 to 110 ms, the next section, launched at 90 ms, had not started.
+// Nested sections on two streams cover 0 to 40 and 60 to 100 ms. The gap before 60 ms is the
+// host's, because the launch began at 55 ms. From 100 to 110 ms, the next section, launched at 90
+// ms, had not started.
 func TestStatesOfADeviceBySections(t *testing.T) {
 	a := newTest(t, nil)
 	section := func(stream int, more attrs) attrs {

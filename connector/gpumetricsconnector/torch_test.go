@@ -38,8 +38,8 @@ func (j parallelJob) String() string {
 
 const parallelSteps, parallelWarmUp = 45, 5
 
-// parallelResult counts steps of ranks. The ranks' own log of arrivals decides which ranks were late, because on a busy
-// machine more ranks than planned are late.
+// parallelResult counts steps of ranks. The ranks' own log of arrivals decides which ranks were
+// late, because on a busy machine more ranks than planned are late.
 type parallelResult struct {
 	late, found, right int // late as planned; found in the right phase; with the right delay, within noise
 	punctual, wrong    int // not late; found nevertheless

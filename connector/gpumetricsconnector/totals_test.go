@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 )
 
-// store simulates Prometheus without out-of-order ingestion: of a resource it keeps the service, namespace and
-// instance, and it sums the increases of counters.
+// store simulates Prometheus without out-of-order ingestion: of a resource it keeps the service,
+// namespace and instance, and it sums the increases of counters.
 type store struct {
 	last   map[string]stored
 	totals map[string]float64 // by metric
@@ -75,9 +75,9 @@ func (s *store) take(t *testing.T, md pmetric.Metrics) {
 	}
 }
 
-// With resources that Prometheus hardly distinguishes, restarts, pauses, too little space for all series, and a store
-// that is temporarily unavailable or whose response is lost, the increases of counters in the store equal the sums over
-// the spans, in every form.
+// With resources that Prometheus hardly distinguishes, restarts, pauses, too little space for all
+// series, and a store that is temporarily unavailable or whose response is lost, the increases of
+// counters in the store equal the sums over the spans, in every form.
 func TestIncreasesInAStoreEqualTheSpans(t *testing.T) {
 	resources := []attrs{
 		{},

@@ -76,8 +76,9 @@ func requests() ptrace.Traces {
 	return td
 }
 
-// BenchmarkBesideMetrics sends the same batches alternately to gpu_profiles and gpu_metrics, each time with new trace
-// IDs and two seconds later. Traces are counted once many spans are pending, which is part of the cost.
+// BenchmarkBesideMetrics sends the same batches alternately to gpu_profiles and gpu_metrics, each
+// time with new trace IDs and two seconds later. Traces are counted once many spans are pending,
+// which is part of the cost.
 func BenchmarkBesideMetrics(b *testing.B) {
 	for _, waiting := range []int{4000, 20_000} {
 		b.Run(fmt.Sprint("waiting=", waiting), func(b *testing.B) { besideMetrics(b, waiting) })

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// Config is the configuration of the gpu_profiles connector. Values must be positive unless 0 is mentioned.
+// Config is the configuration of the gpu_profiles connector. Values must be positive unless 0 is
+// mentioned.
 type Config struct {
 	// Window is the length of a profile, aligned to the clock, at least 1s.
 	Window time.Duration `mapstructure:"window"`
@@ -43,7 +44,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

@@ -123,8 +123,8 @@ func (c *gpuProfiles) ConsumeTraces(ctx context.Context, td ptrace.Traces) error
 	return nil
 }
 
-// flush sends the windows that have settled: spans may wait max_wait for their parents, and later ones are in
-// a further profile of the same window.
+// flush sends the windows that have settled: spans may wait max_wait for their parents, and later
+// ones are in a further profile of the same window.
 func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 	now := c.clock()
 	before := now.Add(-2 * c.cfg.Settle).UnixNano()
@@ -156,11 +156,12 @@ func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 	}
 }
 
-// maxWaiting is how many rejected profiles wait; then the oldest are dropped. Stores reject profiles that are older
-// than an hour.
+// maxWaiting is how many rejected profiles wait; then the oldest are dropped. Stores reject
+// profiles that are older than an hour.
 const maxWaiting = 60
 
-// send passes on what is pending. Rejected data is sent again next time, unless the error is permanent.
+// send passes on what is pending. Rejected data is sent again next time, unless the error is
+// permanent.
 func (c *gpuProfiles) send(ctx context.Context) error {
 	for len(c.waiting) > 0 {
 		try := pprofile.NewProfiles() // the next component may change it

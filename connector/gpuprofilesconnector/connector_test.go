@@ -159,8 +159,8 @@ func TestSpansBecomeProfiles(t *testing.T) {
 	}, got)
 }
 
-// GPU time is scaled by the sampling threshold, as in gpu_metrics; energy is already divided among the spans that
-// arrived.
+// GPU time is scaled by the sampling threshold, as in gpu_metrics; energy is already divided among
+// the spans that arrived.
 func TestSampledTracesCountWithTheirThreshold(t *testing.T) {
 	var sink consumertest.ProfilesSink
 	c, _ := start(t, &sink)

@@ -41,7 +41,8 @@ type example struct {
 	time  float64
 }
 
-// request is an open request: its own span as far as it is known, and a usage record for each operation.
+// request is an open request: its own span as far as it is known, and a usage record for each
+// operation.
 type request struct {
 	key
 	accounts []account
@@ -78,8 +79,8 @@ const (
 	knownParent = 0x100
 )
 
-// times extends the usage record by the times of a span and keeps the first and the slowest span. link is the index
-// of the span's first link to the request.
+// times extends the usage record by the times of a span and keeps the first and the slowest span.
+// link is the index of the span's first link to the request.
 func (a *account) times(s *span, link int) {
 	if a.start == 0 || s.start < a.start {
 		a.start = s.start
@@ -116,8 +117,9 @@ func (a *account) add(s *span, items, time, energy float64) {
 	}
 }
 
-// maxAccounts is the maximum number of usage records per request; further operations share one more, named otherName.
-// Operation names that contain a number would otherwise create a usage record for each batch.
+// maxAccounts is the maximum number of usage records per request; further operations share one
+// more, named otherName. Operation names that contain a number would otherwise create a usage
+// record for each batch.
 const (
 	maxAccounts = 64
 	otherName   = "other"

@@ -80,7 +80,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// BenchmarkWithoutLinks measures a span of GPU work of no request while max_spans of them are remembered.
+// BenchmarkWithoutLinks measures a span of GPU work of no request while max_spans of them are
+// remembered.
 func BenchmarkWithoutLinks(b *testing.B) {
 	k := newTest(b, nil)
 	td := iterations(512, 0, 0, 0)
@@ -105,8 +106,8 @@ func BenchmarkWithoutLinks(b *testing.B) {
 	b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/float64(512*b.N), "cpu-ns/span")
 }
 
-// A request that decodes takes less than 64 MiB / 10,000 with everything that belongs to it: its span, spans below
-// it, a prefill in its trace and two operations by links.
+// A request that decodes takes less than 64 MiB / 10,000 with everything that belongs to it: its
+// span, spans below it, a prefill in its trace and two operations by links.
 func TestTenThousandOpenRequestsFitInto64MiB(t *testing.T) {
 	const requests = 10_000
 	before := heap()

@@ -36,7 +36,8 @@ type counts struct {
 	charged, unassigned        float64 // J
 }
 
-// book keeps the usage records. Its methods are called under the connector's lock; now is from a series.Clock.
+// book keeps the usage records. Its methods are called under the connector's lock; now is from a
+// series.Clock.
 type book struct {
 	cfg      *Config
 	requests map[key]*request
@@ -148,7 +149,8 @@ func (b *book) known(s *span) bool {
 	return old != nil && old.kind != hostSpan
 }
 
-// find returns a span that has arrived, nil if it is not known: one of the process, or a host span or a request of any.
+// find returns a span that has arrived, nil if it is not known: one of the process, or a host span
+// or a request of any.
 func (b *book) find(process uint64, k key) *seenSpan {
 	s, _ := b.arrived.Find(process, k)
 	if s == nil {
@@ -172,8 +174,8 @@ func (b *book) pending(s *span) (all pending) {
 	return all
 }
 
-// remember keeps what later spans may need, and returns the requests inside that waited for it. An open request learns
-// its start from its own span here.
+// remember keeps what later spans may need, and returns the requests inside that waited for it. An
+// open request learns its start from its own span here.
 func (b *book) remember(s *span, now int64) (inner []key) {
 	waited := b.pending(s)
 	seen, _ := b.arrived.Find(s.home(), s.key)
@@ -212,7 +214,8 @@ func (b *book) text(s string) string {
 	return t
 }
 
-// maxOperations bounds the operations that are known by identity; beyond it they are looked up again.
+// maxOperations bounds the operations that are known by identity; beyond it they are looked up
+// again.
 const maxOperations = 10_000
 
 func (b *book) operation(o operation) *operation {
@@ -297,8 +300,8 @@ func (b *book) hostTimed(s *span, inner []key, now int64) {
 	b.merge(s.key, s.above(), now)
 }
 
-// merge combines an inner request with the next one at or above k. Servers around an engine send a span of the same
-// request: the engine's counts are used, with the joules of both.
+// merge combines an inner request with the next one at or above k. Servers around an engine send a
+// span of the same request: the engine's counts are used, with the joules of both.
 func (b *book) merge(inner, k key, now int64) {
 	for range maxDepth {
 		if k.Span.IsEmpty() {
@@ -321,8 +324,8 @@ func (b *book) merge(inner, k key, now int64) {
 	}
 }
 
-// absorb moves the usage record of a span above to an open request inside, unless that span has its own batches or was
-// reported.
+// absorb moves the usage record of a span above to an open request inside, unless that span has its
+// own batches or was reported.
 func (b *book) absorb(inner, outer key) {
 	r, around := b.requests[inner], b.requests[outer]
 	if r == nil || around == nil || len(r.accounts) == 0 || len(around.accounts) != 1 || around.accounts[0].linked {
@@ -351,8 +354,8 @@ func (b *book) open(k key, now int64) *request {
 	return r
 }
 
-// due closes usage records that are settled or idle (all usage records if all is set) and returns those closed since
-// the last call.
+// due closes usage records that are settled or idle (all usage records if all is set) and returns
+// those closed since the last call.
 func (b *book) due(now int64, all bool) []*request {
 	for e := b.byAge.Front(); e != nil; {
 		r := e.Value.(*request)
@@ -390,8 +393,8 @@ func (b *book) close(r *request, why reason, now int64) {
 	}
 }
 
-// end adds the GPU work of their traces to closed requests, once for all requests of a trace: there may be thousands in
-// one.
+// end adds the GPU work of their traces to closed requests, once for all requests of a trace: there
+// may be thousands in one.
 func (b *book) end(now int64) {
 	if len(b.ending) == 0 {
 		return

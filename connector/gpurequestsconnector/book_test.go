@@ -16,8 +16,8 @@ import (
 
 const server = ptrace.SpanKindServer
 
-// Two requests with separate prefills, one linked and one in the request's own trace, then two iterations of decoding,
-// the second with only one request.
+// Two requests with separate prefills, one linked and one in the request's own trace, then two
+// iterations of decoding, the second with only one request.
 func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service,
@@ -104,7 +104,8 @@ func TestABatchThatIsRepeatedIsChargedOnce(t *testing.T) {
 	assert.Equal(t, 1.0, got["decode 1"].Attributes().AsRaw()["gpu.energy"])
 }
 
-// Data that is sent again after a restart of the Collector must not become a second span in the store.
+// Data that is sent again after a restart of the Collector must not become a second span in the
+// store.
 func TestTheSameBatchesGiveTheSameSpan(t *testing.T) {
 	var ids []pcommon.SpanID
 	for _, order := range [][]byte{{1, 2}, {2, 1}} {
@@ -166,7 +167,8 @@ func TestUsageRecordSettlesAfterItsRequestArrives(t *testing.T) {
 	assert.Len(t, b.due(after(time.Minute+15*time.Second), false), 1)
 }
 
-// `idle` applies to requests whose own span does not arrive; others wait for `settle`, even if that is longer.
+// `idle` applies to requests whose own span does not arrive; others wait for `settle`, even if that
+// is longer.
 func TestRequestWithItsOwnSpanIsNotIdle(t *testing.T) {
 	b := newTest(t, func(c *Config) { c.Settle, c.Idle = 60*time.Second, 30*time.Second })
 	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0}), in{trace: 1, id: 1, kind: server, end: 9}), clock)
@@ -180,7 +182,8 @@ func TestRequestWithItsOwnSpanIsNotIdle(t *testing.T) {
 	assert.Len(t, b.due(after(44*time.Second), false), 1)
 }
 
-// A batch without links to all its requests states its number of requests; work on two devices names no device.
+// A batch without links to all its requests states its number of requests; work on two devices
+// names no device.
 func TestABatchStatesItsSizeAndItsDevice(t *testing.T) {
 	b := newTest(t, nil)
 	first, second := decode(1, 1, 8, linked{1, 1, nil, 0}), decode(2, 2, 8, linked{1, 1, nil, 0}, linked{2, 1, nil, 0})
@@ -317,8 +320,8 @@ func TestWithheldEnergyHidesNoneInside(t *testing.T) {
 	}
 }
 
-// A capture window records some kernels of a request whose sections are timed anyway: they are not additional work, and
-// their links to the window and to requests do not make them batches.
+// A capture window records some kernels of a request whose sections are timed anyway: they are not
+// additional work, and their links to the window and to requests do not make them batches.
 func TestKernelsOfAWindowAreNotChargedAgain(t *testing.T) {
 	b := newTest(t, nil)
 	kernel := func(id byte, joules float64) in {
@@ -362,8 +365,9 @@ func TestAHostTimedRequestHasItsOwnUsageRecord(t *testing.T) {
 	assert.Empty(t, written(t, closed))
 }
 
-// A frontend's or worker's request span above the engine's, such as in NVIDIA Dynamo with vLLM's tracing, is the same
-// request. It is counted once, with the energy of both, in any order of arrival.
+// A frontend's or worker's request span above the engine's, such as in NVIDIA Dynamo with vLLM's
+// tracing, is the same request. It is counted once, with the energy of both, in any order of
+// arrival.
 func TestARequestAroundAnotherIsNotCountedAgain(t *testing.T) {
 	request := func(id, parent byte, energy float64) in {
 		return in{name: "llm_request", trace: 1, id: id, parent: parent, start: 0, end: 700, a: attrs{
@@ -411,8 +415,8 @@ func TestLowCoverageIsReported(t *testing.T) {
 	assert.NotContains(t, got["decode 3"].Attributes().AsRaw(), "gpu.join.coverage")
 }
 
-// Work in an endless trace, such as of a training run, is dropped after some time and makes space for others. Names
-// that contain numbers do not create a usage record or a span per batch.
+// Work in an endless trace, such as of a training run, is dropped after some time and makes space
+// for others. Names that contain numbers do not create a usage record or a span per batch.
 func TestOperationsOfARequestAreBounded(t *testing.T) {
 	b := newTest(t, nil)
 	const batches = 1000
@@ -509,8 +513,8 @@ func TestFirstItemIsAtTheEndOfTheWholePrompt(t *testing.T) {
 	}
 }
 
-// Among batches that start at the same time, the one with the lower ID is the first, in any order of arrival, so that
-// the usage record's span always has the same ID.
+// Among batches that start at the same time, the one with the lower ID is the first, in any order
+// of arrival, so that the usage record's span always has the same ID.
 func TestTheFirstOfBatchesOfOneStartDoesNotDependOnTheirOrder(t *testing.T) {
 	var ids []pcommon.SpanID
 	for _, order := range [][]byte{{2, 3}, {3, 2}} {

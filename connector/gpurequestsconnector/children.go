@@ -29,9 +29,9 @@ func (c *child) above() key { return key{Trace: c.Trace, Span: c.parent} }
 
 func (c *child) id() key { return c.key.In(c.source.process) }
 
-// children are the GPU work that waits for the requests of its trace. Tens of thousands wait in a busy service, so they
-// are the elements of one array: as separate objects they made every cycle of the garbage collector several times as
-// long.
+// children are the GPU work that waits for the requests of its trace. Tens of thousands wait in a
+// busy service, so they are the elements of one array: as separate objects they made every cycle of
+// the garbage collector several times as long.
 type children struct {
 	list   []child // the first is unused, so that index 0 means none
 	free   int32   // head of the list of free elements
@@ -46,7 +46,8 @@ func newChildren() children {
 	return children{list: make([]child, 1), traces: map[pcommon.TraceID]family{}}
 }
 
-// find returns the child with a key in its process, nil if none waits. The pointer is valid until the next add.
+// find returns the child with a key in its process, nil if none waits. The pointer is valid until
+// the next add.
 func (w *children) find(k key) *child {
 	if i, ok := w.at.Get(k.Hash(), w.is(&k)); ok {
 		return &w.list[i]
@@ -77,8 +78,8 @@ func (w *children) add(c child) {
 	w.traces[c.Trace] = f
 }
 
-// remove ends the wait of the children of a trace for which done returns true; done may change nothing but the children
-// themselves.
+// remove ends the wait of the children of a trace for which done returns true; done may change
+// nothing but the children themselves.
 func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
 	var left family
 	for i := w.traces[trace].first; i != 0; {
@@ -105,7 +106,8 @@ func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
 	w.traces[trace] = left
 }
 
-// wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
+// wait keeps GPU work without links until the requests of its trace are known, and the batches
+// within it.
 func (b *book) wait(s *span, now int64) {
 	own := s.debt(s.device)
 	if s.nested {
@@ -128,7 +130,8 @@ func (b *book) wait(s *span, now int64) {
 	})
 }
 
-// adopt assigns to the ending requests of a trace the GPU work below them, as far as the spans between have arrived.
+// adopt assigns to the ending requests of a trace the GPU work below them, as far as the spans
+// between have arrived.
 func (b *book) adopt(trace pcommon.TraceID, now int64) {
 	b.waiting.remove(trace, func(c *child) bool {
 		if !c.kind.adopted() {
@@ -164,8 +167,8 @@ func (b *book) join(r *request, c *child) {
 	b.stats.charged += own.energy
 }
 
-// joinRest ends the wait of GPU work inside other GPU work. Energy that is no part of that is added to the request, or
-// is unattributed without one.
+// joinRest ends the wait of GPU work inside other GPU work. Energy that is no part of that is added
+// to the request, or is unattributed without one.
 func (b *book) joinRest(r *request, c *child, now int64) {
 	rest := b.outside(c, now)
 	if s := b.find(c.source.process, c.key); s != nil {
@@ -182,8 +185,8 @@ func (b *book) joinRest(r *request, c *child, now int64) {
 	b.join(r, c)
 }
 
-// counted ends the wait of a child whose energy is accounted for. GPU work above it that has not arrived yet contains
-// it too.
+// counted ends the wait of a child whose energy is accounted for. GPU work above it that has not
+// arrived yet contains it too.
 func (b *book) counted(c *child, now int64) {
 	b.lift(c.source.process, c.above(), c.debt(c.device), now)
 	if s := b.find(c.source.process, c.key); s != nil {
@@ -191,14 +194,14 @@ func (b *book) counted(c *child, now int64) {
 	}
 }
 
-// parentPatience is for how many idle periods a span that arrives after the work inside it is known to include that
-// work.
+// parentPatience is for how many idle periods a span that arrives after the work inside it is known
+// to include that work.
 const parentPatience = 10
 
-// expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a request
-// without batches; work inside other GPU work is part of it; the rest is unattributed. A trace waits as a whole,
-// because its request may take long; when half of the room is used, its old work is released without waiting for its
-// new work.
+// expire ends the wait of GPU work that no request has claimed. Below a span of kind server or
+// consumer it is a request without batches; work inside other GPU work is part of it; the rest is
+// unattributed. A trace waits as a whole, because its request may take long; when half of the room
+// is used, its old work is released without waiting for its new work.
 func (b *book) expire(now int64, all bool) {
 	old := now - int64(b.cfg.Idle)
 	crowded := b.waiting.at.Len() > b.cfg.MaxSpans/2

@@ -15,8 +15,8 @@ import (
 
 // Config is the configuration of the gpu_requests connector. Durations and limits must be positive.
 type Config struct {
-	// Settle is how long a usage record waits for further batches after the request's own span has arrived. Default 15s:
-	// gpu_join delays GPU spans by up to 10 s, SDKs export every 5 s.
+	// Settle is how long a usage record waits for further batches after the request's own span has
+	// arrived. Default 15s: gpu_join delays GPU spans by up to 10 s, SDKs export every 5 s.
 	Settle time.Duration `mapstructure:"settle"`
 	// Idle is how long a usage record without the request's own span waits after the last batch.
 	Idle time.Duration `mapstructure:"idle"`
@@ -40,9 +40,9 @@ type Config struct {
 	// MaxResources is the maximum number of resources with metrics; at the limit the one that has
 	// been inactive for longest is removed, and starts a new series when it returns.
 	MaxResources int `mapstructure:"max_resources"`
-	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the
-	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two
-	// Collectors on one host need different ones.
+	// InstanceID is collector.instance.id on every point, so that no two connectors write one
+	// series. Default: the name of the host (of the pod, in Kubernetes), with the name of this
+	// connector after a slash if it has one. Two Collectors on one host need different ones.
 	InstanceID string `mapstructure:"instance_id"`
 }
 
@@ -75,7 +75,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return configvalidate.Read(conf, c, configvalidate.Removed{Key: "exponential", Use: "`histogram::exponential`"})
 }

@@ -23,12 +23,12 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// maxBatch is the number of requests whose spans are sent at once: about half a megabyte, well below the 4 MiB that
-// OTLP receivers accept.
+// maxBatch is the number of requests whose spans are sent at once: about half a megabyte, well
+// below the 4 MiB that OTLP receivers accept.
 const maxBatch = 500
 
-// gpuRequests is the connector. It consumes spans and produces a span for each closed usage record, and metrics at an
-// interval.
+// gpuRequests is the connector. It consumes spans and produces a span for each closed usage record,
+// and metrics at an interval.
 type gpuRequests struct {
 	sharedcomponent.Connector
 	cfg     *Config
@@ -80,9 +80,10 @@ func (c *gpuRequests) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// run closes due usage records each second, or four times within the shorter wait, and writes metrics at their
-// interval. The first output is after half an interval: gpu_metrics, which starts at the same time, writes at the
-// other halves, so that the outputs of both for one service are in order of time.
+// run closes due usage records each second, or four times within the shorter wait, and writes
+// metrics at their interval. The first output is after half an interval: gpu_metrics, which starts
+// at the same time, writes at the other halves, so that the outputs of both for one service are in
+// order of time.
 func (c *gpuRequests) run(ctx context.Context) {
 	tick := time.NewTicker(max(time.Millisecond, min(time.Second, c.cfg.Settle/4, c.cfg.Idle/4)))
 	defer tick.Stop()
@@ -122,7 +123,8 @@ func (c *gpuRequests) Shutdown(ctx context.Context) error {
 	})
 }
 
-// ConsumeTraces charges the GPU spans of a payload. It never fails and never waits for the next component.
+// ConsumeTraces charges the GPU spans of a payload. It never fails and never waits for the next
+// component.
 func (c *gpuRequests) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	c.mu.Lock()
 	c.book.take(td, c.passed.At(c.clock()))
@@ -157,8 +159,9 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	_ = c.send(ctx) // what is rejected is sent again
 }
 
-// send passes on what is pending. Refused data is sent again next time, unless the error is permanent; IDs are derived
-// from the contents of a span, so that data that arrived nevertheless is not duplicated.
+// send passes on what is pending. Refused data is sent again next time, unless the error is
+// permanent; IDs are derived from the contents of a span, so that data that arrived nevertheless is
+// not duplicated.
 func (c *gpuRequests) send(ctx context.Context) error {
 	for len(c.waiting) > 0 {
 		td := c.waiting[0]

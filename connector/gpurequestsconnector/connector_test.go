@@ -34,8 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// outputs are the two outputs of a connector as the Collector creates them: with one configuration, started and stopped
-// separately, and each receiving every payload.
+// outputs are the two outputs of a connector as the Collector creates them: with one configuration,
+// started and stopped separately, and each receiving every payload.
 type outputs struct {
 	all    []connector.Traces
 	metric func(name, reason string) float64
@@ -112,7 +112,8 @@ func (x *outputs) stopNow(t *testing.T) {
 	x.stopBy(ended, t)
 }
 
-// Prometheus stores milliseconds, and at shutdown the last output immediately follows the previous one.
+// Prometheus stores milliseconds, and at shutdown the last output immediately follows the previous
+// one.
 func TestNoTwoOutputsAreOfOneMillisecond(t *testing.T) {
 	for range 20 {
 		metrics := &consumertest.MetricsSink{}
@@ -134,7 +135,8 @@ func TestNoTwoOutputsAreOfOneMillisecond(t *testing.T) {
 	}
 }
 
-// served returns a request with a prefill of 2 J for 100 tokens and decoding of 3 J for 4, both of this request alone.
+// served returns a request with a prefill of 2 J for 100 tokens and decoding of 3 J for 4, both of
+// this request alone.
 func served(t *testing.T, trace byte) ptrace.Traces {
 	return payload(t, service,
 		in{name: "POST", trace: trace, id: 1, start: 0, end: 60, kind: server, a: attrs{"gen_ai.request.model": "m"}},
@@ -224,8 +226,8 @@ func TestBothOutputsAreEqual(t *testing.T) {
 	assert.Equal(t, 2.0, x.metric("closed", "settled"))
 }
 
-// increase() includes a series' first requests only if the series was 0 before, even if the store rejects the first
-// outputs.
+// increase() includes a series' first requests only if the series was 0 before, even if the store
+// rejects the first outputs.
 func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	for name, edit := range map[string]func(*Config){
 		"explicit":    func(c *Config) { c.FlushInterval = 20 * time.Millisecond },
@@ -278,7 +280,8 @@ func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	}
 }
 
-// A clock that is set back, such as on a machine that started with a wrong time, keeps no usage record open.
+// A clock that is set back, such as on a machine that started with a wrong time, keeps no usage
+// record open.
 func TestUsageRecordsCloseWhenTheClockIsSetBack(t *testing.T) {
 	c, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
@@ -316,7 +319,8 @@ func TestEachOutputWorksAlone(t *testing.T) {
 	assert.Equal(t, 3, traces.SpanCount())
 }
 
-// Without a traces output, an exemplar names the request's own span, because the usage record's span is not exported.
+// Without a traces output, an exemplar names the request's own span, because the usage record's
+// span is not exported.
 func TestExemplarsNameSpansThatExist(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, nil, metrics, nil)

@@ -98,7 +98,8 @@ func (f *forest) above(i int) int {
 	return -1
 }
 
-// truth computes bottom-up: each node's own energy belongs to the nearest batch at or above it, and is divided there.
+// truth computes bottom-up: each node's own energy belongs to the nearest batch at or above it, and
+// is divided there.
 func (f *forest) truth() (of []float64, nobody float64) {
 	of = make([]float64, f.requests)
 	for i := range f.nodes {
@@ -197,9 +198,9 @@ func (f *forest) accounts(b *book) []float64 {
 	return of
 }
 
-// All energy of the devices is charged to requests by the shares of the innermost enclosing batch, or is
-// unattributed. Children arrive before their parents, as SDKs send them, divided into any payloads; or in any order in
-// one payload. Ranks may draw the same IDs.
+// All energy of the devices is charged to requests by the shares of the innermost enclosing batch,
+// or is unattributed. Children arrive before their parents, as SDKs send them, divided into any
+// payloads; or in any order in one payload. Ranks may draw the same IDs.
 func TestEnergyIsChargedOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 77))
@@ -221,8 +222,8 @@ func TestEnergyIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Parents arrive before their children, as gpuspan sends them, in any payloads: a batch after its enclosing batch has
-// nothing left to charge, but no energy is charged twice or lost.
+// Parents arrive before their children, as gpuspan sends them, in any payloads: a batch after its
+// enclosing batch has nothing left to charge, but no energy is charged twice or lost.
 func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 78))
@@ -242,8 +243,8 @@ func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 	}
 }
 
-// Requests of the same trace start and end at any time, are closed early, settle, become idle, and reopen: all usage
-// records plus the unattributed energy add up to the energy of the spans.
+// Requests of the same trace start and end at any time, are closed early, settle, become idle, and
+// reopen: all usage records plus the unattributed energy add up to the energy of the spans.
 func TestEnergyIsConservedWhileRequestsComeAndGo(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 79))

@@ -34,8 +34,8 @@ func (e extensions) GetExtensions() map[component.ID]component.Component { retur
 
 func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n) }
 
-// joined returns the output of gpu_join for a request whose spans are within 3 s from now, on three devices of 100 W,
-// 200 W and 300 W.
+// joined returns the output of gpu_join for a request whose spans are within 3 s from now, on three
+// devices of 100 W, 200 W and 300 W.
 func joined(t *testing.T, td ptrace.Traces) ptrace.Traces {
 	out := joinedAt(t, map[int]ptrace.Traces{30: td})
 	require.Len(t, out, 1)
@@ -80,8 +80,8 @@ func joinedAt(t *testing.T, requests map[int]ptrace.Traces) []ptrace.Traces {
 	return out.AllTraces()
 }
 
-// randomWork returns trees of steps, sections, kernels and host spans of two processes and three devices, with batches,
-// in random order.
+// randomWork returns trees of steps, sections, kernels and host spans of two processes and three
+// devices, with batches, in random order.
 func randomWork(rng *rand.Rand) ptrace.Traces {
 	type work struct {
 		parent     int
@@ -166,8 +166,8 @@ func ownEnergy(td ptrace.Traces) (total float64) {
 	return total
 }
 
-// All energy that gpu_join attributes to spans belongs to a request or is unattributed, for any nesting of steps and
-// batches on any devices.
+// All energy that gpu_join attributes to spans belongs to a request or is unattributed, for any
+// nesting of steps and batches on any devices.
 func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,8 +181,8 @@ func TestEnergyOfJoinedWorkIsConserved(t *testing.T) {
 	}
 }
 
-// The same for spans that arrive up to 20 s late, after their parents: what gpu_join released before does not include
-// them.
+// The same for spans that arrive up to 20 s late, after their parents: what gpu_join released
+// before does not include them.
 func TestEnergyOfLateWorkIsConserved(t *testing.T) {
 	for seed := range uint64(300) {
 		var total, counted float64
@@ -254,8 +254,8 @@ func TestWorkOfAThirdDeviceBelowASectionIsCharged(t *testing.T) {
 	}
 }
 
-// An engine's iterations link to all eight requests, of which one is sampled: it has an eighth of the device's energy,
-// the others have theirs in metrics only, and nothing is lost.
+// An engine's iterations link to all eight requests, of which one is sampled: it has an eighth of
+// the device's energy, the others have theirs in metrics only, and nothing is lost.
 func TestASampledRequestAmongUnsampledOnesHasItsShareOfEachBatch(t *testing.T) {
 	const requests, iterations = 8, 20
 	synctest.Test(t, func(t *testing.T) {

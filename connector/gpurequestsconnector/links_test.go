@@ -12,9 +12,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Links refer to anything: requests that never arrive or arrive after `idle`, the batch itself, GPU work around it,
-// within it or elsewhere in its trace, host spans, one request twice, or nothing; requests are sampled or not. All
-// usage records plus the unattributed energy add up to the energy of the spans.
+// Links refer to anything: requests that never arrive or arrive after `idle`, the batch itself, GPU
+// work around it, within it or elsewhere in its trace, host spans, one request twice, or nothing;
+// requests are sampled or not. All usage records plus the unattributed energy add up to the energy
+// of the spans.
 func TestEnergyIsConservedWhereverLinksLead(t *testing.T) {
 	whole := 0 // cases in which no usage record was lost to too many links
 	for seed := uint64(18_000); seed < 22_000; seed++ {
@@ -102,8 +103,8 @@ func (f *forest) root(r int, s ptrace.Span) {
 	s.SetEndTimestamp(at(100))
 }
 
-// One batch may link to more requests than may be open: the oldest are closed early, requests that cannot be passed on
-// are counted, and memory stays bounded.
+// One batch may link to more requests than may be open: the oldest are closed early, requests that
+// cannot be passed on are counted, and memory stays bounded.
 func TestABatchOfAHundredThousandLinksIsBounded(t *testing.T) {
 	const links, room = 100_000, 1000
 	b := newTest(t, func(c *Config) { c.MaxRequests = room })

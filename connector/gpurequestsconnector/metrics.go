@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// meters holds the metrics of all resources. Points carry the time of the output: requests are counted when their
-// usage records are closed.
+// meters holds the metrics of all resources. Points carry the time of the output: requests are
+// counted when their usage records are closed.
 type meters struct {
 	series.Settings
 	cfg   *Config
@@ -150,8 +150,9 @@ func (m *meters) record(closed []*request, now int64) {
 	}
 }
 
-// recorder adds the known values of a usage record to the series of an operation (nil: the request as a whole). Their
-// exemplar is the usage record's span, otherwise the request's; there is none if the trace does not exist.
+// recorder adds the known values of a usage record to the series of an operation (nil: the request
+// as a whole). Their exemplar is the usage record's span, otherwise the request's; there is none if
+// the trace does not exist.
 func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
 	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
 	switch {
@@ -198,7 +199,8 @@ func (m *meters) output() pmetric.Metrics {
 	return out
 }
 
-// trim removes the resources beyond the limit after an accepted output: until then there is room for as many again.
+// trim removes the resources beyond the limit after an accepted output: until then there is room
+// for as many again.
 func (m *meters) trim() {
 	for len(m.of) > m.cfg.MaxResources {
 		m.giveWay()

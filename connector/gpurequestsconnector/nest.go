@@ -7,21 +7,22 @@ import (
 	"iter"
 )
 
-// The energy and the time of a span include its descendants on all devices, also below spans of the host. So if a batch
-// is inside another one, its part is subtracted from the outer one: each joule is charged once, by the innermost batch.
+// The energy and the time of a span include its descendants on all devices, also below spans of the
+// host. So if a batch is inside another one, its part is subtracted from the outer one: each joule
+// is charged once, by the innermost batch.
 //
 //	iteration  links A, B      10 J  → A and B share 10 − 6 = 4 J
 //	└─ layers                   8 J
 //	   └─ decode  link A        6 J  → A
 //
-// Within a payload the order does not matter. When the inner batch came in an earlier payload, what it took waits for
-// the outer one under the id of the first ancestor that is not known yet ([debt]). When the outer one came before, it
-// was charged as a whole, and the inner one is not charged again. GPU work without links waits, and gives up its part
-// as long as it does.
+// Within a payload the order does not matter. When the inner batch came in an earlier payload, what
+// it took waits for the outer one under the id of the first ancestor that is not known yet
+// ([debt]). When the outer one came before, it was charged as a whole, and the inner one is not
+// charged again. GPU work without links waits, and gives up its part as long as it does.
 //
-// A span has only the descendants that gpu_join knew when it released the span, and without energy it has none. So what
-// arrives is claimed from the energy that the spans above it state of their descendants, and the rest is counted by
-// itself.
+// A span has only the descendants that gpu_join knew when it released the span, and without energy
+// it has none. So what arrives is claimed from the energy that the spans above it state of their
+// descendants, and the rest is counted by itself.
 
 // debt is what batches on a device have subtracted from an ancestor that has not arrived yet.
 type debt struct {
@@ -29,7 +30,8 @@ type debt struct {
 	time, energy float64
 }
 
-// take subtracts from work what batches within it have, and returns the energy that was no part of it.
+// take subtracts from work what batches within it have, and returns the energy that was no part of
+// it.
 func (s *span) take(o debt) (rest float64) {
 	rest = s.claim(o.energy)
 	s.innerTime += o.time
@@ -40,7 +42,8 @@ func (s *span) take(o debt) (rest float64) {
 // maxDepth bounds the walk up; cycles of parents end there.
 const maxDepth = 64
 
-// nest subtracts batches from the spans around them, and marks batches that were charged with the span around them.
+// nest subtracts batches from the spans around them, and marks batches that were charged with the
+// span around them.
 func (b *book) nest(now int64) {
 	for i := range b.spans {
 		s := &b.spans[i]
@@ -76,9 +79,9 @@ func (b *book) nest(now int64) {
 	}
 }
 
-// lift walks up from a span's parent and subtracts o from each GPU span, up to the first batch. It returns that batch's
-// number (−1 if the payload has none), whether the span was counted with an earlier span, and the energy that no
-// earlier span has.
+// lift walks up from a span's parent and subtracts o from each GPU span, up to the first batch. It
+// returns that batch's number (−1 if the payload has none), whether the span was counted with an
+// earlier span, and the energy that no earlier span has.
 func (b *book) lift(process uint64, k key, o debt, now int64) (outer int, rest float64, before bool) {
 	outer = -1
 	for range maxDepth {
@@ -139,8 +142,8 @@ func (b *book) owe(process uint64, k key, o debt, now int64) {
 	*list = append(*list, o)
 }
 
-// ancestor walks up from a child while spans are known. It returns the first that stop accepts, and the GPU work in
-// between that contains the child.
+// ancestor walks up from a child while spans are known. It returns the first that stop accepts, and
+// the GPU work in between that contains the child.
 func (b *book) ancestor(c *child, stop func(*seenSpan) bool) (found, around *seenSpan) {
 	first := true
 	for s := range b.up(c.source.process, c.above()) {
@@ -180,8 +183,8 @@ func (b *book) outside(c *child, now int64) float64 {
 	return own.energy
 }
 
-// had reports whether GPU work above a child, whose energy contains the child's, was counted before. A request may be
-// between the two, so that the child belongs to the request as well.
+// had reports whether GPU work above a child, whose energy contains the child's, was counted
+// before. A request may be between the two, so that the child belongs to the request as well.
 func (b *book) had(c *child) bool {
 	for parent := range b.up(c.source.process, c.above()) {
 		switch {

@@ -55,8 +55,8 @@ type span struct {
 	links  ptrace.Span // of a batch: itself
 }
 
-// home returns the process by which the span is known: batches and children may be of other processes than requests and
-// the host spans around them.
+// home returns the process by which the span is known: batches and children may be of other
+// processes than requests and the host spans around them.
 func (s *span) home() uint64 {
 	if s.kind == hostSpan || s.kind == requestSpan {
 		return 0
@@ -107,8 +107,8 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 // work reports whether the span is GPU work.
 func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
 
-// adopted reports whether a request's usage record includes it. Steps serve no request, and a window is a sample of
-// what the live spans show as a whole.
+// adopted reports whether a request's usage record includes it. Steps serve no request, and a
+// window is a sample of what the live spans show as a whole.
 func (k kind) adopted() bool { return k != stepWork && k != windowWork }
 
 // usage is what GPU work used, and processed. Unstated numbers are 0.
@@ -131,8 +131,9 @@ func (u *usage) debt(device string) debt {
 // leastRest is the part of a span's energy that is rounding.
 const leastRest = 1e-9
 
-// claim takes the energy of a descendant from what the span states of its descendants, and returns the rest, which is
-// not part of the span: it had no energy itself, or it was released before the descendant arrived.
+// claim takes the energy of a descendant from what the span states of its descendants, and returns
+// the rest, which is not part of the span: it had no energy itself, or it was released before the
+// descendant arrived.
 func (s *seenSpan) claim(energy float64) (rest float64) {
 	part := min(energy, s.inner)
 	s.inner -= part

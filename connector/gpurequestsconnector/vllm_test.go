@@ -25,7 +25,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 )
 
-// measuredRequests is the number of request spans, by start, that belong to the readings of the server's own metrics.
+// measuredRequests is the number of request spans, by start, that belong to the readings of the
+// server's own metrics.
 const measuredRequests = 52
 
 // recordedVLLM returns the request spans of a real vLLM, as the preset maps them, sorted by start.
@@ -92,8 +93,8 @@ func serverMetric(t *testing.T, name string) float64 {
 	return value("after") - value("before")
 }
 
-// Compares the metrics of requests with the server's own, which count one more request: an unsampled one with 20 tokens
-// and no wait.
+// Compares the metrics of requests with the server's own, which count one more request: an
+// unsampled one with 20 tokens and no wait.
 func TestRequestsOfARealVLLMHaveItsOwnNumbers(t *testing.T) {
 	const unsampledTokens = 20
 	td := recordedVLLM(t) // before the connector starts: it skips the test if there are no recordings
@@ -141,7 +142,8 @@ func TestRequestsOfARealVLLMHaveItsOwnNumbers(t *testing.T) {
 	}
 	assert.InDelta(t, serverMetric(t, "vllm:request_queue_time_seconds_sum"), sum["gpu.request.queue.duration"], 1e-4)
 	assert.Equal(t, serverMetric(t, "vllm:request_generation_tokens_sum"), sum["gpu.request.items"]+unsampledTokens)
-	// A request for three completions is three sequences in the server's counts and three spans with one request ID.
+	// A request for three completions is three sequences in the server's counts and three spans
+	// with one request ID.
 	sequences := 0
 	for _, n := range ids {
 		sequences = max(sequences, n)

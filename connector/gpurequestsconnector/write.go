@@ -20,8 +20,9 @@ import (
 // queueName is the name of the span from the request's start to its first GPU work.
 const queueName = "queue"
 
-// spans returns the spans of closed requests, each below the request's own span. A request that is not sampled has
-// none, because its trace does not exist; work that the request's trace shows itself has none either.
+// spans returns the spans of closed requests, each below the request's own span. A request that is
+// not sampled has none, because its trace does not exist; work that the request's trace shows
+// itself has none either.
 func spans(closed []*request, queueSpan bool, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
 	of := make(map[string]ptrace.SpanSlice)
@@ -146,15 +147,15 @@ func (r *request) queued(first *account) float64 {
 // timed reports whether the usage record's times are GPU times.
 func (a *account) timed() bool { return a.time > 0 }
 
-// firstItem is the time from the start of a request to its first item in seconds, and the usage record that it is known
-// from.
+// firstItem is the time from the start of a request to its first item in seconds, and the usage
+// record that it is known from.
 type firstItem struct {
 	after float64
 	of    *account // nil: from the engine itself
 }
 
-// toFirstItem returns the time to the first item: the first token is produced by the last part of prefill; other work
-// produces items when its first batch ends.
+// toFirstItem returns the time to the first item: the first token is produced by the last part of
+// prefill; other work produces items when its first batch ends.
 func (r *request) toFirstItem() firstItem {
 	if r.firstItem > 0 {
 		return firstItem{after: r.firstItem}
@@ -183,8 +184,9 @@ func (r *request) toFirstItem() firstItem {
 
 func (r *request) modelOf(a *account) string { return cmp.Or(a.op.model, r.model) }
 
-// id returns the usage record's span ID, a hash of the request, the operation, and the first batch with its link to the
-// request. A request that is closed and opened again, even within one batch, gets spans with other IDs.
+// id returns the usage record's span ID, a hash of the request, the operation, and the first batch
+// with its link to the request. A request that is closed and opened again, even within one batch,
+// gets spans with other IDs.
 func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first) }
 
 func (r *request) spanID(name string, first example) pcommon.SpanID {

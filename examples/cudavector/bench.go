@@ -126,7 +126,8 @@ func (b *bench) matrices(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Elements spread over the matrix, in float64: checking all would take the CPU longer than all runs on the GPU.
+	// Elements spread over the matrix, in float64: checking all would take the CPU longer than all
+	// runs on the GPU.
 	checked := 0
 	for i := 0; i < n*n; i += max(n*n/4096, 1) | 1 {
 		var want, scale float64

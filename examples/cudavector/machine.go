@@ -60,7 +60,8 @@ func (h *host) matmul(c, a, b buffer, n int) error {
 
 func (h *host) close() error { return nil }
 
-// fma32 returns a x + y with one rounding, as the GPU's fma.rn.f32: the product of two float32 is exact in float64.
+// fma32 returns a x + y with one rounding, as the GPU's fma.rn.f32: the product of two float32 is
+// exact in float64.
 func fma32(a, x, y float32) float32 { return float32(math.FMA(float64(a), float64(x), float64(y))) }
 
 // buffer is a vector of float32 in the machine's memory.
@@ -116,7 +117,8 @@ func newCUDA(d *driver.Driver) (_ machine, err error) {
 	})
 }
 
-// do runs f with the context current. A goroutine may move between threads, a current context does not.
+// do runs f with the context current. A goroutine may move between threads, a current context does
+// not.
 func (g *gpu) do(f func() error) error { return g.driver.Do(g.context, f) }
 
 func (g *gpu) stream() uintptr { return uintptr(g.handle) }

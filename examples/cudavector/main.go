@@ -3,9 +3,9 @@
 
 // Command cudavector computes on an NVIDIA GPU without cgo and times its work with gpuspan.
 //
-// It loads kernels (copy, saxpy, tiled matmul) as PTX through the CUDA driver, runs them, checks every result against
-// the host's arithmetic, and prints where the time went. Without a GPU it computes on the CPU, timed with the host's
-// clock, and reports that.
+// It loads kernels (copy, saxpy, tiled matmul) as PTX through the CUDA driver, runs them, checks
+// every result against the host's arithmetic, and prints where the time went. Without a GPU it
+// computes on the CPU, timed with the host's clock, and reports that.
 package main
 
 import (

@@ -3,8 +3,8 @@
 
 //go:build cgo && linux
 
-// Command foreign times the work of a C library whose CUDA stream is private to it: gpuspan lends the library two
-// events for each section, and the library records them (engine.c).
+// Command foreign times the work of a C library whose CUDA stream is private to it: gpuspan lends
+// the library two events for each section, and the library records them (engine.c).
 //
 //	go run ./foreign -library libcuda.so.1
 package main

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On the stub of libcuda, a fill takes 5 ms, so that the host launches faster than the device works, and four fills
-// take 20 ms.
+// On the stub of libcuda, a fill takes 5 ms, so that the host launches faster than the device
+// works, and four fills take 20 ms.
 func TestWorkOfAPrivateStreamIsTimedByEventsThatCRecords(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	vocabulary  = 32000
 )
 
-// Operations that serve requests are batched: they are timed even if the iteration around them is not, and recorded
-// when one of their requests is.
+// Operations that serve requests are batched: they are timed even if the iteration around them is
+// not, and recorded when one of their requests is.
 var (
 	opIteration = gpuspan.NewOperation("iteration", gpuspan.Category("inference"), gpuspan.ItemType("token"))
 	opUpload    = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned),
@@ -48,8 +48,9 @@ type engine struct {
 	active []*request // requests in prefill, and requests in decode
 }
 
-// iterate processes the prompts of new requests, which gives each its first token, generates one token for each of the
-// others, and returns the completed requests. An iteration has no parent: it serves all its requests.
+// iterate processes the prompts of new requests, which gives each its first token, generates one
+// token for each of the others, and returns the completed requests. An iteration has no parent: it
+// serves all its requests.
 func (e *engine) iterate(admitted []*request) (done []*request, err error) {
 	x := opIteration.Start(context.Background(), e.stream)
 	if len(admitted) > 0 {
@@ -78,7 +79,8 @@ func (e *engine) iterate(admitted []*request) (done []*request, err error) {
 	return done, nil
 }
 
-// prefill reads the weights once for all tokens of all prompts: 2 FLOPs for each parameter and token.
+// prefill reads the weights once for all tokens of all prompts: 2 FLOPs for each parameter and
+// token.
 func (e *engine) prefill(x gpuspan.Section, requests []*request) {
 	prompt := func(r *request) int { return r.prompt }
 	tokens := 0

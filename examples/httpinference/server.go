@@ -73,8 +73,8 @@ func (s *server) generate(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// work runs iterations until ctx is done. While requests are active it does not wait for others: new requests join the
-// next iteration.
+// work runs iterations until ctx is done. While requests are active it does not wait for others:
+// new requests join the next iteration.
 func (s *server) work(ctx context.Context) {
 	for {
 		var admitted []*request
@@ -102,7 +102,8 @@ func (s *server) work(ctx context.Context) {
 	}
 }
 
-// batches is a span processor that keeps the largest iteration of decoding, to show it as a tracing backend would.
+// batches is a span processor that keeps the largest iteration of decoding, to show it as a tracing
+// backend would.
 type batches struct {
 	mu      sync.Mutex
 	count   int

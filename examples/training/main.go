@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command training is a training loop instrumented with gpuspan: steps with phases, a schedule, a loader that is
-// sometimes late, a report, a CSV with one row per recorded step, and a Chrome trace of each active window.
+// Command training is a training loop instrumented with gpuspan: steps with phases, a schedule, a
+// loader that is sometimes late, a report, a CSV with one row per recorded step, and a Chrome trace
+// of each active window.
 //
 //	go run ./training -steps 120 -csv steps.csv -traces traces
 //	go run ./training -config train.yaml
@@ -97,8 +98,8 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
-	// With several processes, each states its rank: step tables are printed by the main one only, and traces have a lane
-	// for each.
+	// With several processes, each states its rank: step tables are printed by the main one only,
+	// and traces have a lane for each.
 	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("training")), resource.WithFromEnv(),
 		resource.WithDetectors(rank.Detector{}))
 	if err != nil {

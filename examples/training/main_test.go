@@ -68,7 +68,8 @@ func TestScheduledStepsBecomeSpansAndRows(t *testing.T) {
 		forward, backward = min(forward, ms(row, "t_fwd_ms")), min(backward, ms(row, "t_bwd_ms"))
 		assert.Positive(t, ms(row, "ips_step"))
 	}
-	// Uses the shortest of all steps, because the host may be delayed between two launches, which extends the phase.
+	// Uses the shortest of all steps, because the host may be delayed between two launches, which
+	// extends the phase.
 	assert.Greater(t, backward, forward, "backward does twice the work")
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// An image classifier of 25.6 million parameters (ResNet-50): 4.1 GFLOP forward for an image of 224 × 224, twice that
-// backward.
+// An image classifier of 25.6 million parameters (ResNet-50): 4.1 GFLOP forward for an image of 224
+// × 224, twice that backward.
 const (
 	batchSize    = 64
 	imageBytes   = 4 * 3 * 224 * 224

@@ -52,7 +52,8 @@ func sections(n int, from int64) ptrace.Traces {
 	return td
 }
 
-// BenchmarkConsumeTraces measures the whole exporter, writing to a file, in requests of 1,000 spans.
+// BenchmarkConsumeTraces measures the whole exporter, writing to a file, in requests of 1,000
+// spans.
 func BenchmarkConsumeTraces(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(b.TempDir(), "trace.json")
@@ -82,7 +83,8 @@ func BenchmarkConsumeTraces(b *testing.B) {
 	}
 }
 
-// BenchmarkMarshalOTLPJSON is the baseline: the same spans, encoded as by the upstream file exporter.
+// BenchmarkMarshalOTLPJSON is the baseline: the same spans, encoded as by the upstream file
+// exporter.
 func BenchmarkMarshalOTLPJSON(b *testing.B) {
 	td := sections(1000, 0)
 	m := &ptrace.JSONMarshaler{}

@@ -130,7 +130,8 @@ func (b *builder) metrics(md pmetric.Metrics, names map[string]bool) {
 	}
 }
 
-// identity lists the attributes that identify the device of a point; the others distinguish the streams of a metric.
+// identity lists the attributes that identify the device of a point; the others distinguish the
+// streams of a metric.
 var identity = map[string]bool{
 	string(semconv.HWIDKey): true, string(semconv.HWNameKey): true, string(semconv.HWModelKey): true,
 	string(semconv.HWTypeKey): true, string(semconv.HWVendorKey): true, string(semconv.HWParentKey): true,

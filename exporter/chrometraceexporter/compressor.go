@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 )
 
-// compressor compresses with a library that is faster than the standard library's gzip and has zstd. Package
-// chrometrace does not import it, so that programs that use gpuspan do not require it.
+// compressor compresses with a library that is faster than the standard library's gzip and has
+// zstd. Package chrometrace does not import it, so that programs that use gpuspan do not require
+// it.
 func compressor(c chrometrace.Compression, w io.Writer) (io.WriteCloser, error) {
 	switch c {
 	case chrometrace.Gzip:

@@ -19,8 +19,8 @@ import (
 
 // Config is the configuration of the chrome_trace exporter.
 type Config struct {
-	// Path is the path of the file, required. Folders are created; the extension of the compression is appended if
-	// missing.
+	// Path is the path of the file, required. Folders are created; the extension of the compression
+	// is appended if missing.
 	Path string `mapstructure:"path"`
 	// Compression is gzip or zstd. Default none.
 	Compression chrometrace.Compression `mapstructure:"compression"`
@@ -28,11 +28,12 @@ type Config struct {
 	Existing chrometrace.Existing `mapstructure:"existing" enum:"number,replace"`
 	// Rotation starts a new file by size or time. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
-	// Counters are the gauges and non-monotonic sums that are drawn. Default hw.power, gpu.sm.utilization,
-	// gpu.dram.utilization, gpu.tensor.utilization, gpu.clock.frequency.
+	// Counters are the gauges and non-monotonic sums that are drawn. Default hw.power,
+	// gpu.sm.utilization, gpu.dram.utilization, gpu.tensor.utilization, gpu.clock.frequency.
 	Counters []string `mapstructure:"counters"`
-	// Samples is the gpu_samples extension from whose rings counters are drawn, sample by sample, while spans of the
-	// device arrive. Default none: counters are drawn from the metrics that the exporter receives.
+	// Samples is the gpu_samples extension from whose rings counters are drawn, sample by sample,
+	// while spans of the device arrive. Default none: counters are drawn from the metrics that the
+	// exporter receives.
 	Samples *component.ID `mapstructure:"samples"`
 
 	// Timeout limits the time of one request, as in every exporter; a write in progress is not
@@ -40,8 +41,8 @@ type Config struct {
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue configures the queue before the files, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	// Retry configures retries of failed writes, as in every exporter. Default off: without a queue it blocks the
-	// pipeline.
+	// Retry configures retries of failed writes, as in every exporter. Default off: without a queue
+	// it blocks the pipeline.
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
@@ -56,12 +57,14 @@ type Rotation struct {
 	MaxFiles int `mapstructure:"max_files"`
 }
 
-// defaultCounters are the gauges that explain a span at a glance. More would push the spans off the screen.
+// defaultCounters are the gauges that explain a span at a glance. More would push the spans off the
+// screen.
 var defaultCounters = []string{
 	"hw.power", "gpu.sm.utilization", "gpu.dram.utilization", "gpu.tensor.utilization", "gpu.clock.frequency",
 }
 
-// createDefaultConfig returns the configuration of an exporter without any keys. Path has to be set.
+// createDefaultConfig returns the configuration of an exporter without any keys. Path has to be
+// set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	// writing rarely succeeds shortly after a failure, and without a queue retries block
@@ -76,7 +79,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return configvalidate.Read(conf, c, configvalidate.Removed{
 		Key: "per_trace", Use: "`rotation`, or a query of the store of traces by trace ID",

@@ -28,7 +28,8 @@ type sinks struct {
 	sharedcomponent.Instances[*Config, *sink]
 }
 
-// use returns a reference to the sink of a configuration, with the options of the exporter that has it.
+// use returns a reference to the sink of a configuration, with the options of the exporter that has
+// it.
 func (s *sinks) use(set exporter.Settings, c *Config) (*use, []exporterhelper.Option, error) {
 	k, err := s.Get(c, nil, func(forget func()) (*sink, error) {
 		k, err := newSink(c, set)

@@ -36,8 +36,8 @@ var oddTexts = []string{
 // oddNumbers are possible values of streams, devices, threads, correlations and steps.
 var oddNumbers = []int64{0, 1, 2, 7, 7, 7, -1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 53, math.MaxInt64, math.MinInt64}
 
-// oddSpans creates unusual spans: services with the same name, tracks with partial overlaps, instants, equal times,
-// spans that end before they start, missing times, and times years apart.
+// oddSpans creates unusual spans: services with the same name, tracks with partial overlaps,
+// instants, equal times, spans that end before they start, missing times, and times years apart.
 func oddSpans(r *rand.Rand, n int) ptrace.Traces {
 	text := func() string { return oddTexts[r.IntN(len(oddTexts))] }
 	number := func() int64 { return oddNumbers[r.IntN(len(oddNumbers))] }
@@ -154,7 +154,8 @@ func oddPoints(r *rand.Rand) pmetric.Metrics {
 	return md
 }
 
-// For any input, viewers report no errors in the files: the strict reader, and Perfetto if it is installed.
+// For any input, viewers report no errors in the files: the strict reader, and Perfetto if it is
+// installed.
 func TestOddSpansMakeFilesWithoutFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 )
 
-// The part of a batch that is rejected because the disk is full is sent again, as gpu_join does: each span is in the
-// file once.
+// The part of a batch that is rejected because the disk is full is sent again, as gpu_join does:
+// each span is in the file once.
 func TestSpansThatAFullDiskRejectsAreWrittenOnce(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {

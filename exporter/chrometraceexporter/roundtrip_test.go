@@ -25,7 +25,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
-// converted reads a profiler's file with the kineto receiver's code, exports it, and returns the path.
+// converted reads a profiler's file with the kineto receiver's code, exports it, and returns the
+// path.
 func converted(t *testing.T, from string) (string, error) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
@@ -35,8 +36,8 @@ func converted(t *testing.T, from string) (string, error) {
 	return cfg.Path, err
 }
 
-// Every recorded trace is valid, contains all device activities that an independent reader counted, with their total
-// time, and so does the file that is written after reading it as a profiler's.
+// Every recorded trace is valid, contains all device activities that an independent reader counted,
+// with their total time, and so does the file that is written after reading it as a profiler's.
 func TestRecordedTracesSurviveARoundTrip(t *testing.T) {
 	root := recorded.Path(t, "kineto")
 	tested := 0
@@ -73,7 +74,8 @@ func TestRecordedTracesSurviveARoundTrip(t *testing.T) {
 	assert.Positive(t, tested)
 }
 
-// against compares a file with reference values: number of activities and sum of kernel durations per device.
+// against compares a file with reference values: number of activities and sum of kernel durations
+// per device.
 func against(t *testing.T, path string, f chrometracetest.File) {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -55,7 +55,8 @@ func (r *rings) spans(events []chrometrace.Event, counters []chrometrace.Counter
 	return r.until(first, counters)
 }
 
-// rest returns the samples that arrived after the last work of each device but were taken before its end.
+// rest returns the samples that arrived after the last work of each device but were taken before
+// its end.
 func (r *rings) rest() []chrometrace.Counter {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,8 +31,8 @@ type hostOf map[component.ID]component.Component
 
 func (h hostOf) GetExtensions() map[component.ID]component.Component { return h }
 
-// TestCountersOfRingsHaveTheResolutionOfSamples has a device that is sampled every 10 ms for a second, and works for
-// 100 ms of it: each power sample applies to the time since the previous one.
+// TestCountersOfRingsHaveTheResolutionOfSamples has a device that is sampled every 10 ms for a
+// second, and works for 100 ms of it: each power sample applies to the time since the previous one.
 func TestCountersOfRingsHaveTheResolutionOfSamples(t *testing.T) {
 	const interval = 10 * time.Millisecond
 	id := component.MustNewID("gpu_samples")

@@ -173,8 +173,8 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 
 var repetition = metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", "repeated")))
 
-// write writes the spans that are not in the files yet, and returns the number of the others. A fan-out repeats a
-// request that another exporter has rejected.
+// write writes the spans that are not in the files yet, and returns the number of the others. A
+// fan-out repeats a request that another exporter has rejected.
 func (s *sink) write(r *chrometrace.Rotator, b *builder) (repeated int64, err error) {
 	s.writing.Lock() // until the outcome is known, a repetition must not be taken for written
 	defer s.writing.Unlock()

@@ -17,14 +17,14 @@ import (
 
 // Config is the configuration of the gpu_page exporter.
 type Config struct {
-	// ServerConfig is where the page is served: endpoint (default 127.0.0.1:9465), tls, auth and the rest of the
-	// Collector's HTTP servers.
+	// ServerConfig is where the page is served: endpoint (default 127.0.0.1:9465), tls, auth and
+	// the rest of the Collector's HTTP servers.
 	confighttp.ServerConfig `mapstructure:",squash"`
 	// TraceURL is the target of a click on a span, a template with {traceID} such as
 	// http://localhost:16686/trace/{traceID} (default none: no links).
 	TraceURL string `mapstructure:"trace_url"`
-	// Hosts are further host names that a page on a loopback address accepts, as needed behind a proxy that forwards its
-	// own name (default none: localhost and IP addresses).
+	// Hosts are further host names that a page on a loopback address accepts, as needed behind a
+	// proxy that forwards its own name (default none: localhost and IP addresses).
 	Hosts []string `mapstructure:"hosts"`
 }
 
@@ -39,7 +39,8 @@ func createDefaultConfig() component.Config {
 	return &Config{ServerConfig: s}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

@@ -28,8 +28,8 @@ type options struct {
 // WithModel makes all exporters of the factory fill this model, for a program that also reads it.
 func WithModel(m *page.Model) Option { return func(o *options) { o.model = m } }
 
-// WithListener lets the factory's exporter serve on l instead of its `endpoint`, for a program that reserves an address
-// before the Collector starts.
+// WithListener lets the factory's exporter serve on l instead of its `endpoint`, for a program that
+// reserves an address before the Collector starts.
 func WithListener(l net.Listener) Option { return func(o *options) { o.listener = l } }
 
 // NewFactory returns the factory of type gpu_page.
@@ -67,8 +67,9 @@ func NewFactory(opts ...Option) exporter.Factory {
 // queueSize is how many requests wait for the page at most; then the pipeline waits.
 const queueSize = 64
 
-// exporterOptions returns options with a queue, so that the page reads spans on another core than the pipeline. Reading
-// them, also while the page is not open, takes a fifth of the time of the pipeline's last stage.
+// exporterOptions returns options with a queue, so that the page reads spans on another core than
+// the pipeline. Reading them, also while the page is not open, takes a fifth of the time of the
+// pipeline's last stage.
 func (s *server) exporterOptions() []exporterhelper.Option {
 	return []exporterhelper.Option{
 		exporterhelper.WithStart(s.start), exporterhelper.WithShutdown(s.shutdown),

@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
-// server is the page of one configuration, which both signals feed: it starts with the first and ends with the last of
-// them.
+// server is the page of one configuration, which both signals feed: it starts with the first and
+// ends with the last of them.
 type server struct {
 	cfg *Config
 	set exporter.Settings

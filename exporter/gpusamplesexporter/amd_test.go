@@ -119,8 +119,8 @@ func TestDiesOfOneBoardAreTwoDevices(t *testing.T) {
 	}
 }
 
-// Partitions have their own memory only; the first one has what the board has. The exporter reports a clock of each
-// die, of which the highest counts in any order.
+// Partitions have their own memory only; the first one has what the board has. The exporter reports
+// a clock of each die, of which the highest counts in any order.
 func TestAPartitionedBoardIsRead(t *testing.T) {
 	path := filepath.Join("testdata", "amd_mi300x_cpx.prom")
 	for seed := range uint64(5) {
@@ -157,8 +157,9 @@ func TestAPartitionedBoardIsRead(t *testing.T) {
 	}
 }
 
-// Names, labels and units are from amd_smi_exporter (src/cpu_data.go) and its rules (src/amd-smi-custom-rules.yml): uW,
-// thousandths of a degree, Hz, percent; the GPU's number is in a label with the metric's name.
+// Names, labels and units are from amd_smi_exporter (src/cpu_data.go) and its rules
+// (src/amd-smi-custom-rules.yml): uW, thousandths of a degree, Hz, percent; the GPU's number is in
+// a label with the metric's name.
 func TestAMDSMIExporterIsUnderstood(t *testing.T) {
 	for name, tt := range map[string]struct {
 		devices map[string]string

@@ -17,12 +17,13 @@ import (
 type Config struct {
 	// Samples is the gpu_samples extension to write to.
 	Samples component.ID `mapstructure:"samples"`
-	// Instances maps MIG instances of dcgm-exporter, which identifies them by physical GPU and number only, to their
-	// `MIG-<uuid>`: `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default
-	// none.
+	// Instances maps MIG instances of dcgm-exporter, which identifies them by physical GPU and
+	// number only, to their `MIG-<uuid>`: `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the
+	// ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default none.
 	Instances map[string]string `mapstructure:"instances"`
-	// Devices maps GPUs of amd_smi_exporter, which reports numbers only, to the `hw.id` of their spans: `<number>` or
-	// `<host>/<number>` to the ID. GPUs without an entry are not written. Default none.
+	// Devices maps GPUs of amd_smi_exporter, which reports numbers only, to the `hw.id` of their
+	// spans: `<number>` or `<host>/<number>` to the ID. GPUs without an entry are not written.
+	// Default none.
 	Devices map[string]string `mapstructure:"devices"`
 }
 
@@ -30,7 +31,8 @@ func createDefaultConfig() component.Config {
 	return &Config{Samples: component.MustNewID("gpu_samples")}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

@@ -42,8 +42,8 @@ func (d *device) close() {
 	}
 }
 
-// learn takes over what a data point states about the device and reports whether it is new. Not every metric has all
-// attributes: by the semantic conventions hw.energy has no model.
+// learn takes over what a data point states about the device and reports whether it is new. Not
+// every metric has all attributes: by the semantic conventions hw.energy has no model.
 func (d *device) learn(said *devicesamples.Device) (learned bool) {
 	known := &d.desc
 	for _, x := range [...]struct{ known, said *string }{

@@ -4,6 +4,6 @@
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
-// Package gpusamplesexporter is the exporter of type gpu_samples: device metrics collected elsewhere become samples for
-// gpu_join.
+// Package gpusamplesexporter is the exporter of type gpu_samples: device metrics collected
+// elsewhere become samples for gpu_join.
 package gpusamplesexporter

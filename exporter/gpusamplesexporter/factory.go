@@ -20,7 +20,8 @@ func NewFactory() exporter.Factory {
 		exporter.WithMetrics(createMetrics, metadata.MetricsStability))
 }
 
-// createMetrics returns an exporter without queue, timeout and retry: writing is to memory and has no temporary errors.
+// createMetrics returns an exporter without queue, timeout and retry: writing is to memory and has
+// no temporary errors.
 func createMetrics(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
 	x, err := newWriter(cfg.(*Config), set)
 	if err != nil {

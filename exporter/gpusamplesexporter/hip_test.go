@@ -47,8 +47,8 @@ type hosted map[component.ID]component.Component
 
 func (h hosted) GetExtensions() map[component.ID]component.Component { return h }
 
-// A scrape of AMD's exporter, repeated each second, gives the section of a HIP service its power, utilization and
-// energy.
+// A scrape of AMD's exporter, repeated each second, gives the section of a HIP service its power,
+// utilization and energy.
 func TestAHIPServiceGetsPowerAndEnergyFromAMDsExporter(t *testing.T) {
 	ctx := context.Background()
 	f := gpusamplesextension.NewFactory()
@@ -68,7 +68,8 @@ func TestAHIPServiceGetsPowerAndEnergyFromAMDsExporter(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, join.Start(ctx, h))
 
-	// The board's power wanders; the exporter is not reached at second 25, and the driver is loaded again at second 40.
+	// The board's power wanders; the exporter is not reached at second 25, and the driver is loaded
+	// again at second 40.
 	joules := func(t float64) float64 { return 512*t + 150*7/(2*math.Pi)*(1-math.Cos(2*math.Pi*t/7)) }
 	begin := time.Now().Add(-time.Minute).Truncate(time.Second)
 	var at, counter []float64

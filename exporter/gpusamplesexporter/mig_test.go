@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// TestInstancesRepeatTheirBoard reads a board of which dcgm-exporter has lines of instances only, each with the power and
-// the energy of the board (NVIDIA/dcgm-exporter#317): 52.6 W.
+// TestInstancesRepeatTheirBoard reads a board of which dcgm-exporter has lines of instances only,
+// each with the power and the energy of the board (NVIDIA/dcgm-exporter#317): 52.6 W.
 func TestInstancesRepeatTheirBoard(t *testing.T) {
 	r := newRig(t)
 	at := time.Now().Add(-time.Minute)
@@ -81,7 +81,8 @@ func TestABoardsOwnSeriesWins(t *testing.T) {
 	}
 }
 
-// TestInstancesOfAnySourceLeaveTheBoardsQuantitiesToTheBoard writes the power of instances by the semantic conventions.
+// TestInstancesOfAnySourceLeaveTheBoardsQuantitiesToTheBoard writes the power of instances by the
+// semantic conventions.
 func TestInstancesOfAnySourceLeaveTheBoardsQuantitiesToTheBoard(t *testing.T) {
 	r := newRig(t)
 	at := time.Now().Add(-time.Second)

@@ -39,7 +39,8 @@ type group struct {
 	points []reading
 }
 
-// dividedFor is the time after which the only series of a device is its own again, after it was divided among pods.
+// dividedFor is the time after which the only series of a device is its own again, after it was
+// divided among pods.
 const dividedFor = int64(5 * time.Minute)
 
 // add keeps a point until all series of its metric are known.
@@ -59,8 +60,9 @@ func (d *device) add(r *rule, p *reading, labels, resource pcommon.Map, copied b
 	g.points = append(g.points, *p)
 }
 
-// ownerOf returns the pod or process that the labels of a series name. Prometheus prefixes labels of an exporter with
-// exported_ if they collide with the labels of its target, which then name the exporter's pod.
+// ownerOf returns the pod or process that the labels of a series name. Prometheus prefixes labels
+// of an exporter with exported_ if they collide with the labels of its target, which then name the
+// exporter's pod.
 func ownerOf(labels, resource pcommon.Map) (owner devicesamples.Part, target string) {
 	get := func(keys ...string) string {
 		for _, k := range keys {
@@ -92,7 +94,8 @@ func ownerOf(labels, resource pcommon.Map) (owner devicesamples.Part, target str
 // whole is the part of a series that names no workload.
 var whole devicesamples.Part
 
-// settle decides which points of the batch are values of the device, and which are parts or copies of them.
+// settle decides which points of the batch are values of the device, and which are parts or copies
+// of them.
 func (d *device) settle(counts *[numOutcomes]int64) {
 	for _, g := range d.points {
 		d.decide(g, counts)
@@ -101,13 +104,15 @@ func (d *device) settle(counts *[numOutcomes]int64) {
 	d.points = d.points[:0]
 }
 
-// decide writes the points of a metric at one time. A series that names no pod and no process is the device's. If there
-// is none, the series of pods are copies of the device's as long as they agree: dcgm-exporter writes one for each pod
-// that uses a device. With KUBERNETES_VIRTUAL_GPUS the utilization and the memory are each pod's own.
+// decide writes the points of a metric at one time. A series that names no pod and no process is
+// the device's. If there is none, the series of pods are copies of the device's as long as they
+// agree: dcgm-exporter writes one for each pod that uses a device. With KUBERNETES_VIRTUAL_GPUS the
+// utilization and the memory are each pod's own.
 func (d *device) decide(g *group, counts *[numOutcomes]int64) {
 	f := g.rule.field
 	for i := range g.points {
-		// The device's own series names the exporter's pod only, which the others name besides their own.
+		// The device's own series names the exporter's pod only, which the others name besides
+		// their own.
 		p := &g.points[i]
 		if p.part.Pod != "" && slices.ContainsFunc(g.points, func(o reading) bool { return o.target == p.part.Pod }) {
 			p.part = whole
@@ -196,7 +201,8 @@ func (d *device) addOwner(p *devicesamples.Part, t int64) {
 	}
 }
 
-// writeUses writes which pods use which devices, by the labels of the newest points of each host's devices.
+// writeUses writes which pods use which devices, by the labels of the newest points of each host's
+// devices.
 func (x *writer) writeUses() {
 	out, ok := x.out.(devicesamples.UseWriter)
 	if !ok {

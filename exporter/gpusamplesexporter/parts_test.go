@@ -28,9 +28,10 @@ func labels(more ...string) map[string]any {
 	return l
 }
 
-// TestPodsOfASharedGPUAreItsParts writes what dcgm-exporter 4.5.3 to 4.8.2 exposes with KUBERNETES_VIRTUAL_GPUS=true
-// (NVIDIA/dcgm-exporter#594): the device's series of utilization and memory and one for each pod, in any order; of the
-// power, of which a pod has no part, a copy for each pod.
+// TestPodsOfASharedGPUAreItsParts writes what dcgm-exporter 4.5.3 to 4.8.2 exposes with
+// KUBERNETES_VIRTUAL_GPUS=true (NVIDIA/dcgm-exporter#594): the device's series of utilization and
+// memory and one for each pod, in any order; of the power, of which a pod has no part, a copy for
+// each pod.
 func TestPodsOfASharedGPUAreItsParts(t *testing.T) {
 	pod := func(name string) map[string]any {
 		return labels("pod", name, "namespace", "ml", "container", "main", "pod_uid", "uid-"+name, "vgpu", "0")
@@ -92,8 +93,9 @@ func TestPodsOfASharedGPUAreItsParts(t *testing.T) {
 	}
 }
 
-// TestASeriesWithAPodIsTheDevicesIfThereIsNoOther: with one pod on a device, its series is the only one. Series of
-// several pods that agree are copies; series that differ are parts, of which none is the device's value.
+// TestASeriesWithAPodIsTheDevicesIfThereIsNoOther: with one pod on a device, its series is the only
+// one. Series of several pods that agree are copies; series that differ are parts, of which none is
+// the device's value.
 func TestASeriesWithAPodIsTheDevicesIfThereIsNoOther(t *testing.T) {
 	for name, x := range map[string]struct {
 		values []float64 // by pod
@@ -159,7 +161,8 @@ func TestADeviceThatAPodGetsKeepsItsSeries(t *testing.T) {
 	assert.Equal(t, 0.5, got)
 }
 
-// TestProcessesAreParts writes OpenLIT's metrics of processes and metrics of a device that name a process.
+// TestProcessesAreParts writes OpenLIT's metrics of processes and metrics of a device that name a
+// process.
 func TestProcessesAreParts(t *testing.T) {
 	r := newRig(t)
 	at := time.Now().Add(-time.Minute)
@@ -204,7 +207,8 @@ func TestRecordedVirtualGPUs(t *testing.T) {
 	}
 }
 
-// TestPodLabelsJoinSpans writes the labels of pods as dcgm-exporter, Prometheus and OpenTelemetry name them.
+// TestPodLabelsJoinSpans writes the labels of pods as dcgm-exporter, Prometheus and OpenTelemetry
+// name them.
 func TestPodLabelsJoinSpans(t *testing.T) {
 	for name, l := range map[string][]string{
 		"dcgm-exporter":         {"pod", "train-0", "namespace", "ml", "container", "main"},
@@ -233,7 +237,8 @@ func TestPodLabelsJoinSpans(t *testing.T) {
 	}
 }
 
-// TestTheExportersOwnPodIsNoUser: a series of a device that no pod uses has the labels of the target.
+// TestTheExportersOwnPodIsNoUser: a series of a device that no pod uses has the labels of the
+// target.
 func TestTheExportersOwnPodIsNoUser(t *testing.T) {
 	r := newRig(t)
 	at := time.Now().Add(-time.Second)
@@ -295,7 +300,8 @@ func TestOtherHardwareIsNoGPU(t *testing.T) {
 	assert.Equal(t, map[string]int64{"written": 2, "other_hardware": int64(3*len(others) + 1)}, r.outcomes())
 }
 
-// TestNamesThatAreUnknownAreLogged writes metrics that no rule has, as a pipeline or an old exporter names them.
+// TestNamesThatAreUnknownAreLogged writes metrics that no rule has, as a pipeline or an old
+// exporter names them.
 func TestNamesThatAreUnknownAreLogged(t *testing.T) {
 	for _, file := range []string{"lower_case_names", "names_1x"} {
 		points := scrape(t, recorded.Path(t, "cases/energy/"+file+".prom"), time.Now())

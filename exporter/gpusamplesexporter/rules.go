@@ -23,9 +23,11 @@ type rule struct {
 	field gpuquantity.Quantity
 	scale float64
 	form  gpuquantity.Form
-	// rank orders metrics of one field: once a device has given one of a lower rank, higher ones are ignored.
+	// rank orders metrics of one field: once a device has given one of a lower rank, higher ones
+	// are ignored.
 	rank uint8
-	// A point must have the attribute key with the value; without the attribute it counts if any is set.
+	// A point must have the attribute key with the value; without the attribute it counts if any is
+	// set.
 	key, value string
 	any        bool
 	positive   bool   // the exporter writes 0 for values that the device does not have
@@ -38,8 +40,8 @@ type rule struct {
 	instant    bool   // power that is not a mean of a second
 }
 
-// rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without their configurable prefix,
-// and metrics of the semantic conventions.
+// rules are by name of metric: fields of dcgm-exporter, metrics of AMD's exporter without their
+// configurable prefix, and metrics of the semantic conventions.
 var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) {
 	dcgm = map[string][]rule{"DEV_XID_ERRORS": {{xid: true}}, "DEV_XID_ERROR": {{xid: true}}}
 	amd, otel = map[string][]rule{}, map[string][]rule{}
@@ -95,7 +97,8 @@ const (
 	amdPrefix  = "gpu_"
 )
 
-// rulesOf returns the rules of a metric. A suffix added by a Prometheus exporter (_total) is ignored.
+// rulesOf returns the rules of a metric. A suffix added by a Prometheus exporter (_total) is
+// ignored.
 func rulesOf(name string) ([]rule, bool) {
 	if rest, ok := strings.CutPrefix(name, dcgmPrefix); ok {
 		r, ok := dcgmRules[rest]
@@ -129,10 +132,11 @@ func (r *rule) matches(attrs pcommon.Map) bool {
 	return v.Str() == r.value
 }
 
-// describe returns the device of a data point. It reads the labels of dcgm-exporter (4.x, 3.x and 2.x: UUID; 1.x: uuid)
-// and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise serial_number and gpu_id, since partitions
-// and dies of a board have one serial number), and the attributes of the semantic conventions. The resource supplies
-// what the point lacks. Devices of amd_smi_exporter have only a number in a label; `devices` identifies them.
+// describe returns the device of a data point. It reads the labels of dcgm-exporter (4.x, 3.x and
+// 2.x: UUID; 1.x: uuid) and of AMD's device-metrics-exporter (gpu_uuid if configured, otherwise
+// serial_number and gpu_id, since partitions and dies of a board have one serial number), and the
+// attributes of the semantic conventions. The resource supplies what the point lacks. Devices of
+// amd_smi_exporter have only a number in a label; `devices` identifies them.
 func (c *Config) describe(point, resource pcommon.Map, label string) (devicesamples.Device, bool) {
 	get := func(keys ...string) string {
 		for _, m := range [...]pcommon.Map{point, resource} {
@@ -222,8 +226,8 @@ func boardOf(d *devicesamples.Device) devicesamples.Device {
 	return b
 }
 
-// otherHardware reports whether a point of the semantic conventions, which name the power and the temperature of all
-// hardware alike, is about hardware other than a GPU.
+// otherHardware reports whether a point of the semantic conventions, which name the power and the
+// temperature of all hardware alike, is about hardware other than a GPU.
 func otherHardware(point, resource pcommon.Map) bool {
 	for _, m := range [...]pcommon.Map{point, resource} {
 		if v, ok := m.Get(string(semconv.HWTypeKey)); ok && v.AsString() != "" {
@@ -242,10 +246,11 @@ func newUnits(name string) bool {
 		strings.HasPrefix(rest, "NVLINK_THROUGHPUT_") && strings.HasSuffix(rest, "_BYTES_PER_SECOND"))
 }
 
-// uniqueID returns the ID by which HIP knows a physical GPU, from the UUID that AMD's management library makes of it: a
-// UUID of version 1 with the unique ID of 64 bits in the first byte, the low byte of the clock sequence and the node,
-// the index of the partition in the second byte (0 or 0xff: the board) and the PCI device ID behind it (amd_smi_uuid.cc
-// in ROCm/amdsmi). Later partitions keep their UUID.
+// uniqueID returns the ID by which HIP knows a physical GPU, from the UUID that AMD's management
+// library makes of it: a UUID of version 1 with the unique ID of 64 bits in the first byte, the low
+// byte of the clock sequence and the node, the index of the partition in the second byte (0 or
+// 0xff: the board) and the PCI device ID behind it (amd_smi_uuid.cc in ROCm/amdsmi). Later
+// partitions keep their UUID.
 func uniqueID(uuid string) (string, bool) {
 	const form = "xx##xxxx-0000-1000-80xx-xxxxxxxxxxxx"
 	if len(uuid) != len(form) {

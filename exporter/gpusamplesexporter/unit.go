@@ -5,8 +5,9 @@ package gpusamplesexporter
 
 import "math"
 
-// unit is the unit of DCGM_FI_DEV_GPU_UTIL_RATIO at one device. The headers of DCGM 4.6 give this name to field 203, an
-// integer percentage; since DCGM 4.7 it is field 1613, a ratio. The name alone does not decide.
+// unit is the unit of DCGM_FI_DEV_GPU_UTIL_RATIO at one device. The headers of DCGM 4.6 give this
+// name to field 203, an integer percentage; since DCGM 4.7 it is field 1613, a ratio. The name
+// alone does not decide.
 type unit uint8
 
 const (
@@ -18,8 +19,9 @@ const (
 // mostRatio is above every ratio: the two clocks of a ratio differ a little.
 const mostRatio = 1.05
 
-// scale returns the factor of a value, or false if its unit is unknown: 1 is all of the time or a hundredth of it.
-// newUnits states that the exporter has other names that exist since DCGM 4.7 only.
+// scale returns the factor of a value, or false if its unit is unknown: 1 is all of the time or a
+// hundredth of it. newUnits states that the exporter has other names that exist since DCGM 4.7
+// only.
 func (u *unit) scale(v float64, newUnits bool) (float64, bool) {
 	fraction := v != math.Trunc(v) && v < mostRatio
 	switch {

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// TestOneReadingUnderOldAndNewNames reads two scrapes of one GPU, by dcgm-exporter 4.8 and 4.9: 97 %, 40,000 MiB, 650 W.
+// TestOneReadingUnderOldAndNewNames reads two scrapes of one GPU, by dcgm-exporter 4.8 and 4.9: 97
+// %, 40,000 MiB, 650 W.
 func TestOneReadingUnderOldAndNewNames(t *testing.T) {
 	for file, joule := range map[string]float64{"dcgm_exporter_4.8": 1000, "dcgm_exporter_4.9": 1} {
 		r := newRig(t)
@@ -48,7 +49,8 @@ func TestOneReadingUnderOldAndNewNames(t *testing.T) {
 	}
 }
 
-// NVML's usual power is a mean of a second; the instantaneous one is not. An instantaneous 0 is none.
+// NVML's usual power is a mean of a second; the instantaneous one is not. An instantaneous 0 is
+// none.
 func TestTheAveragingOfPowerIsKnownFromItsName(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -71,8 +73,8 @@ func TestTheAveragingOfPowerIsKnownFromItsName(t *testing.T) {
 	}
 }
 
-// TestTheUnitOfUtilizationIsProved writes DCGM_FI_DEV_GPU_UTIL_RATIO, which is a percentage in exporters with the
-// headers of DCGM 4.6 and a ratio since DCGM 4.7. The value 1 proves neither.
+// TestTheUnitOfUtilizationIsProved writes DCGM_FI_DEV_GPU_UTIL_RATIO, which is a percentage in
+// exporters with the headers of DCGM 4.6 and a ratio since DCGM 4.7. The value 1 proves neither.
 func TestTheUnitOfUtilizationIsProved(t *testing.T) {
 	type value struct {
 		written, want float64 // want -1: omitted
@@ -114,8 +116,8 @@ func TestTheUnitOfUtilizationIsProved(t *testing.T) {
 	}
 }
 
-// TestRenamedFieldsWithoutARowAreNotRead: DCGM 4.7's names with new units are counted and not read if spans do not have
-// the quantity.
+// TestRenamedFieldsWithoutARowAreNotRead: DCGM 4.7's names with new units are counted and not read
+// if spans do not have the quantity.
 func TestRenamedFieldsWithoutARowAreNotRead(t *testing.T) {
 	r := newRig(t)
 	names := []string{

@@ -67,7 +67,8 @@ type writer struct {
 }
 
 const (
-	// retryRefused is the time between two attempts to register a device that another component writes.
+	// retryRefused is the time between two attempts to register a device that another component
+	// writes.
 	retryRefused = time.Minute
 	// forgetAfter is the time without points after which a device is evicted.
 	forgetAfter = 10 * time.Minute
@@ -192,7 +193,8 @@ func deviceMetric(name string) bool {
 	return strings.HasPrefix(name, "dcgm") || strings.HasPrefix(name, "hw.") || strings.Contains(name, "gpu")
 }
 
-// warnUnknown logs once that device metrics arrive under names that no rule has, if no other ones do.
+// warnUnknown logs once that device metrics arrive under names that no rule has, if no other ones
+// do.
 func (x *writer) warnUnknown() {
 	if !x.warned && len(x.unknown) > 0 && len(x.devices) == 0 {
 		x.warned = true
@@ -233,8 +235,9 @@ func (x *writer) load(p pmetric.NumberDataPoint, form devicesamples.LoadForm, re
 	return written
 }
 
-// unknownValue is above what any device counts to. DCGM writes larger integers (DCGM_INT64_BLANK, 2^63 - 16) for
-// unknown values; added to a sum, one of them would take up the precision of everything that follows.
+// unknownValue is above what any device counts to. DCGM writes larger integers (DCGM_INT64_BLANK,
+// 2^63 - 16) for unknown values; added to a sum, one of them would take up the precision of
+// everything that follows.
 const unknownValue = 1 << 62
 
 func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, from *origin) outcome {

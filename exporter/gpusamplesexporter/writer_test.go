@@ -299,7 +299,8 @@ func TestPointsOutOfOrderInventNoEnergy(t *testing.T) {
 	}
 }
 
-// An invalid value, such as infinity, a negative number or DCGM's value for "unknown", does not affect later values.
+// An invalid value, such as infinity, a negative number or DCGM's value for "unknown", does not
+// affect later values.
 func TestOneAbsurdValueSpoilsNoSum(t *testing.T) {
 	for _, absurd := range []float64{math.Inf(1), math.Inf(-1), math.NaN(), -5, 0x7ffffffffffffff0} {
 		for name, scale := range map[string]float64{"hw.energy": 1, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e3} {
@@ -344,7 +345,8 @@ func TestARestartIsSeenByTheStartTimeAlone(t *testing.T) {
 	assert.InDelta(t, 450, joules, 1e-9)
 }
 
-// A device with two metrics for one field has only the values of the better one, in any order of arrival.
+// A device with two metrics for one field has only the values of the better one, in any order of
+// arrival.
 func TestTwoMetricsOfOneFieldAreNotMixed(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)
@@ -638,8 +640,8 @@ func TestEveryReasonButIdleThrottles(t *testing.T) {
 	}
 }
 
-// Prometheus marks a series that has disappeared from a target with a point without a value, which still contains a
-// number.
+// Prometheus marks a series that has disappeared from a target with a point without a value, which
+// still contains a number.
 func TestAPointWithoutAValueIsNoSample(t *testing.T) {
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute)

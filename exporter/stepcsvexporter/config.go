@@ -19,10 +19,11 @@ import (
 type Config struct {
 	// Path is the path of the file, required. Folders are created.
 	Path string `mapstructure:"path"`
-	// Phases are the phases beyond data, forward, backward, optimizer and comm, each with a column, in this order. Default
-	// none.
+	// Phases are the phases beyond data, forward, backward, optimizer and comm, each with a column,
+	// in this order. Default none.
 	Phases []string `mapstructure:"phases"`
-	// Loop selects the steps of the loop of this name, which is the name of their spans. Default: all loops.
+	// Loop selects the steps of the loop of this name, which is the name of their spans. Default:
+	// all loops.
 	Loop string `mapstructure:"loop"`
 	// AllRanks writes a file for each rank instead of one for rank 0 only.
 	AllRanks bool `mapstructure:"all_ranks"`
@@ -34,8 +35,8 @@ type Config struct {
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// Queue configures the queue before the file, as in every exporter. Default off.
 	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	// Retry configures retries of failed writes, as in every exporter. Default off: without a queue it blocks the
-	// pipeline.
+	// Retry configures retries of failed writes, as in every exporter. Default off: without a queue
+	// it blocks the pipeline.
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
@@ -47,7 +48,8 @@ type Rotation struct {
 	MaxFiles int `mapstructure:"max_files"`
 }
 
-// createDefaultConfig returns the configuration of an exporter without any keys. Path has to be set.
+// createDefaultConfig returns the configuration of an exporter without any keys. Path has to be
+// set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.Enabled = false // without a queue retrying blocks the pipeline
@@ -59,7 +61,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

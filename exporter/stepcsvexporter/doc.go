@@ -4,6 +4,6 @@
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
-// Package stepcsvexporter writes one CSV row for each step of a training loop. Package gpuspan/stepcsv describes the
-// columns.
+// Package stepcsvexporter writes one CSV row for each step of a training loop. Package
+// gpuspan/stepcsv describes the columns.
 package stepcsvexporter

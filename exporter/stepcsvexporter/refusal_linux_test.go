@@ -22,8 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sinktest"
 )
 
-// A batch that is rejected because the disk is full is sent again, as gpu_join does: each step is written once and
-// counted once.
+// A batch that is rejected because the disk is full is sent again, as gpu_join does: each step is
+// written once and counted once.
 func TestStepsThatAFullDiskRejectsAreWrittenAndCountedOnce(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {

@@ -118,8 +118,8 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 	if !s.running {
 		return errors.New("step_csv exporter is not running")
 	}
-	// A retry must not write data twice, and data that can never be written must not keep the rest from being written: the
-	// error carries only the data that is worth another attempt.
+	// A retry must not write data twice, and data that can never be written must not keep the rest
+	// from being written: the error carries only the data that is worth another attempt.
 	failed := ptrace.NewTraces()
 	var again, never error
 	for _, rs := range td.ResourceSpans().All() {
@@ -141,8 +141,8 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 	return consumererror.NewTraces(again, failed)
 }
 
-// resource writes the steps of one resource in one call, so that all or none are in the file. Skipped steps are counted
-// when no retry follows.
+// resource writes the steps of one resource in one call, so that all or none are in the file.
+// Skipped steps are counted when no retry follows.
 func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 	var rank int64
 	if v, ok := rs.Resource().Attributes().Get(string(semconv.GPUJobRankKey)); ok && v.Type() == pcommon.ValueTypeInt {

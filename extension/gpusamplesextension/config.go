@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// Config is the configuration of the gpu_samples extension: limits of the rings, and servers to read.
+// Config is the configuration of the gpu_samples extension: limits of the rings, and servers to
+// read.
 type Config struct {
 	// MaxAge is how long a sample is kept, at least 1s. It should exceed the longest span plus
 	// gpu_join's max_wait.
@@ -23,8 +24,8 @@ type Config struct {
 	MaxBytes int64 `mapstructure:"max_bytes"`
 	// MaxDevices is the maximum number of GPUs and MIG instances.
 	MaxDevices int `mapstructure:"max_devices"`
-	// Servers are inference servers whose number of running requests is read, so that a request is not charged for
-	// requests that end without a span. Default none.
+	// Servers are inference servers whose number of running requests is read, so that a request is
+	// not charged for requests that end without a span. Default none.
 	Servers []ServerConfig `mapstructure:"servers"`
 }
 
@@ -37,7 +38,8 @@ const (
 	minInterval = 100 * time.Millisecond
 )
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

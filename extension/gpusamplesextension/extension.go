@@ -44,7 +44,8 @@ func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
 	return x, x.observe()
 }
 
-// Start implements component.Component. Rings are ready from the beginning; the servers are read from now on.
+// Start implements component.Component. Rings are ready from the beginning; the servers are read
+// from now on.
 func (x *samples) Start(context.Context, component.Host) error {
 	if len(x.servers) == 0 {
 		return nil
@@ -60,8 +61,9 @@ func (x *samples) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The Collector silently
-// ignores components that are in no pipeline, so this is where a forgotten `gpu` receiver is noticed.
+// Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The
+// Collector silently ignores components that are in no pipeline, so this is where a forgotten `gpu`
+// receiver is noticed.
 func (x *samples) Ready() error {
 	if !x.Requested() {
 		x.logger.Warn(
@@ -85,7 +87,8 @@ func (x *samples) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// observe binds the store's counters to the extension's own metrics, so that the write path only adds.
+// observe binds the store's counters to the extension's own metrics, so that the write path only
+// adds.
 func (x *samples) observe() error {
 	tel := x.telemetry
 	counts := func(of map[string]func(devicesamples.Counts) int64) metric.Int64Callback {

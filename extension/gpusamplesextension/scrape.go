@@ -22,7 +22,8 @@ import (
 type ServerConfig struct {
 	// Endpoint is the URL of the server's Prometheus metrics, required.
 	Endpoint string `mapstructure:"endpoint"`
-	// Service is the service.name of the server's spans. Default: every service that no other entry names.
+	// Service is the service.name of the server's spans. Default: every service that no other entry
+	// names.
 	Service string `mapstructure:"service"`
 	// Interval is the time between two readings, at least 100ms.
 	Interval time.Duration `mapstructure:"interval"`
@@ -94,8 +95,8 @@ func (s *scraper) read(ctx context.Context) error {
 	return err
 }
 
-// parse finds the load in the Prometheus text format. Only a handful of lines are of interest, and a full parser would
-// put its modules into the graph of everybody who uses the extension.
+// parse finds the load in the Prometheus text format. Only a handful of lines are of interest, and
+// a full parser would put its modules into the graph of everybody who uses the extension.
 func (s *scraper) parse(r io.Reader, at int64) (found bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)

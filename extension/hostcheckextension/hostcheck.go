@@ -34,7 +34,8 @@ func newHostCheck(cfg *Config, set component.TelemetrySettings) (*hostCheck, err
 	return &hostCheck{hosts: localhost.NewHosts(cfg.Hosts...), tel: tel}, nil
 }
 
-// GetHTTPHandler implements extensionmiddleware.HTTPServer. Rejected requests do not reach the server's own handlers.
+// GetHTTPHandler implements extensionmiddleware.HTTPServer. Rejected requests do not reach the
+// server's own handlers.
 func (h *hostCheck) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHandlerFunc, error) {
 	return func(_ context.Context, base http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backend defines what a device API must implement so that package gpuspan can time work on it: events recorded
-// on streams, and the time between them. gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement it.
+// Package backend defines what a device API must implement so that package gpuspan can time work on
+// it: events recorded on streams, and the time between them. gpuspan/cuda, gpuspan/hip and
+// gpuspan/simgpu implement it.
 package backend
 
 import (
@@ -16,13 +17,13 @@ import (
 // Event is a backend's timing event: a CUevent, a hipEvent_t, or an index of a simulated device.
 type Event uintptr
 
-// StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number. It is
-// what gpuspan.Profiler.Stream takes.
+// StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated
+// stream's number. It is what gpuspan.Profiler.Stream takes.
 type StreamHandle = uintptr
 
-// Context identifies the context of streams and events: the ordinal of a device for the context that the backend
-// itself uses on it, or the driver's handle of another (a CUcontext). HIP and simulated devices have no other
-// contexts.
+// Context identifies the context of streams and events: the ordinal of a device for the context
+// that the backend itself uses on it, or the driver's handle of another (a CUcontext). HIP and
+// simulated devices have no other contexts.
 type Context uintptr
 
 // StreamInfo describes a stream.
@@ -32,8 +33,8 @@ type StreamInfo struct {
 	Kind    StreamKind // kind of the handle
 }
 
-// Status is a result code of the driver. CUDA and HIP use the same numbers for all codes that the library
-// distinguishes; other numbers are passed through as the driver reported them.
+// Status is a result code of the driver. CUDA and HIP use the same numbers for all codes that the
+// library distinguishes; other numbers are passed through as the driver reported them.
 type Status int32
 
 // Statuses that the library handles.
@@ -51,8 +52,9 @@ const (
 	StatusCapturedEvent    Status = 907 // an event that was recorded in a capture has no time
 )
 
-// Call holds the arguments of one event record for the life of a slot, so that a backend that calls the driver
-// through argument arrays (purego) needs no allocation: Args[0] is the Event, Args[1] the StreamHandle.
+// Call holds the arguments of one event record for the life of a slot, so that a backend that calls
+// the driver through argument arrays (purego) needs no allocation: Args[0] is the Event, Args[1]
+// the StreamHandle.
 type Call struct {
 	Args [2]uintptr // the Event and the StreamHandle
 }
@@ -68,8 +70,9 @@ type Device struct {
 	PCIBDF        string // e.g. "0000:17:00.0"; empty when unknown
 	MemoryTotal   int64  // bytes; 0 when unknown
 
-	// Peaks are the device's limits if the backend or the program knows them, as for a simulated device; nil: from the
-	// table of package peaks. Reports use them; they are not part of the device's identity.
+	// Peaks are the device's limits if the backend or the program knows them, as for a simulated
+	// device; nil: from the table of package peaks. Reports use them; they are not part of the
+	// device's identity.
 	Peaks *report.Peaks
 }
 
@@ -83,41 +86,44 @@ const (
 	StreamPerThread                   // handle 2, the stream of the calling OS thread; rejected
 )
 
-// Backend is a device API that can record events on streams. Package gpuspan never calls a driver by itself:
-// gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement this interface.
+// Backend is a device API that can record events on streams. Package gpuspan never calls a driver
+// by itself: gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement this interface.
 //
-// Record, Capturing, Bind, Current, MemoryUsage and Synchronize may be called by the application's goroutines, several
-// at the same time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself
-// does. Now may be called from anywhere. All other methods are called by one goroutine at a time, locked to its OS thread,
-// after ThreadInit on that thread: Devices on one of its own, because a driver may hang there, the others on the polling
-// thread.
+// Record, Capturing, Bind, Current, MemoryUsage and Synchronize may be called by the application's
+// goroutines, several at the same time; Record, Capturing and Bind must not allocate, and none may
+// block beyond what the driver itself does. Now may be called from anywhere. All other methods are
+// called by one goroutine at a time, locked to its OS thread, after ThreadInit on that thread:
+// Devices on one of its own, because a driver may hang there, the others on the polling thread.
 //
-// Implementations embed [Unimplemented], so that a method which a later version adds does not break them.
+// Implementations embed [Unimplemented], so that a method which a later version adds does not break
+// them.
 type Backend interface {
 	// Name returns the value of gpu.timing.source: "cuda_event", "hip_event" or "simulated".
 	Name() string
 	// Devices lists the GPUs that the process sees. On an error the library uses none.
 	Devices() ([]Device, error)
-	// Now returns the time of the host clock that spans are placed on (time.Now for real devices, the simulation's clock
-	// for simgpu). If the time has a monotonic reading, the library assumes time.Now and reads the clock itself, which
-	// costs half as much.
+	// Now returns the time of the host clock that spans are placed on (time.Now for real devices,
+	// the simulation's clock for simgpu). If the time has a monotonic reading, the library assumes
+	// time.Now and reads the clock itself, which costs half as much.
 	Now() time.Time
-	// ThreadInit prepares the polling thread: it selects relaxed capture mode, so that polling cannot invalidate the
-	// application's captures.
+	// ThreadInit prepares the polling thread: it selects relaxed capture mode, so that polling
+	// cannot invalidate the application's captures.
 	ThreadInit() error
-	// Current returns the context that is current on the calling OS thread, to which the legacy stream belongs, or
-	// StatusInvalidContext if there is none. It is called by the goroutine that registers that stream.
+	// Current returns the context that is current on the calling OS thread, to which the legacy
+	// stream belongs, or StatusInvalidContext if there is none. It is called by the goroutine that
+	// registers that stream.
 	Current() (Context, Status)
-	// StreamInfo returns the device, context and kind of a stream, or an error if the handle is invalid or the stream is
-	// capturing. It is called once, at registration. current is the context of the legacy stream.
+	// StreamInfo returns the device, context and kind of a stream, or an error if the handle is
+	// invalid or the stream is capturing. It is called once, at registration. current is the
+	// context of the legacy stream.
 	StreamInfo(s StreamHandle, current Context) (StreamInfo, error)
-	// Bind makes a context current on the caller's locked OS thread and returns the function that restores the previous
-	// one.
+	// Bind makes a context current on the caller's locked OS thread and returns the function that
+	// restores the previous one.
 	Bind(c Context) (unbind func(), st Status)
 	// NewStream creates a non-blocking stream of the highest priority.
 	NewStream(c Context) (StreamHandle, Status)
-	// NewAnchorStream creates a stream for clock anchors: each event on it has its own time, even if nothing runs in
-	// between.
+	// NewAnchorStream creates a stream for clock anchors: each event on it has its own time, even
+	// if nothing runs in between.
 	NewAnchorStream(c Context) (StreamHandle, Status)
 	// FreeStream destroys a stream of NewStream or NewAnchorStream.
 	FreeStream(c Context, s StreamHandle)
@@ -125,27 +131,30 @@ type Backend interface {
 	NewEvents(c Context, dst []Event) Status
 	// FreeEvents destroys events of NewEvents.
 	FreeEvents(c Context, events []Event)
-	// Capturing reports whether the stream is capturing a graph, the only query that is permitted during a capture.
+	// Capturing reports whether the stream is capturing a graph, the only query that is permitted
+	// during a capture.
 	Capturing(s StreamHandle) (bool, Status)
 	// Record enqueues an event on a stream.
 	Record(c *Call) Status
-	// Query returns StatusOK if the event has completed or was never recorded, StatusNotReady if it has not completed, and
-	// any other status for an error.
+	// Query returns StatusOK if the event has completed or was never recorded, StatusNotReady if it
+	// has not completed, and any other status for an error.
 	Query(e Event) Status
-	// Synchronize waits for an event: in sync modes immediate and group it is called by End, after Bind of the event's
-	// context, and otherwise for slow anchors. Neither it nor MemoryUsage may invalidate captures in progress.
+	// Synchronize waits for an event: in sync modes immediate and group it is called by End, after
+	// Bind of the event's context, and otherwise for slow anchors. Neither it nor MemoryUsage may
+	// invalidate captures in progress.
 	Synchronize(e Event) Status
-	// Elapsed returns the GPU time from a to b in nanoseconds, computed from the driver's float32 milliseconds.
+	// Elapsed returns the GPU time from a to b in nanoseconds, computed from the driver's float32
+	// milliseconds.
 	Elapsed(a, b Event) (ns float64, st Status)
-	// MemoryUsage returns the memory in use on the context's device, in bytes. The caller has made the context current by
-	// Bind.
+	// MemoryUsage returns the memory in use on the context's device, in bytes. The caller has made
+	// the context current by Bind.
 	MemoryUsage(c Context) (used int64, st Status)
 	// Close releases the backend's resources. No method is called afterwards.
 	Close() error
 }
 
-// StatusError is an error with a status of the driver. Errors passed to the error handler or returned by gpuspan.New
-// wrap it if they were caused by one; errors.As finds it.
+// StatusError is an error with a status of the driver. Errors passed to the error handler or
+// returned by gpuspan.New wrap it if they were caused by one; errors.As finds it.
 type StatusError struct {
 	Call   string // the call that failed
 	Status Status // the driver's result
@@ -192,8 +201,9 @@ var statusNames = map[Status]string{
 // Capture reports whether the status was caused by a graph capture, which is not an error.
 func (s Status) Capture() bool { return s >= 900 && s <= 907 }
 
-// Unimplemented is embedded by implementations of [Backend]. Methods that an implementation does not define report
-// that they are not supported, and the library works without them: a backend that only embeds it has no devices.
+// Unimplemented is embedded by implementations of [Backend]. Methods that an implementation does
+// not define report that they are not supported, and the library works without them: a backend that
+// only embeds it has no devices.
 type Unimplemented struct{}
 
 var _ Backend = Unimplemented{}

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// The numbers are from enum cudaError_enum in cuda.h of CUDA 12.9; hipError_t of hip_runtime_api.h, ROCm 6.4, has
-// the same.
+// The numbers are from enum cudaError_enum in cuda.h of CUDA 12.9; hipError_t of hip_runtime_api.h,
+// ROCm 6.4, has the same.
 func TestStatusesAreTheNumbersOfTheDrivers(t *testing.T) {
 	for _, c := range []struct {
 		status  backend.Status

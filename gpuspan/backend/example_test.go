@@ -21,7 +21,8 @@ func (accelerator) Devices() ([]backend.Device, error) {
 	return []backend.Device{{UUID: "ACC-1", Model: "accelerator", Vendor: "example"}}, nil
 }
 
-// A new device API starts with the methods that it has. Sections have host times until it records events.
+// A new device API starts with the methods that it has. Sections have host times until it records
+// events.
 func ExampleUnimplemented() {
 	prof, err := gpuspan.New(accelerator{}, gpuspan.WithErrorHandler(func(error) {}))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 )
 
-// kernels returns a batch as read from a profiler's file: launches on the host, and kernels on a stream with their
-// usual attributes.
+// kernels returns a batch as read from a profiler's file: launches on the host, and kernels on a
+// stream with their usual attributes.
 func kernels(n int, from int64) []chrometrace.Event {
 	events := make([]chrometrace.Event, 0, n)
 	for i := range int64(n / 2) {
@@ -69,7 +69,8 @@ func BenchmarkWriter(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(made), "ns/span")
 }
 
-// BenchmarkEncodingJSON is the baseline: encoding/json writes the same events as structs, without tracks and flows.
+// BenchmarkEncodingJSON is the baseline: encoding/json writes the same events as structs, without
+// tracks and flows.
 func BenchmarkEncodingJSON(b *testing.B) {
 	type event struct {
 		Ph   string         `json:"ph"`
@@ -111,7 +112,8 @@ func BenchmarkEncodingJSON(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(made), "ns/span")
 }
 
-// BenchmarkMillionSpans writes a complete file of 10⁶ spans to disk, and reports its size as B/span.
+// BenchmarkMillionSpans writes a complete file of 10⁶ spans to disk, and reports its size as
+// B/span.
 func BenchmarkMillionSpans(b *testing.B) {
 	for _, c := range []chrometrace.Compression{chrometrace.None, chrometrace.Gzip} {
 		name := string(c)

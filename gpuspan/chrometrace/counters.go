@@ -19,16 +19,17 @@ const (
 	maxCounters = 256 // of a device
 )
 
-// device is the process for the counters of a device, which viewers show once, whichever processes work on the device.
+// device is the process for the counters of a device, which viewers show once, whichever processes
+// work on the device.
 type device struct {
 	process *process
 	last    map[string]int64 // time of a counter's latest point
 }
 
-// WriteCounters writes counter points, which must be in time order for each counter. Viewers draw a value from its
-// point on; a point describes the interval that ends at its time, so it is drawn from the start of that interval.
-// Points that are not finite or exceed 1,024 devices are dropped. It returns ErrClosed after Close, and errors of the
-// underlying writer.
+// WriteCounters writes counter points, which must be in time order for each counter. Viewers draw a
+// value from its point on; a point describes the interval that ends at its time, so it is drawn
+// from the start of that interval. Points that are not finite or exceed 1,024 devices are dropped.
+// It returns ErrClosed after Close, and errors of the underlying writer.
 func (w *Writer) WriteCounters(points []Counter) error {
 	if w.closed {
 		return ErrClosed
@@ -88,8 +89,9 @@ func (w *Writer) point(d *device, category, name, unit string, at int64, value f
 	w.buf = append(appendFloat(w.buf, value), "}}"...)
 }
 
-// Some counters are computed from the spans of a device: the rate of copies by direction, and how much work was
-// launched and has not started. They are written at the end of the file, because spans arrive in any order.
+// Some counters are computed from the spans of a device: the rate of copies by direction, and how
+// much work was launched and has not started. They are written at the end of the file, because
+// spans arrive in any order.
 
 // load is one such counter of a device: the sum of changes.
 type load struct {
@@ -102,7 +104,8 @@ type load struct {
 
 type loadKey struct{ device, name string }
 
-// change is what happens from one moment to another: by how much the sum changes, and its maximum in between.
+// change is what happens from one moment to another: by how much the sum changes, and its maximum
+// in between.
 type change struct {
 	at, last  int64
 	net, peak int64
@@ -111,8 +114,8 @@ type change struct {
 // catLoad marks counters that are computed from spans.
 const catLoad = "load"
 
-// Bounds. A counter has at most mostChanges changes, so that up to then it is exact; one of a file beyond mostLoads is
-// not drawn.
+// Bounds. A counter has at most mostChanges changes, so that up to then it is exact; one of a file
+// beyond mostLoads is not drawn.
 const (
 	mostChanges = 1 << 13
 	mostLoads   = 64
@@ -175,7 +178,8 @@ func (l *load) add(from, to, by int64) {
 	}
 }
 
-// join merges changes within one slot, in the order of time. At equal times decreases come before increases.
+// join merges changes within one slot, in the order of time. At equal times decreases come before
+// increases.
 func (l *load) join() {
 	slices.SortFunc(l.changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.net, b.net)) })
 	joined := l.changes[:0]

@@ -77,8 +77,8 @@ func sizeBeforeTheEnd(t *testing.T, batches int) uint64 {
 	return uint64(info.Size())
 }
 
-// A file reaches its size or age limit while the disk has no space for its end. Writing continues, and the file is
-// completed later without loss.
+// A file reaches its size or age limit while the disk has no space for its end. Writing continues,
+// and the file is completed later without loss.
 func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {

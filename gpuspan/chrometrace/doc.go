@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chrometrace writes spans as Chrome traces (the JSON of the Trace Event Format), for ui.perfetto.dev,
-// chrome://tracing, speedscope and readers of the PyTorch profiler's files.
+// Package chrometrace writes spans as Chrome traces (the JSON of the Trace Event Format), for
+// ui.perfetto.dev, chrome://tracing, speedscope and readers of the PyTorch profiler's files.
 //
 // # Format
 //
@@ -15,19 +15,22 @@
 //	{"ph":"M","name":"thread_name",…}                                                 names and order, at the end
 //	]}
 //
-// Times are microseconds with three decimals, exact to the nanosecond, since B, midnight (UTC) a week before the
-// first span: as doubles they remain exact for three months. Spans of other times go to the next file. A dur may have
-// more decimals, down to an eighth of a nanosecond, so that ts + dur, added as doubles, equals the ts of a slice that
-// begins where this one ends, as some viewers need. One process (pid) represents one service and rank; one track
-// (tid) represents a stream, a host thread, or the steps of a loop. Slices of one track always nest: a slice that
-// would overlap goes to a second track of the same name. Attributes become args of the same name, except where
-// PyTorch has other names (device, stream, correlation …).
+// Times are microseconds with three decimals, exact to the nanosecond, since B, midnight (UTC) a
+// week before the first span: as doubles they remain exact for three months. Spans of other times
+// go to the next file. A dur may have more decimals, down to an eighth of a nanosecond, so that ts
+// + dur, added as doubles, equals the ts of a slice that begins where this one ends, as some
+// viewers need. One process (pid) represents one service and rank; one track (tid) represents a
+// stream, a host thread, or the steps of a loop. Slices of one track always nest: a slice that
+// would overlap goes to a second track of the same name. Attributes become args of the same name,
+// except where PyTorch has other names (device, stream, correlation …).
 //
-// A step of gpuspan is drawn twice: on its loop's track with its host time, and on a track of the device from
-// boundary to boundary. The span itself extends from the host's start to the device's end.
+// A step of gpuspan is drawn twice: on its loop's track with its host time, and on a track of the
+// device from boundary to boundary. The span itself extends from the host's start to the device's
+// end.
 //
 // # Completeness
 //
-// A file gets its name when it is complete. Until then it is NAME.<n>.partial in the same folder. If a batch cannot
-// be written (disk full), it is removed from an uncompressed file, and writing can continue once there is space.
+// A file gets its name when it is complete. Until then it is NAME.<n>.partial in the same folder.
+// If a batch cannot be written (disk full), it is removed from an uncompressed file, and writing
+// can continue once there is space.
 package chrometrace

@@ -134,7 +134,8 @@ func valueOf[K ~string](args []Arg, key K) Value {
 	return Value{}
 }
 
-// Value is a JSON value, created by String, Int, Float, Bool, Bytes, List and Map; the zero Value is null.
+// Value is a JSON value, created by String, Int, Float, Bool, Bytes, List and Map; the zero Value
+// is null.
 type Value struct {
 	kind valueKind
 	num  uint64
@@ -162,7 +163,8 @@ func String(s string) Value { return Value{kind: kindString, str: s} }
 // Int returns an integer, written with all its digits.
 func Int(i int64) Value { return Value{kind: kindInt, num: uint64(i)} }
 
-// Float returns a number. Values that JSON cannot represent become "NaN", "Infinity" or "-Infinity".
+// Float returns a number. Values that JSON cannot represent become "NaN", "Infinity" or
+// "-Infinity".
 func Float(f float64) Value { return Value{kind: kindFloat, num: math.Float64bits(f)} }
 
 // Bytes returns a value that is written as base64.

@@ -63,7 +63,8 @@ type Event struct {
 	Parent [8]byte  // span id of the parent; zero for a root
 
 	Correlation int64 // connects a launch on a host track with work on stream tracks of the same trace; 0: none
-	// when the host launched the work, unix nanoseconds; 0: unknown. The arrow starts there, on Parent
+	// when the host launched the work, unix nanoseconds; 0: unknown. The arrow starts there, on
+	// Parent
 	Launched    int64
 	DeviceStart int64  // of a step: when the device started it, unix nanoseconds; 0: unknown
 	DeviceEnd   int64  // when the device ended it. Such a step is drawn twice, for host and device
@@ -121,9 +122,10 @@ const (
 	catProfile        = "Trace" // the profiler's own record of its window, which readers skip
 )
 
-// Classify sets the track, category, name, correlation, launch and device of a span from its attributes in Args;
-// Track.ID is −1 without a stream or thread. It modifies Args: attributes that become fields of the event are
-// removed, and attributes with another name in PyTorch's files are renamed.
+// Classify sets the track, category, name, correlation, launch and device of a span from its
+// attributes in Args; Track.ID is −1 without a stream or thread. It modifies Args: attributes that
+// become fields of the event are removed, and attributes with another name in PyTorch's files are
+// renamed.
 func (e *Event) Classify() {
 	at := taken{-1, -1, -1}
 	switch s := e.read(&at); s.kind {
@@ -150,8 +152,8 @@ func (e *Event) blank(i int, field bool) {
 	}
 }
 
-// onHost chooses the track of a span that is not a GPU span. device is the index of the argument of that name; −1:
-// there is none.
+// onHost chooses the track of a span that is not a GPU span. device is the index of the argument of
+// that name; −1: there is none.
 func (e *Event) onHost(s *stated, device int) {
 	e.Track = Track{Kind: Host, ID: s.thread, Name: s.threadName}
 	e.Category = hostCategory(e.Name, s.category, e.Correlation)
@@ -159,7 +161,8 @@ func (e *Event) onHost(s *stated, device int) {
 		e.rename(string(semconv.GPUFLOPCountKey), "flops")
 	}
 	if e.Process.Profile && s.thread < 0 && e.Correlation == 0 {
-		// Every host range of a file has a thread; events without one are created by the reader of the file.
+		// Every host range of a file has a thread; events without one are created by the reader of
+		// the file.
 		e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
 		if device >= 0 && e.Args[device].Value.kind == kindInt { // the window of a device
 			e.Args[device].Key = "device"
@@ -174,8 +177,8 @@ func (e *Event) onSteps(s *stated) {
 		e.Track = Track{Kind: Steps, Device: s.device, ID: -1}
 	}
 	if s.thread < 0 && s.hasDelay && s.step > 0 && max(math.Abs(s.delay), s.step, s.hostStep) < maxSeconds {
-		// The span extends from the host's start to the device's end, and such spans overlap if the host runs ahead. The
-		// host's part and the device's part do not overlap.
+		// The span extends from the host's start to the device's end, and such spans overlap if the
+		// host runs ahead. The host's part and the device's part do not overlap.
 		e.DeviceStart = e.Start + nanoseconds(s.delay)
 		e.DeviceEnd = e.DeviceStart + nanoseconds(s.step)
 		if s.hostStep > 0 {
@@ -218,8 +221,8 @@ func (e *Event) onStream(s *stated) {
 	}
 }
 
-// mangled names stay in the arguments, below the short name of the span: no viewer shows them in a readable form, and
-// the demangler of speedscope 1.25 runs out of memory after about a thousand.
+// mangled names stay in the arguments, below the short name of the span: no viewer shows them in a
+// readable form, and the demangler of speedscope 1.25 runs out of memory after about a thousand.
 func mangled(name string) bool {
 	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "__Z") || strings.HasPrefix(name, "_R")
 }
@@ -228,8 +231,8 @@ const maxSeconds = 1e6
 
 func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
 
-// hostCategory distinguishes PyTorch's host events by their names, because their spans have no attribute for it:
-// operators are namespace::operator, frames of modules start with nn.Module.
+// hostCategory distinguishes PyTorch's host events by their names, because their spans have no
+// attribute for it: operators are namespace::operator, frames of modules start with nn.Module.
 func hostCategory(name, category string, correlation int64) string {
 	switch {
 	case correlation != 0 || category == semconv.GPUOperationCategoryRuntime:
@@ -273,8 +276,8 @@ var elementSizes = map[string]int64{
 	"Float8_e4m3fn": 1, "Float8_e5m2": 1,
 }
 
-// messageElements adds the size of a collective as PyTorch states it, in elements: of the gathered whole if gpu.io.size
-// is that, otherwise of the send buffer.
+// messageElements adds the size of a collective as PyTorch states it, in elements: of the gathered
+// whole if gpu.io.size is that, otherwise of the send buffer.
 func (e *Event) messageElements() {
 	size, _ := valueOf(e.Args, semconv.GPUIOSizeKey).AsInt()
 	element := elementSizes[valueOf(e.Args, "dtype").str]

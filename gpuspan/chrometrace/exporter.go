@@ -33,9 +33,9 @@ const maxHeld = 1 << 14
 //     profiler names them, when there are step spans;
 //   - all spans into one such file, complete at Shutdown, when there are none.
 //
-// A window is a sequence of steps with consecutive numbers. Spans are buffered until their step ends (at most 16,384
-// spans; then all of them are written to the open window); spans without a step are written to the window in which
-// they began.
+// A window is a sequence of steps with consecutive numbers. Spans are buffered until their step
+// ends (at most 16,384 spans; then all of them are written to the open window); spans without a
+// step are written to the window in which they began.
 //
 // Register it with a batching span processor. It is safe for concurrent use.
 type Exporter struct {
@@ -77,16 +77,16 @@ func WithWorker(name string) ExporterOption {
 	})
 }
 
-// WithOnComplete sets a function that is called with the path of every complete file, like torch.profiler's
-// on_trace_ready.
+// WithOnComplete sets a function that is called with the path of every complete file, like
+// torch.profiler's on_trace_ready.
 func WithOnComplete(f func(path string, s Stats)) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.files.OnComplete = f })
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// NewExporter returns an Exporter that writes to a folder, which it creates if it does not exist. It returns an error
-// if it cannot create the folder or files in it.
+// NewExporter returns an Exporter that writes to a folder, which it creates if it does not exist.
+// It returns an error if it cannot create the folder or files in it.
 func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 	host, _ := os.Hostname()
 	e := &Exporter{
@@ -109,8 +109,8 @@ func (e *Exporter) rotator(name string) (*Rotator, error) {
 	return NewRotator(f)
 }
 
-// ExportSpans implements sdktrace.SpanExporter. If it returns an error, the spans are lost, as with every
-// SpanExporter. After Shutdown it returns ErrClosed.
+// ExportSpans implements sdktrace.SpanExporter. If it returns an error, the spans are lost, as with
+// every SpanExporter. After Shutdown it returns ErrClosed.
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -146,8 +146,9 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return errs
 }
 
-// step writes a finished step and its descendants, into a new window if its number is not the next one. Times do not
-// decide: if the host runs ahead, the spans of the next window's steps start before the spans of this one end.
+// step writes a finished step and its descendants, into a new window if its number is not the next
+// one. Times do not decide: if the host runs ahead, the spans of the next window's steps start
+// before the spans of this one end.
 func (e *Exporter) step(s *Event) error {
 	var errs error
 	n, _ := s.step()
@@ -188,7 +189,8 @@ func (e *Exporter) below(in map[spanKey]bool) map[spanKey]bool {
 	return in
 }
 
-// partition moves the events that belong first, keeping the order of both parts, and returns their number.
+// partition moves the events that belong first, keeping the order of both parts, and returns their
+// number.
 func partition(events []Event, belongs func(*Event) bool) int {
 	var rest []Event
 	n := 0

@@ -28,8 +28,8 @@ func at(ms int64) trace.SpanEventOption {
 	return trace.WithTimestamp(time.Unix(0, epoch+ms*1_000_000))
 }
 
-// trainingRun creates the spans of the numbered steps, each 10 ms long with a section of 4 ms. Sections end before
-// their steps, and steps end late, as in gpuspan.
+// trainingRun creates the spans of the numbered steps, each 10 ms long with a section of 4 ms.
+// Sections end before their steps, and steps end late, as in gpuspan.
 func trainingRun(tracer trace.Tracer, numbers ...int64) {
 	for _, n := range numbers {
 		ctx, step := tracer.Start(context.Background(), "train", at(n*10), trace.WithAttributes(

@@ -21,8 +21,8 @@ import (
 // Compression is the compression of files.
 type Compression string
 
-// Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but must be decompressed
-// first, and needs [Files.Compressor]: the standard library has no zstd.
+// Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but
+// must be decompressed first, and needs [Files.Compressor]: the standard library has no zstd.
 const (
 	None Compression = ""     // uncompressed
 	Gzip Compression = "gzip" // extension .gz
@@ -124,8 +124,8 @@ func (s *sized) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// end writes the end of a trace. After an error it may be called again, unless the file is broken: a partial end is
-// removed.
+// end writes the end of a trace. After an error it may be called again, unless the file is broken:
+// a partial end is removed.
 func (t *file) end() error {
 	if t.broken != nil {
 		return t.broken
@@ -187,8 +187,8 @@ func (t *file) publish(existing Existing) (string, error) {
 	return name, nil
 }
 
-// numbered gives a file the first free name: path, and then path with a number. A hard link refuses to replace an
-// existing name, even if two processes try at the same moment; a rename does not.
+// numbered gives a file the first free name: path, and then path with a number. A hard link refuses
+// to replace an existing name, even if two processes try at the same moment; a rename does not.
 func numbered(temp, path string) (string, error) {
 	for n := 0; ; n++ {
 		name := withNumber(path, n)
@@ -198,14 +198,16 @@ func numbered(temp, path string) (string, error) {
 		case errors.Is(err, fs.ErrExist):
 			continue
 		}
-		// A file system without links: another process may create the file between the check and the rename.
+		// A file system without links: another process may create the file between the check and
+		// the rename.
 		if _, err := os.Lstat(name); err != nil {
 			return name, os.Rename(temp, name)
 		}
 	}
 }
 
-// withNumber puts a number other than 0 before the extensions: trace.json.gz becomes trace-1.json.gz.
+// withNumber puts a number other than 0 before the extensions: trace.json.gz becomes
+// trace-1.json.gz.
 func withNumber(path string, n int) string {
 	if n == 0 {
 		return path
@@ -214,7 +216,8 @@ func withNumber(path string, n int) string {
 	return fmt.Sprintf("%s-%d%s", stem, n, ext)
 }
 
-// splitExt splits a path before the last ".json" or ".pt.trace.json" of its name, or else before its last extension.
+// splitExt splits a path before the last ".json" or ".pt.trace.json" of its name, or else before
+// its last extension.
 func splitExt(path string) (stem, ext string) {
 	dir, name := filepath.Split(path)
 	for _, e := range []string{".pt.trace.json", ".json"} {

@@ -10,7 +10,8 @@ type flowEnd struct {
 	at         int64 // time at which the host launched; 0: the slice's start
 }
 
-// correlated is a launch by its correlation number, which is unique only within one trace of one process.
+// correlated is a launch by its correlation number, which is unique only within one trace of one
+// process.
 type correlated struct {
 	pid         int64
 	trace       [16]byte
@@ -22,8 +23,8 @@ type spanKey struct {
 	span  [8]byte
 }
 
-// flows pairs launches with work. An arrow is written when both of its ends are in the file, since viewers report an
-// end without a start as an error.
+// flows pairs launches with work. An arrow is written when both of its ends are in the file, since
+// viewers report an end without a start as an error.
 type flows struct {
 	launches pairs[correlated]
 	spans    pairs[spanKey]
@@ -69,7 +70,8 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 		if at >= from.end && at-from.end < placement && from.end > from.start {
 			at = from.end - 1
 		}
-		// Viewers bind an arrow to the slice around it, and work cannot start before it was launched.
+		// Viewers bind an arrow to the slice around it, and work cannot start before it was
+		// launched.
 		if at < from.start || at > from.end || at >= from.end && from.end > from.start || at > to.start {
 			return
 		}
@@ -95,8 +97,9 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 // maxFlowEnds bounds the launches and the work that wait for their other end.
 const maxFlowEnds = 1 << 15
 
-// recent is a map that evicts its oldest keys beyond maxFlowEnds. A ring holds the entries, so that the map, of which
-// more than half is empty while keys are added and removed, has nothing but their positions.
+// recent is a map that evicts its oldest keys beyond maxFlowEnds. A ring holds the entries, so that
+// the map, of which more than half is empty while keys are added and removed, has nothing but their
+// positions.
 type recent[K comparable, V any] struct {
 	at   map[K]int32
 	ring []entry[K, V]

@@ -15,9 +15,9 @@ const (
 	maxLanes    = 1024    // of one track
 )
 
-// lane is one row of a track, in which intervals are disjoint or nest. It accepts intervals in any order: spans arrive
-// after they end, so children come before parents, and exports of several batches interleave. A stack, as one would
-// use on sorted input, cannot do that.
+// lane is one row of a track, in which intervals are disjoint or nest. It accepts intervals in any
+// order: spans arrive after they end, so children come before parents, and exports of several
+// batches interleave. A stack, as one would use on sorted input, cannot do that.
 type lane struct {
 	tid  int64
 	root siblings
@@ -25,16 +25,16 @@ type lane struct {
 	path []inserted // the latest interval and the known intervals around it, the outermost first
 }
 
-// inserted is an interval with its siblings and their level, from which the next insertion starts: deeply nested
-// intervals are inserted without a walk from the root.
+// inserted is an interval with its siblings and their level, from which the next insertion starts:
+// deeply nested intervals are inserted without a walk from the root.
 type inserted struct {
 	start, end int64
 	at         *siblings
 	level      int
 }
 
-// siblings are disjoint intervals in order of time. Nothing before frozen is accepted any more: those intervals were
-// dropped to bound memory, so that a late interval there goes to another lane.
+// siblings are disjoint intervals in order of time. Nothing before frozen is accepted any more:
+// those intervals were dropped to bound memory, so that a late interval there goes to another lane.
 type siblings struct {
 	slots  []slot
 	frozen int64
@@ -46,9 +46,10 @@ type slot struct {
 	kids       *siblings
 }
 
-// insert adds [start, end] unless it would partly overlap an interval of the lane, or nest with another owner's
-// interval. It also refuses an interval that contains an earlier one of the same start: viewers sort by start only and
-// keep the file's order among equals, so a parent must be written first.
+// insert adds [start, end] unless it would partly overlap an interval of the lane, or nest with
+// another owner's interval. It also refuses an interval that contains an earlier one of the same
+// start: viewers sort by start only and keep the file's order among equals, so a parent must be
+// written first.
 func (l *lane) insert(start, end int64, owner uint64) bool {
 	at, level := &l.root, 1
 	for n := len(l.path); n > 0; n-- {
@@ -70,7 +71,8 @@ func (l *lane) insert(start, end int64, owner uint64) bool {
 	return true
 }
 
-// crossed reports whether [start, end] begins within the interval and ends after it, so that no lane holds both.
+// crossed reports whether [start, end] begins within the interval and ends after it, so that no
+// lane holds both.
 func (p *inserted) crossed(start, end int64) bool {
 	return p.start <= start && start < p.end && p.end < end
 }
@@ -83,16 +85,16 @@ func (l *lane) latest() inserted {
 	return inserted{}
 }
 
-// passed adds an interval to the path. The path includes the intervals that were searched for a rejected interval:
-// thousands like it may follow.
+// passed adds an interval to the path. The path includes the intervals that were searched for a
+// rejected interval: thousands like it may follow.
 func (l *lane) passed(start, end int64, at *siblings, level int) {
 	if n := len(l.path); n == 0 || l.path[n-1].level < level {
 		l.path = append(l.path, inserted{start, end, at, level})
 	}
 }
 
-// below inserts an interval among the siblings of a level. It returns the siblings that accepted it and their level,
-// nil if it is rejected.
+// below inserts an interval among the siblings of a level. It returns the siblings that accepted it
+// and their level, nil if it is rejected.
 func (l *lane) below(at *siblings, level int, start, end int64, owner uint64) (*siblings, int) {
 	for ; ; level++ {
 		l.down++
@@ -152,8 +154,8 @@ func (s *siblings) between(start, end, tolerance int64) (int64, int64) {
 	return start, end
 }
 
-// enclose replaces slots i to j by v, which contains them. The smaller part is copied, be it inside or around, because
-// many intervals may be enclosed again and again.
+// enclose replaces slots i to j by v, which contains them. The smaller part is copied, be it inside
+// or around, because many intervals may be enclosed again and again.
 func (s *siblings) enclose(i, j int, v slot) {
 	if within := s.slots[i:j:j]; len(within) > len(s.slots)/2 {
 		if j == len(s.slots) {
@@ -174,8 +176,8 @@ func (s *siblings) put(i int, v slot) {
 	}
 }
 
-// forget drops up to half of a lane's intervals: those inside older ones if that is enough, because a parent of the
-// older ones may still arrive, otherwise the older ones themselves.
+// forget drops up to half of a lane's intervals: those inside older ones if that is enough, because
+// a parent of the older ones may still arrive, otherwise the older ones themselves.
 func (l *lane) forget() {
 	l.path = nil
 	before := l.root.count()
@@ -200,8 +202,8 @@ func (s *siblings) seal() {
 	}
 }
 
-// forget drops the older half of the first disjoint intervals; of a chain of intervals that each contain one other, the
-// inner half.
+// forget drops the older half of the first disjoint intervals; of a chain of intervals that each
+// contain one other, the inner half.
 func (s *siblings) forget() {
 	at, depth := s, 0
 	for ; len(at.slots) == 1 && at.slots[0].kids != nil; depth++ {

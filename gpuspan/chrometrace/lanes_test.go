@@ -52,8 +52,8 @@ func TestDeepNestingCostsNoMoreForEachInterval(t *testing.T) {
 	}
 }
 
-// TestLanesHoldNestedIntervalsOnly compares lanes with the definition: an accepted interval nests in, or is disjoint
-// from, all others in its lane.
+// TestLanesHoldNestedIntervalsOnly compares lanes with the definition: an accepted interval nests
+// in, or is disjoint from, all others in its lane.
 func TestLanesHoldNestedIntervalsOnly(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
@@ -78,8 +78,8 @@ func TestLanesHoldNestedIntervalsOnly(t *testing.T) {
 	}
 }
 
-// Nested intervals are evicted, too, when there are too many, and later rejected ones do not search from the root each
-// time.
+// Nested intervals are evicted, too, when there are too many, and later rejected ones do not search
+// from the root each time.
 func TestChainsAreForgotten(t *testing.T) {
 	l := &lane{}
 	const n = 1 << 13
@@ -102,8 +102,8 @@ func TestChainsAreForgotten(t *testing.T) {
 	require.LessOrEqual(t, l.down, 4*n)
 }
 
-// A parent that arrives after its children, as a span that ends last does, is in their lane even if what is inside some
-// of them was dropped.
+// A parent that arrives after its children, as a span that ends last does, is in their lane even if
+// what is inside some of them was dropped.
 func TestLateParentIsInTheLaneOfItsForgottenChildren(t *testing.T) {
 	l := &lane{}
 	const n = 100

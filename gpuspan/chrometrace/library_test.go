@@ -26,8 +26,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// A training loop on a simulated device with two active windows writes two valid traces that contain every span, and
-// CSV rows that add up.
+// A training loop on a simulated device with two active windows writes two valid traces that
+// contain every span, and CSV rows that add up.
 func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	dir := t.TempDir()
 	traced, err := chrometrace.NewExporter(filepath.Join(dir, "traces"), chrometrace.WithWorker("w"))
@@ -82,7 +82,8 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 			if g.Name == "gemm" {
 				n++
 				s := on[g.Args["parent_span_id"]]
-				// Each step is converted to wall-clock time separately, on a busy machine with errors of tens of microseconds.
+				// Each step is converted to wall-clock time separately, on a busy machine with
+				// errors of tens of microseconds.
 				require.GreaterOrEqual(t, g.Time, s.Time-200_000, "as the device ran the step")
 				require.LessOrEqual(t, g.Time+g.Dur, s.Time+s.Dur+200_000)
 			}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Bounds of one file: no viewer shows more, and short-lived services (one instance per request) must not fill the
-// memory. Further ones share one process, or one track of their process.
+// Bounds of one file: no viewer shows more, and short-lived services (one instance per request)
+// must not fill the memory. Further ones share one process, or one track of their process.
 const (
 	maxProcesses = 1 << 14 // 1.1 kB each
 	maxTracks    = 1 << 16 // 250 B each
@@ -98,7 +98,8 @@ func (w *Writer) track(p *process, k Track) *track {
 	return t
 }
 
-// tid returns the thread's own number for the first row of a host thread, and the next free small number otherwise.
+// tid returns the thread's own number for the first row of a host thread, and the next free small
+// number otherwise.
 func (p *process) tid(t Track, row int) int64 {
 	tid := t.ID
 	main := t.Kind == Host && row == 0 && tid == p.pid
@@ -109,8 +110,8 @@ func (p *process) tid(t Track, row int) int64 {
 	return tid
 }
 
-// nextFree returns the smallest free number from 1 on. It continues where it stopped, because numbers are never freed:
-// files of 100,000 tracks would otherwise take minutes.
+// nextFree returns the smallest free number from 1 on. It continues where it stopped, because
+// numbers are never freed: files of 100,000 tracks would otherwise take minutes.
 func nextFree(taken map[int64]bool, from *int64) int64 {
 	*from = max(*from, 1)
 	for taken[*from] {

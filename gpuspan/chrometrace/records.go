@@ -116,7 +116,8 @@ func (w *Writer) mark(m *Mark, e *Event, pid, tid int64) {
 	w.buf = append(w.buf, "}}"...)
 }
 
-// arrow writes both ends. They follow their slices in the file, which is what binds them when times are equal.
+// arrow writes both ends. They follow their slices in the file, which is what binds them when times
+// are equal.
 func (w *Writer) arrow(id int64, from, to flowEnd) {
 	end := func(pid, tid, at int64) {
 		w.num("id", id)

@@ -20,8 +20,8 @@ import (
 
 // Files configures a [Rotator].
 type Files struct {
-	// Path is the path of the file, such as "traces/trace.json". Folders are created. With rotation, the files are named
-	// trace-<time of opening>.json.
+	// Path is the path of the file, such as "traces/trace.json". Folders are created. With
+	// rotation, the files are named trace-<time of opening>.json.
 	Path        string
 	Compression Compression                // None, Gzip or Zstd; its extension is appended to Path if missing
 	Compressor  Compressor                 // nil means the standard library's gzip
@@ -45,12 +45,12 @@ type Rotator struct {
 	wait  sync.WaitGroup
 }
 
-// maxMoves bounds the files that are completed because spans of another time follow; a program with a wrong clock could
-// need any number. Further spans of other times are dropped and counted.
+// maxMoves bounds the files that are completed because spans of another time follow; a program with
+// a wrong clock could need any number. Further spans of other times are dropped and counted.
 const maxMoves = 16
 
-// NewRotator returns a Rotator. It returns an error if the path is empty or a folder, or if files cannot be created
-// there, so that mistakes are reported at start and not at the first span.
+// NewRotator returns a Rotator. It returns an error if the path is empty or a folder, or if files
+// cannot be created there, so that mistakes are reported at start and not at the first span.
 func NewRotator(cfg Files) (*Rotator, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("trace file needs a path")
@@ -83,8 +83,8 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	return r, nil
 }
 
-// Write writes spans. If it returns an error, no span has been written and the call may be repeated. After Close it
-// returns ErrClosed.
+// Write writes spans. If it returns an error, no span has been written and the call may be
+// repeated. After Close it returns ErrClosed.
 func (r *Rotator) Write(events []Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +115,8 @@ func (r *Rotator) Write(events []Event) error {
 	return nil
 }
 
-// fit opens a file if none is open, or if the open one does not hold the times of the spans, which may be of a profile
-// that was recorded months before the others.
+// fit opens a file if none is open, or if the open one does not hold the times of the spans, which
+// may be of a profile that was recorded months before the others.
 func (r *Rotator) fit(events []Event) error {
 	other := func(e Event) bool { return e.Start > 0 && !r.file.holds(e.Start) }
 	if f := r.file; f != nil && r.moved < maxMoves &&
@@ -183,7 +183,8 @@ func (r *Rotator) name() string {
 	return withNumber(r.cfg.Path, r.moved)
 }
 
-// complete finishes a file and gives it its name. On a full disk the file stays open, to be completed later.
+// complete finishes a file and gives it its name. On a full disk the file stays open, to be
+// completed later.
 func (r *Rotator) complete() error {
 	f := r.file
 	if s := f.Stats(); s.Events+s.Counters == 0 {
@@ -214,7 +215,8 @@ func (r *Rotator) complete() error {
 	return err
 }
 
-// prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path creates count.
+// prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path
+// creates count.
 func (r *Rotator) prune() error {
 	if stem, ext := splitExt(r.cfg.Path); r.rotates() {
 		return rotated.Prune(stem, ext, r.cfg.MaxFiles, rotated.Timed)

@@ -101,8 +101,8 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	require.Len(t, spans, 4*50*20)
 }
 
-// One file cannot represent times that are months apart to the nanosecond, and Perfetto drops what precedes its base:
-// the times of most spans of a batch decide.
+// One file cannot represent times that are months apart to the nanosecond, and Perfetto drops what
+// precedes its base: the times of most spans of a batch decide.
 func TestSpansOfOtherTimesGoToTheNextFile(t *testing.T) {
 	dir := t.TempDir()
 	var left int64

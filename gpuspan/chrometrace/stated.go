@@ -107,7 +107,8 @@ func (e *Event) read(at *taken) stated {
 	return s
 }
 
-// inherit takes device and stream from the scope if the span does not state them, unless it names another device.
+// inherit takes device and stream from the scope if the span does not state them, unless it names
+// another device.
 func (e *Event) inherit(at *taken, s *stated) {
 	scope := e.Scope
 	id, known := valueOf(scope, semconv.HWIDKey).AsString()

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// top holds what PyTorch's files state once for all events: models of devices by ordinal; job, rank, host and service
-// if all processes agree.
+// top holds what PyTorch's files state once for all events: models of devices by ordinal; job,
+// rank, host and service if all processes agree.
 type top struct {
 	Devices     []deviceModel `json:"deviceProperties,omitempty"`
 	Distributed *distributed  `json:"distributedInfo,omitempty"`

@@ -27,8 +27,8 @@ type Stats struct {
 
 // Writer writes one trace to an io.Writer. It is not safe for concurrent use.
 //
-// Each batch is one Write of the underlying writer. If that fails, the Writer continues as if there had been no
-// batch: the caller may remove the bytes and continue.
+// Each batch is one Write of the underlying writer. If that fails, the Writer continues as if there
+// had been no batch: the caller may remove the bytes and continue.
 type Writer struct {
 	w         io.Writer
 	buf       []byte
@@ -63,8 +63,8 @@ func NewWriter(w io.Writer) *Writer {
 // Stats returns the counters so far.
 func (w *Writer) Stats() Stats { return w.stats }
 
-// Write writes a batch of spans, in any order. It does not retain events. It returns ErrClosed after Close, and
-// errors of the underlying writer.
+// Write writes a batch of spans, in any order. It does not retain events. It returns ErrClosed
+// after Close, and errors of the underlying writer.
 func (w *Writer) Write(events []Event) error {
 	if w.closed {
 		return ErrClosed
@@ -149,9 +149,9 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 	}
 }
 
-// placement is how far apart, in nanoseconds, two readings of one moment between two steps may be: the device's
-// boundary is placed on the wall clock for each of them, on a busy machine with an error of tens of microseconds
-// (gpu.timing.error).
+// placement is how far apart, in nanoseconds, two readings of one moment between two steps may be:
+// the device's boundary is placed on the wall clock for each of them, on a busy machine with an
+// error of tens of microseconds (gpu.timing.error).
 const placement = 100_000
 
 // between trims a step where it overlaps its neighbors within the error of placement.
@@ -162,8 +162,8 @@ func (t *track) between(start, end int64) (int64, int64) {
 	return t.lanes[0].root.between(start, end, min(placement, (end-start)/2))
 }
 
-// owner keeps host spans of different traces apart: two concurrent requests are not nested. On real threads and on
-// streams time alone decides.
+// owner keeps host spans of different traces apart: two concurrent requests are not nested. On real
+// threads and on streams time alone decides.
 func owner(e *Event) uint64 {
 	if e.Track.Kind != Host || e.Track.ID >= 0 {
 		return 0
@@ -231,9 +231,9 @@ func (w *Writer) flush(before Stats) error {
 	return err
 }
 
-// Close writes the names and the end of the trace. The trace is complete only if Close returns nil; after an error of
-// the underlying writer the Writer is unchanged, and Close may be called again. It does not close the underlying
-// writer. After a successful Close it does nothing.
+// Close writes the names and the end of the trace. The trace is complete only if Close returns nil;
+// after an error of the underlying writer the Writer is unchanged, and Close may be called again.
+// It does not close the underlying writer. After a successful Close it does nothing.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil
@@ -260,18 +260,20 @@ func (w *Writer) Close() error {
 
 const (
 	day = 24 * int64(time.Hour)
-	// baseSlack puts the base a week before the first span, for spans that arrive late but started earlier. Perfetto drops
-	// events with a negative time.
+	// baseSlack puts the base a week before the first span, for spans that arrive late but started
+	// earlier. Perfetto drops events with a negative time.
 	baseSlack = 7 * day
-	// window is the time after the base in which a double of microseconds resolves nanoseconds, 104 days.
+	// window is the time after the base in which a double of microseconds resolves nanoseconds, 104
+	// days.
 	window = int64(1) << 53
-	// fine is the time from the base on in which two such doubles differ by the nanoseconds between them to within an
-	// eighth of one, 13 days: the step from one double to the next is 2^-13 µs at most.
+	// fine is the time from the base on in which two such doubles differ by the nanoseconds between
+	// them to within an eighth of one, 13 days: the step from one double to the next is 2^-13 µs at
+	// most.
 	fine = int64(1000) << 40
 )
 
-// typicalStart returns the earliest start that is not far from the median, because a single span with a wrong clock
-// must not decide on the file's time; 0 if there is none.
+// typicalStart returns the earliest start that is not far from the median, because a single span
+// with a wrong clock must not decide on the file's time; 0 if there is none.
 func typicalStart(events []Event) int64 {
 	starts := make([]int64, 0, len(events))
 	for i := range events {
@@ -302,11 +304,12 @@ func (w *Writer) begin(first int64) {
 // holds reports whether a span with that start is written exactly to the nanosecond.
 func (w *Writer) holds(start int64) bool { return !w.began || start >= w.base && start-w.base < window }
 
-// length writes dur such that ts + dur, added as doubles, is the double of the end: speedscope adds them and compares
-// ends with starts and with ends. With three decimals the sum is off by the last bit for many slices, so that one of
-// two that touch, or end together, seems to overlap the other. It also takes a slice without length for one that ended
-// before what began at the same moment, and never closes it, so that one is given a tenth of a nanosecond. What is
-// written rounds to the same nanosecond.
+// length writes dur such that ts + dur, added as doubles, is the double of the end: speedscope adds
+// them and compares ends with starts and with ends. With three decimals the sum is off by the last
+// bit for many slices, so that one of two that touch, or end together, seems to overlap the other.
+// It also takes a slice without length for one that ended before what began at the same moment, and
+// never closes it, so that one is given a tenth of a nanosecond. What is written rounds to the same
+// nanosecond.
 func (w *Writer) length(start, end int64) {
 	if start == end {
 		w.buf = append(w.buf, `,"dur":0.0001`...)

@@ -402,8 +402,8 @@ func TestProcessesAndTracksHaveBounds(t *testing.T) {
 	require.Equal(t, 1, further)
 }
 
-// A scope's stream, ordinal and model apply to its own device only.
-// Names of arguments with another meaning do not hide attributes of these names, nor are they hidden.
+// A scope's stream, ordinal and model apply to its own device only. Names of arguments with another
+// meaning do not hide attributes of these names, nor are they hidden.
 func TestAttributesWithTheNamesOfArgumentsAreKept(t *testing.T) {
 	e := chrometrace.Event{
 		Name: "x", Start: epoch, End: epoch + 1, Trace: [16]byte{1}, Span: [8]byte{2}, Args: []chrometrace.Arg{

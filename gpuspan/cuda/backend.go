@@ -35,14 +35,16 @@ type Backend struct {
 	closed bool
 }
 
-// device is a GPU with the context that the library uses on it for itself: the context of its first stream.
+// device is a GPU with the context that the library uses on it for itself: the context of its first
+// stream.
 type device struct {
 	handle   driver.Device
 	context  atomic.Uintptr // 0 until a stream decides it
 	retained bool           // by us: a primary context
 }
 
-// names are the driver's symbols. `_v2` if the header uses it; the elapsed time has a `_v2` from CUDA 12.8 on.
+// names are the driver's symbols. `_v2` if the header uses it; the elapsed time has a `_v2` from
+// CUDA 12.8 on.
 var names = eventapi.Names{
 	EventCreate:               []string{"cuEventCreate"},
 	EventDestroy:              []string{"cuEventDestroy_v2"},
@@ -58,9 +60,9 @@ var names = eventapi.Names{
 	MemGetInfo:                []string{"cuMemGetInfo_v2"},
 }
 
-// Open loads and initializes the driver. It does not create a context. It returns an error if there is no driver, the
-// driver is too old, or there is no device. The Backend is not nil even then: it has no devices, and gpuspan.New
-// returns the same error and times with the host's clock.
+// Open loads and initializes the driver. It does not create a context. It returns an error if there
+// is no driver, the driver is too old, or there is no device. The Backend is not nil even then: it
+// has no devices, and gpuspan.New returns the same error and times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
 	b, err := open(opts)
 	if err != nil {
@@ -105,7 +107,8 @@ func open(opts []Option) (*Backend, error) {
 // Name returns "cuda_event".
 func (b *Backend) Name() string { return semconv.GPUTimingSourceCUDAEvent }
 
-// Driver returns the underlying driver, for programs that have no other binding; nil after an error of Open.
+// Driver returns the underlying driver, for programs that have no other binding; nil after an error
+// of Open.
 func (b *Backend) Driver() *driver.Driver { return b.driver }
 
 // ThreadInit switches the calling OS thread, which must be locked, to relaxed capture mode.
@@ -116,8 +119,8 @@ func (b *Backend) ThreadInit() error {
 	return b.Relax("CUDA")
 }
 
-// Bind makes a context current on the calling OS thread, which must be locked to the goroutine, until unbind is
-// called.
+// Bind makes a context current on the calling OS thread, which must be locked to the goroutine,
+// until unbind is called.
 func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	ctx, st := b.context(c)
 	if st != backend.StatusOK {
@@ -139,9 +142,9 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	return backend.Context(ctx), backend.StatusOK
 }
 
-// NewStream creates a non-blocking stream of the highest priority. If the calling thread, which is the polling
-// thread, has no current context, the device's context becomes current on it, because cuEventElapsedTime may fail
-// without one.
+// NewStream creates a non-blocking stream of the highest priority. If the calling thread, which is
+// the polling thread, has no current context, the device's context becomes current on it, because
+// cuEventElapsedTime may fail without one.
 func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	if s, st = b.API.NewStream(c); st == backend.StatusOK {
 		b.keepContext()
@@ -159,14 +162,15 @@ func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Stat
 	return b.CreateEvents(c, dst, 0)
 }
 
-// FreeEvents destroys events that were created together, unless their context was destroyed, and they with it.
+// FreeEvents destroys events that were created together, unless their context was destroyed, and
+// they with it.
 func (b *Backend) FreeEvents(c backend.Context, events []backend.Event) {
 	b.keepContext() // otherwise the driver would not distinguish the two
 	b.API.FreeEvents(c, events)
 }
 
-// Query returns StatusOK if an event has completed or was never recorded, otherwise StatusNotReady or the driver's
-// error.
+// Query returns StatusOK if an event has completed or was never recorded, otherwise StatusNotReady
+// or the driver's error.
 func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if lostContext(st) && b.keepContext() {
@@ -175,7 +179,8 @@ func (b *Backend) Query(e backend.Event) backend.Status {
 	return st
 }
 
-// Elapsed returns the time between two events in nanoseconds; the driver reports float32 milliseconds.
+// Elapsed returns the time between two events in nanoseconds; the driver reports float32
+// milliseconds.
 func (b *Backend) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	d, st := b.API.Elapsed(from, to)
 	if lostContext(st) && b.keepContext() {
@@ -214,15 +219,15 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithLibrary sets the path of libcuda. It precedes the environment variable GPUSPAN_CUDA_LIBRARY and the usual paths;
-// the empty string means those.
+// WithLibrary sets the path of libcuda. It precedes the environment variable GPUSPAN_CUDA_LIBRARY
+// and the usual paths; the empty string means those.
 func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
 
 // procVersion is where NVIDIA's kernel module states its version. WSL has no such file.
 const procVersion = "/proc/driver/nvidia/version"
 
-// Devices lists the GPUs that the process sees, in the driver's order. Properties that the driver does not report are
-// empty; it returns an error only if a device has no name.
+// Devices lists the GPUs that the process sees, in the driver's order. Properties that the driver
+// does not report are empty; it returns an error only if a device has no name.
 func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err

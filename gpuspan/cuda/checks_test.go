@@ -22,8 +22,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// checks measure properties of a device that the documentation does not guarantee. Tests with the build tag `hardware`
-// run them on a GPU. They always run on the stub, so that they work once a GPU is available.
+// checks measure properties of a device that the documentation does not guarantee. Tests with the
+// build tag `hardware` run them on a GPU. They always run on the stub, so that they work once a GPU
+// is available.
 type checks struct {
 	*testing.T
 	back     *cuda.Backend
@@ -50,7 +51,8 @@ func (c *checks) table() string {
 	return b.String()
 }
 
-// all runs every check. The first one needs a process without a context; the order of the others does not matter.
+// all runs every check. The first one needs a process without a context; the order of the others
+// does not matter.
 func (c *checks) all() {
 	c.noContextYet()
 	c.open()

@@ -17,9 +17,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The driver returns one of these errors from every call on a device that is lost (Xid 79), has an uncorrectable memory
-// error, or whose MPS server was restarted. Other devices keep working, and the process can time new streams once the
-// driver has recovered.
+// The driver returns one of these errors from every call on a device that is lost (Xid 79), has an
+// uncorrectable memory error, or whose MPS server was restarted. Other devices keep working, and
+// the process can time new streams once the driver has recovered.
 func TestLostDeviceRetiresItsStreamsUntilTheDriverWorksAgain(t *testing.T) {
 	for name, code := range map[string]int64{
 		"Xid 79: unspecified launch failure": 719,
@@ -60,8 +60,8 @@ func TestLostDeviceRetiresItsStreamsUntilTheDriverWorksAgain(t *testing.T) {
 	}
 }
 
-// The duration of a graph with conditional nodes depends on its iterations, which the host does not know. Each launch
-// is timed by the records before and after it.
+// The duration of a graph with conditional nodes depends on its iterations, which the host does not
+// know. Each launch is timed by the records before and after it.
 func TestLaunchOfAGraphTakesAsLongAsItsConditionalNodes(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
@@ -81,8 +81,8 @@ func TestLaunchOfAGraphTakesAsLongAsItsConditionalNodes(t *testing.T) {
 	}
 }
 
-// Stream-ordered allocation takes no device time, and freed memory stays in the driver's pool, counted as used, until
-// the host synchronizes. In a capture it is a node of the graph.
+// Stream-ordered allocation takes no device time, and freed memory stays in the driver's pool,
+// counted as used, until the host synchronizes. In a capture it is a node of the graph.
 func TestStreamOrderedAllocationIsPartOfTheSectionAndItsMemoryThePools(t *testing.T) {
 	stub := ctest.CUDA(t)
 	set := settings.Default()

@@ -99,8 +99,8 @@ func status(t testing.TB, s sdktrace.ReadOnlySpan) string {
 var soak = flag.Duration("soak", 3*time.Second,
 	"how long the end-to-end test runs; it prints its figures when GPUSPAN_TEST_FIGURES is set")
 
-// End to end on real threads: the times of spans differ from the stub's true times by no more than their stated error
-// bound.
+// End to end on real threads: the times of spans differ from the stub's true times by no more than
+// their stated error bound.
 func TestSpansAreWithinTheirErrorBound(t *testing.T) {
 	length := *soak
 	if testing.Short() {
@@ -168,8 +168,8 @@ func TestSpansAreWithinTheirErrorBound(t *testing.T) {
 	require.Empty(t, r.errors)
 }
 
-// clockReads is the error of the test's own clock conversion: half the time of reading two clocks, and the two halves
-// of a time.Now.
+// clockReads is the error of the test's own clock conversion: half the time of reading two clocks,
+// and the two halves of a time.Now.
 const clockReads = 200
 
 func quantile(v []float64, q float64) float64 {
@@ -269,8 +269,8 @@ func TestDestroyedContextRetiresOnlyItsStream(t *testing.T) {
 	require.Zero(t, stub.Count("dead_destroys"))
 }
 
-// Objects that were destroyed with their context must not be destroyed again, whether a section, an anchor, Close or
-// Shutdown notices first.
+// Objects that were destroyed with their context must not be destroyed again, whether a section, an
+// anchor, Close or Shutdown notices first.
 func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 	for _, name := range []string{"closed stream", "shutdown", "section, then shutdown"} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// If any driver function fails at any time, every section still becomes a span, and no destroyed object is used.
+// If any driver function fails at any time, every section still becomes a span, and no destroyed
+// object is used.
 func TestAnyFunctionOfTheDriverMayFail(t *testing.T) {
 	set := settings.Default()
 	set.Slots, set.MemoryUsage = 8, true

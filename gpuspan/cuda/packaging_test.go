@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without cgo, a program that imports only package gpuspan is static and starts in an empty image. One with a backend
-// needs the system's loader and C library, but no driver.
+// Without cgo, a program that imports only package gpuspan is static and starts in an empty image.
+// One with a backend needs the system's loader and C library, but no driver.
 func TestIntegrationLinkingOfProgramsWithoutCgo(t *testing.T) {
 	if os.Getenv("OTELGPU_INTEGRATION") == "" || runtime.GOOS != "linux" {
 		t.Skip("everything that imports net is compiled again: runs in make test-integration (OTELGPU_INTEGRATION=1), on Linux")

@@ -21,9 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// BenchmarkPollingShare measures the CPU time of the polling thread on the stub (queries, elapsed times, anchors,
-// spans) as a share of one core, with 2,000 sections of 300 µs a second on 4 streams. b.N is the number of sections:
-// use -benchtime 20000x for ten seconds.
+// BenchmarkPollingShare measures the CPU time of the polling thread on the stub (queries, elapsed
+// times, anchors, spans) as a share of one core, with 2,000 sections of 300 µs a second on 4
+// streams. b.N is the number of sections: use -benchtime 20000x for ten seconds.
 func BenchmarkPollingShare(b *testing.B) {
 	stub := ctest.CUDA(b)
 	back, err := cuda.Open(cuda.WithLibrary(stub.Path))

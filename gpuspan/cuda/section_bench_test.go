@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// hollow calls an empty C function instead of record and the capture check on one stream or two, so that benchmarks
-// measure gpuspan and the call into C, not the stub.
+// hollow calls an empty C function instead of record and the capture check on one stream or two, so
+// that benchmarks measure gpuspan and the call into C, not the stub.
 type hollow struct {
 	*cuda.Backend
 	stream uintptr
@@ -96,8 +96,8 @@ func TestSectionsOnADriverDoNotAllocate(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// BenchmarkSectionDriver measures Start and EndWith with two driver calls (records) and with four (also capture
-// checks). Stub includes the stub's own work, which emulates a clock and a queue.
+// BenchmarkSectionDriver measures Start and EndWith with two driver calls (records) and with four
+// (also capture checks). Stub includes the stub's own work, which emulates a clock and a queue.
 func BenchmarkSectionDriver(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -131,9 +131,10 @@ func BenchmarkSectionDriver(b *testing.B) {
 	}
 }
 
-// BenchmarkTwoStreams measures the same section on two goroutines, each with its own stream. With a core for each, the
-// time per section should be the same as with one goroutine. The calls are empty, because the stub counts its calls,
-// which makes streams wait for each other. It reports the median over bursts, because a busy machine interrupts many.
+// BenchmarkTwoStreams measures the same section on two goroutines, each with its own stream. With a
+// core for each, the time per section should be the same as with one goroutine. The calls are
+// empty, because the stub counts its calls, which makes streams wait for each other. It reports the
+// median over bursts, because a busy machine interrupts many.
 func BenchmarkTwoStreams(b *testing.B) {
 	const burst = 256
 	h, prof, first := hollowRig(b, ctest.CUDA(b), true, 2*burst, gpuspan.NeverCaptured())

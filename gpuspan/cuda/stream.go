@@ -19,8 +19,8 @@ const (
 	streamPerThread = 2
 )
 
-// StreamInfo returns the device and the context of a stream. The legacy stream belongs to current. It returns an
-// error for an invalid handle and for a capturing stream, whose capture stays valid.
+// StreamInfo returns the device and the context of a stream. The legacy stream belongs to current.
+// It returns an error for an invalid handle and for a capturing stream, whose capture stays valid.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
 		return backend.StreamInfo{}, b.err
@@ -36,7 +36,8 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 			return backend.StreamInfo{Kind: kind}, errNoContext
 		}
 	default:
-		// The capture check is the only query that does not destroy a capture; the one for the context would.
+		// The capture check is the only query that does not destroy a capture; the one for the
+		// context would.
 		if on, st := b.Capturing(s); st == backend.StatusOK && on {
 			return backend.StreamInfo{},
 				fmt.Errorf("cannot time stream %#x: it is capturing a graph (register streams before captures)", s)
@@ -56,8 +57,8 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 var errNoContext = errors.New("no context is current on the thread that registers the legacy stream " +
 	"(register it on the locked OS thread that uses the device, or create a stream and use that)")
 
-// context resolves a backend.Context: the driver's handle, or for an ordinal the device's context; if no stream has
-// determined that one, it becomes the primary one.
+// context resolves a backend.Context: the driver's handle, or for an ordinal the device's context;
+// if no stream has determined that one, it becomes the primary one.
 func (b *Backend) context(c backend.Context) (driver.Context, backend.Status) {
 	if uintptr(c) > maxOrdinal {
 		return driver.Context(c), backend.StatusOK
@@ -89,9 +90,9 @@ func (b *Backend) context(c backend.Context) (driver.Context, backend.Status) {
 // maxOrdinal is below every address, and above the ordinals of devices.
 const maxOrdinal = 1<<12 - 1
 
-// keepContext ensures that the calling thread, the polling thread, has a valid context, of any device: the events of
-// all devices may be queried under it. It returns whether it changed something, for a retry; the context of the events
-// in question may itself be the destroyed one.
+// keepContext ensures that the calling thread, the polling thread, has a valid context, of any
+// device: the events of all devices may be queried under it. It returns whether it changed
+// something, for a retry; the context of the events in question may itself be the destroyed one.
 func (b *Backend) keepContext() (changed bool) {
 	current, err := b.driver.Current()
 	if err != nil {
@@ -127,8 +128,9 @@ func (b *Backend) lives(ctx driver.Context) bool {
 	return b.driver.Do(ctx, func() error { return nil }) == nil
 }
 
-// adopt records a stream's context. The library's own events on a device are in the context of its first stream, until
-// that is destroyed; a primary context is retained then, so that it lives as long as the backend.
+// adopt records a stream's context. The library's own events on a device are in the context of its
+// first stream, until that is destroyed; a primary context is retained then, so that it lives as
+// long as the backend.
 func (b *Backend) adopt(ctx driver.Context) (int, error) {
 	handle, err := b.driver.ContextDevice(ctx)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// Conv is a convolution over one to three spatial dimensions, with the parameters of torch.nn.Conv1d to Conv3d and
-// ConvTranspose1d to 3d. Slices have one entry for each spatial dimension; nil means all 1 (Stride, Dilation) or all
-// 0 (Padding, OutputPadding).
+// Conv is a convolution over one to three spatial dimensions, with the parameters of
+// torch.nn.Conv1d to Conv3d and ConvTranspose1d to 3d. Slices have one entry for each spatial
+// dimension; nil means all 1 (Stride, Dilation) or all 0 (Padding, OutputPadding).
 type Conv struct {
 	Batch         int   // inputs
 	In, Out       int   // channels
@@ -27,8 +27,8 @@ type Conv struct {
 	Bias          bool  // one addition for each output element
 }
 
-// Output returns the spatial sizes of the output, or an error if parameters are invalid or an output is empty.
-// torch.nn defines them as
+// Output returns the spatial sizes of the output, or an error if parameters are invalid or an
+// output is empty. torch.nn defines them as
 //
 //	convolution  (input + 2·padding − dilation·(kernel − 1) − 1) / stride + 1, rounded down
 //	transposed   (input − 1)·stride − 2·padding + dilation·(kernel − 1) + output padding + 1
@@ -54,10 +54,10 @@ func (c Conv) Output() ([]int, error) {
 	return out, nil
 }
 
-// Forward counts the direct algorithm: one multiply-add for each output position (input position of a transposed
-// convolution), kernel position, input channel of the group, and output channel. Positions in the padding count, as
-// in torch.utils.flop_counter and fvcore; FFT and Winograd algorithms do fewer. It returns the errors of
-// [Conv.Output]. It allocates.
+// Forward counts the direct algorithm: one multiply-add for each output position (input position of
+// a transposed convolution), kernel position, input channel of the group, and output channel.
+// Positions in the padding count, as in torch.utils.flop_counter and fvcore; FFT and Winograd
+// algorithms do fewer. It returns the errors of [Conv.Output]. It allocates.
 func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
 	x, y, ops, err := c.tensors()
 	if err != nil {
@@ -71,9 +71,10 @@ func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
 	return w, nil
 }
 
-// Backward counts the gradients with respect to the input and to the weights: each has as many multiply-adds as
-// Forward, plus the additions of the bias's gradient. The first layer of a network needs no gradient of its input:
-// set input to false. It returns the errors of [Conv.Output]. It allocates.
+// Backward counts the gradients with respect to the input and to the weights: each has as many
+// multiply-adds as Forward, plus the additions of the bias's gradient. The first layer of a network
+// needs no gradient of its input: set input to false. It returns the errors of [Conv.Output]. It
+// allocates.
 func (c Conv) Backward(p gpuspan.Precision, input bool) (gpuspan.Work, error) {
 	x, y, ops, err := c.tensors()
 	if err != nil {
@@ -102,8 +103,8 @@ func (c Conv) tensors() (x, y, ops float64, err error) {
 	return x, y, 2 * float64(c.Batch) * positions * c.weights(), err
 }
 
-// weights returns the number of elements of the kernel tensor. Each output channel sees the input channels of its
-// group.
+// weights returns the number of elements of the kernel tensor. Each output channel sees the input
+// channels of its group.
 func (c Conv) weights() float64 {
 	return float64(c.In) * float64(c.Out) / float64(max(c.Groups, 1)) * product(c.Kernel)
 }

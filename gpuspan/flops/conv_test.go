@@ -92,7 +92,8 @@ func forward(t *testing.T, cs ...flops.Conv) (total float64) {
 	return total
 }
 
-// torchvision publishes GFLOPS of its models as multiply-adds: ResNet-50 4.09, VGG-16 15.47, MobileNetV2 0.30.
+// torchvision publishes GFLOPS of its models as multiply-adds: ResNet-50 4.09, VGG-16 15.47,
+// MobileNetV2 0.30.
 func TestNetworkCountsEqualTorchvisions(t *testing.T) {
 	resnet := []flops.Conv{conv(3, 64, 224, 7, 2, 3, 1)}
 	in, size := 64, 56

@@ -177,7 +177,8 @@ func TestAttentionCountsThePairsThatAMaskLeaves(t *testing.T) {
 }
 
 func TestAttentionMatchesPublishedConventions(t *testing.T) {
-	// FlashAttention's benchmark: 4 · batch · seq² · heads · dim forward, 2.5 times that backward, half when causal.
+	// FlashAttention's benchmark: 4 · batch · seq² · heads · dim forward, 2.5 times that backward,
+	// half when causal.
 	w := flops.Attention(4, 16, 4096, 4096, 64, flops.Full, gpuspan.FP16)
 	require.Equal(t, 4.*4*4096*4096*16*64, w.FLOPs)
 	full := flops.AttentionShape{Batch: 4, Heads: 16, Queries: 4096, Keys: 4096, HeadDim: 64}
@@ -224,8 +225,8 @@ func TestSparseProductsCountStoredValues(t *testing.T) {
 	require.Zero(t, flops.Structured24(1, 1, 6, gpuspan.FP16))
 }
 
-// The radix-2 algorithm executed with real arithmetic: a butterfly is a complex product and two complex additions, 10
-// operations, N/2·log₂N times.
+// The radix-2 algorithm executed with real arithmetic: a butterfly is a complex product and two
+// complex additions, 10 operations, N/2·log₂N times.
 func TestFFTCountsTheRadix2Algorithm(t *testing.T) {
 	for _, n := range []int{2, 4, 64, 1024} {
 		m := &machine{}

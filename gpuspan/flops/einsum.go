@@ -16,7 +16,8 @@ import (
 // maxTerms bounds the operands of an equation, as a set of them is a word of bits.
 const maxTerms = 32
 
-// Einsum is a parsed equation in Einstein's summation convention. It is immutable and may be shared.
+// Einsum is a parsed equation in Einstein's summation convention. It is immutable and may be
+// shared.
 type Einsum struct {
 	equation string
 	terms    [][]rune // with ellipsis standing for the dimensions of "..."
@@ -26,10 +27,10 @@ type Einsum struct {
 // ellipsis represents "..." in terms; it is not a letter.
 const ellipsis = '…'
 
-// ParseEinsum parses an equation as numpy.einsum and torch.einsum do: letters of any script name dimensions, "..."
-// are broadcast dimensions, a letter twice in an operand is its diagonal, spaces are ignored. Without "->" the output
-// is the broadcast dimensions and then the letters that occur once, in alphabetical order. It returns an error that
-// names the operand if the syntax is invalid.
+// ParseEinsum parses an equation as numpy.einsum and torch.einsum do: letters of any script name
+// dimensions, "..." are broadcast dimensions, a letter twice in an operand is its diagonal, spaces
+// are ignored. Without "->" the output is the broadcast dimensions and then the letters that occur
+// once, in alphabetical order. It returns an error that names the operand if the syntax is invalid.
 func ParseEinsum(equation string) (*Einsum, error) {
 	fail := func(format string, args ...any) (*Einsum, error) {
 		return nil, fmt.Errorf("einsum equation %q: %s", equation, fmt.Sprintf(format, args...))
@@ -102,14 +103,16 @@ func parseTerm(s string) ([]rune, error) {
 // String returns the equation as it was given to [ParseEinsum].
 func (e *Einsum) String() string { return e.equation }
 
-// EinsumPlan is the cost of an equation for given shapes, computed once. Its fields are values: reading them in a hot
-// path costs nothing.
+// EinsumPlan is the cost of an equation for given shapes, computed once. Its fields are values:
+// reading them in a hot path costs nothing.
 type EinsumPlan struct {
-	// Naive is the work of one loop nest over all dimensions: a multiplication for each operand but the first, and an
-	// addition if any dimension is summed, (operands − 1 + summed) × the product of all sizes.
+	// Naive is the work of one loop nest over all dimensions: a multiplication for each operand but
+	// the first, and an addition if any dimension is summed, (operands − 1 + summed) × the product
+	// of all sizes.
 	Naive gpuspan.Work
-	// Best is the work of the cheapest order of pairwise contractions. Both read the operands and write the result;
-	// intermediate results are not counted, because a fused kernel never writes them.
+	// Best is the work of the cheapest order of pairwise contractions. Both read the operands and
+	// write the result; intermediate results are not counted, because a fused kernel never writes
+	// them.
 	Best gpuspan.Work
 	// Path is the order of contractions of Best.
 	Path []Contraction
@@ -121,16 +124,17 @@ type EinsumPlan struct {
 	Output []int
 }
 
-// Contraction is one step of a path: two results become one. Operands are numbered from 0; step i makes result
-// len(operands) + i. Right is −1 in a step with one operand.
+// Contraction is one step of a path: two results become one. Operands are numbered from 0; step i
+// makes result len(operands) + i. Right is −1 in a step with one operand.
 type Contraction struct {
 	Left, Right int     // numbers of the two operands
 	Indices     string  // of the result
 	FLOPs       float64 // (1 + summed) × the product of the sizes of all indices of both
 }
 
-// Plan computes the cost for operands of the given shapes. As in NumPy a size of 1 is broadcast. It returns an error
-// that names the operand if shapes do not fit the equation, and for more than 64 dimensions.
+// Plan computes the cost for operands of the given shapes. As in NumPy a size of 1 is broadcast. It
+// returns an error that names the operand if shapes do not fit the equation, and for more than 64
+// dimensions.
 func (e *Einsum) Plan(p gpuspan.Precision, shapes ...[]int) (EinsumPlan, error) {
 	d, err := e.dimensions(shapes)
 	if err != nil {

@@ -24,8 +24,8 @@ func (d *dims) path() ([]Contraction, bool) {
 	}
 }
 
-// contract returns the cost of contracting two results to one with these indices: a product for each combination, and
-// an addition if an index is summed.
+// contract returns the cost of contracting two results to one with these indices: a product for
+// each combination, and an addition if an index is summed.
 func (d *dims) contract(a, b, out uint64) float64 {
 	n := d.elements(a | b)
 	if (a|b)&^out != 0 {
@@ -34,8 +34,9 @@ func (d *dims) contract(a, b, out uint64) float64 {
 	return n
 }
 
-// exact uses dynamic programming over the subsets of operands: the best way to contract a subset is the best of all
-// its divisions in two, outer products included. The indices of a subset's result do not depend on how it was made.
+// exact uses dynamic programming over the subsets of operands: the best way to contract a subset is
+// the best of all its divisions in two, outer products included. The indices of a subset's result
+// do not depend on how it was made.
 func (d *dims) exact() []Contraction {
 	n := len(d.terms)
 	full := 1<<n - 1
@@ -87,7 +88,8 @@ func (d *dims) exact() []Contraction {
 	return steps
 }
 
-// greedy contracts the pair whose result is smallest against its operands, as opt_einsum's greedy path does.
+// greedy contracts the pair whose result is smallest against its operands, as opt_einsum's greedy
+// path does.
 func (d *dims) greedy() []Contraction {
 	type result struct {
 		id  int

@@ -48,8 +48,9 @@ var kinds = [opCount]struct{ ops, operands float64 }{
 	LeakyReLU: {2, 1}, Sigmoid: {4, 1}, SiLU: {5, 1}, SwiGLU: {6, 2}, GELU: {5, 1}, GELUTanh: {9, 1}, ScaledAdd: {2, 2},
 }
 
-// Elementwise returns the work of an operation over n elements: for each, the arithmetic operations and elementary
-// functions of its definition. Every operand and the result count n elements, also operands that are broadcast.
+// Elementwise returns the work of an operation over n elements: for each, the arithmetic operations
+// and elementary functions of its definition. Every operand and the result count n elements, also
+// operands that are broadcast.
 func Elementwise(op Op, n int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(n) || op >= opCount {
 		return gpuspan.Work{}
@@ -96,13 +97,13 @@ func reductionOps(r Reduction, n float64) float64 {
 	return n - 1
 }
 
-// Softmax returns the work of eˣ⁻ᵐᵃˣ/Σeˣ⁻ᵐᵃˣ over rows of n elements: n−1 comparisons, n differences, n exponentials,
-// n−1 additions and n divisions for each row.
+// Softmax returns the work of eˣ⁻ᵐᵃˣ/Σeˣ⁻ᵐᵃˣ over rows of n elements: n−1 comparisons, n
+// differences, n exponentials, n−1 additions and n divisions for each row.
 func Softmax(rows, n int, p gpuspan.Precision) gpuspan.Work { return normalize(rows, n, 5, -2, 0, p) }
 
-// LayerNorm returns the work of (x−mean)/√(var+ε)·γ+β over rows of n elements (Ba, Kiros and Hinton 2016): n for the
-// mean; n differences, n products, n−1 additions and a division for the variance; an addition and a reciprocal root; n
-// products; and with affine n products and n additions.
+// LayerNorm returns the work of (x−mean)/√(var+ε)·γ+β over rows of n elements (Ba, Kiros and Hinton
+// 2016): n for the mean; n differences, n products, n−1 additions and a division for the variance;
+// an addition and a reciprocal root; n products; and with affine n products and n additions.
 func LayerNorm(rows, n int, affine bool, p gpuspan.Precision) gpuspan.Work {
 	if affine {
 		return normalize(rows, n, 7, 2, 2, p)
@@ -110,12 +111,13 @@ func LayerNorm(rows, n int, affine bool, p gpuspan.Precision) gpuspan.Work {
 	return normalize(rows, n, 5, 2, 0, p)
 }
 
-// RMSNorm returns the work of x/√(mean(x²)+ε)·γ over rows of n elements (Zhang and Sennrich 2019): n products, n−1
-// additions, a division, an addition, a reciprocal root, n products, and n products with γ.
+// RMSNorm returns the work of x/√(mean(x²)+ε)·γ over rows of n elements (Zhang and Sennrich 2019):
+// n products, n−1 additions, a division, an addition, a reciprocal root, n products, and n products
+// with γ.
 func RMSNorm(rows, n int, p gpuspan.Precision) gpuspan.Work { return normalize(rows, n, 4, 2, 1, p) }
 
-// normalize returns the work of so many operations for each element and each row, with so many weights for each
-// element of a row.
+// normalize returns the work of so many operations for each element and each row, with so many
+// weights for each element of a row.
 func normalize(rows, n int, each, row, weights float64, p gpuspan.Precision) gpuspan.Work {
 	if rows <= 0 || n <= 0 {
 		return gpuspan.Work{}
@@ -124,8 +126,8 @@ func normalize(rows, n int, each, row, weights float64, p gpuspan.Precision) gpu
 	return work(r*(each*e+row), r*e+weights*e, r*e, p)
 }
 
-// Embedding returns the work of gathering rows of dim elements of a table by indices of indexSize bytes (8 for
-// torch's int64): no operation, and only the gathered rows are read.
+// Embedding returns the work of gathering rows of dim elements of a table by indices of indexSize
+// bytes (8 for torch's int64): no operation, and only the gathered rows are read.
 func Embedding(indices, dim, indexSize int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(indices, dim, indexSize) {
 		return gpuspan.Work{}
@@ -134,8 +136,8 @@ func Embedding(indices, dim, indexSize int, p gpuspan.Precision) gpuspan.Work {
 	return bytes(0, n+float64(indices)*float64(indexSize), n, p)
 }
 
-// EmbeddingBag returns the work of gathering rows as [Embedding] does and adding them within bags, each of which has
-// at least one index: (indices − bags)·dim additions.
+// EmbeddingBag returns the work of gathering rows as [Embedding] does and adding them within bags,
+// each of which has at least one index: (indices − bags)·dim additions.
 func EmbeddingBag(indices, bags, dim, indexSize int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(indices, bags, dim, indexSize, indices-bags) {
 		return gpuspan.Work{}
@@ -145,16 +147,16 @@ func EmbeddingBag(indices, bags, dim, indexSize int, p gpuspan.Precision) gpuspa
 	return bytes((i-b)*d, i*d*s+(i+b)*float64(indexSize), b*d*s, p)
 }
 
-// FFT returns the work of batch transforms of complex numbers over the dimensions, N points in all: 5·N·log₂N, the
-// operations of the radix-2 algorithm, by which FFTW and the HPC Challenge state rates regardless of the algorithm and
-// N. An element is two numbers of the precision.
+// FFT returns the work of batch transforms of complex numbers over the dimensions, N points in all:
+// 5·N·log₂N, the operations of the radix-2 algorithm, by which FFTW and the HPC Challenge state
+// rates regardless of the algorithm and N. An element is two numbers of the precision.
 func FFT(batch int, p gpuspan.Precision, dims ...int) gpuspan.Work {
 	return fft(batch, 5, 2, 2, p, dims)
 }
 
-// RealFFT returns the work of batch transforms of real numbers: half of FFT's operations, 2.5·N·log₂N, as FFTW states
-// them. It reads N numbers and writes the half of the spectrum that is not redundant, N/2+1 complex elements along the
-// last dimension.
+// RealFFT returns the work of batch transforms of real numbers: half of FFT's operations,
+// 2.5·N·log₂N, as FFTW states them. It reads N numbers and writes the half of the spectrum that is
+// not redundant, N/2+1 complex elements along the last dimension.
 func RealFFT(batch int, p gpuspan.Precision, dims ...int) gpuspan.Work {
 	if len(dims) == 0 || invalid(dims...) || empty(dims...) {
 		return gpuspan.Work{}

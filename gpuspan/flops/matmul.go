@@ -5,18 +5,20 @@
 //
 // # Conventions
 //
-// A multiply-add is two operations. Everything else is one operation for each application of an arithmetic operator
-// or elementary function in the operation's definition: add, subtract, multiply, divide, compare, max, exp, log,
-// tanh, erf, sqrt and rsqrt are one each, copies and type conversions none. For sparse operands only stored values
-// count, so that a rate can be compared with the dense peak. Operations beyond the definition (padding to a tile,
-// recomputation unless requested) are not counted.
+// A multiply-add is two operations. Everything else is one operation for each application of an
+// arithmetic operator or elementary function in the operation's definition: add, subtract,
+// multiply, divide, compare, max, exp, log, tanh, erf, sqrt and rsqrt are one each, copies and type
+// conversions none. For sparse operands only stored values count, so that a rate can be compared
+// with the dense peak. Operations beyond the definition (padding to a tile, recomputation unless
+// requested) are not counted.
 //
-// Read and Written are the compulsory traffic in bytes: every operand read once and every result written once, in
-// elements of the precision's size. Repeated reads after cache misses are not counted.
+// Read and Written are the compulsory traffic in bytes: every operand read once and every result
+// written once, in elements of the precision's size. Repeated reads after cache misses are not
+// counted.
 //
-// Counts are float64, exact up to 2⁵³ and to one part in 10¹⁵ beyond. A dimension of zero gives no work; a negative
-// dimension, which can only be a mistake, gives the zero Work, which a section treats as not stated. Functions do not
-// allocate unless documented.
+// Counts are float64, exact up to 2⁵³ and to one part in 10¹⁵ beyond. A dimension of zero gives no
+// work; a negative dimension, which can only be a mistake, gives the zero Work, which a section
+// treats as not stated. Functions do not allocate unless documented.
 package flops
 
 import (
@@ -27,8 +29,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// MatMul returns the work of C = A·B with A of m×k and B of k×n: 2·m·n·k, as in cuBLAS and LAPACK (LAWN 41). As
-// there, the missing addition of the first product of each element is ignored.
+// MatMul returns the work of C = A·B with A of m×k and B of k×n: 2·m·n·k, as in cuBLAS and LAPACK
+// (LAWN 41). As there, the missing addition of the first product of each element is ignored.
 func MatMul(m, n, k int, p gpuspan.Precision) gpuspan.Work { return BatchedMatMul(1, m, n, k, p) }
 
 // BatchedMatMul returns the work of batch independent products of m×k and k×n.
@@ -40,8 +42,8 @@ func BatchedMatMul(batch, m, n, k int, p gpuspan.Precision) gpuspan.Work {
 	return work(2*b*x*y*z, b*(x*z+z*y), b*x*y, p)
 }
 
-// Linear returns the work of a layer Y = X·Wᵀ + bias on rows vectors of in elements, with out elements in each
-// result: 2·rows·in·out, and rows·out more with a bias.
+// Linear returns the work of a layer Y = X·Wᵀ + bias on rows vectors of in elements, with out
+// elements in each result: 2·rows·in·out, and rows·out more with a bias.
 func Linear(rows, in, out int, bias bool, p gpuspan.Precision) gpuspan.Work {
 	w := MatMul(rows, out, in, p)
 	if bias && !invalid(rows, in, out) {
@@ -68,8 +70,8 @@ type Sparse struct {
 	IndexSize  int    // bytes of an index; 0 means 4
 }
 
-// MulVector returns the work of y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count
-// (Williams et al., SC 2007). x is read once, up to the number of stored values.
+// MulVector returns the work of y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV
+// benchmarks count (Williams et al., SC 2007). x is read once, up to the number of stored values.
 func (s Sparse) MulVector(p gpuspan.Precision) gpuspan.Work { return s.MulMatrix(1, p) }
 
 // MulMatrix returns the work of C = A·B with a dense B of n columns: 2·nnz·n.
@@ -87,9 +89,10 @@ func (s Sparse) MulMatrix(n int, p gpuspan.Precision) gpuspan.Work {
 	return bytes(2*nnz*float64(n), nnz*size+indices*index+columns*float64(n)*size, float64(s.Rows)*float64(n)*size, p)
 }
 
-// Structured24 returns the work of C = A·B where A, of m×k, has two values of every four: m·n·k operations, half of
-// the dense product. Vendors quote twice the dense peak for it and twice these operations; the ratio is the same.
-// Each stored value has a position of two bits. If k is not divisible by 4, the zero Work is returned.
+// Structured24 returns the work of C = A·B where A, of m×k, has two values of every four: m·n·k
+// operations, half of the dense product. Vendors quote twice the dense peak for it and twice these
+// operations; the ratio is the same. Each stored value has a position of two bits. If k is not
+// divisible by 4, the zero Work is returned.
 func Structured24(m, n, k int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(m, n, k) || k%4 != 0 {
 		return gpuspan.Work{}
@@ -98,8 +101,8 @@ func Structured24(m, n, k int, p gpuspan.Precision) gpuspan.Work {
 	return bytes(x*y*z, x*z/2*size+x*z/2*2/8+z*y*size, x*y*size, p)
 }
 
-// ElementSize returns the size of one element in bytes: 8, 4 (also TF32, which is stored as FP32), 2, 1 or, for FP4,
-// 0.5. It is 0 if the precision is not stated; bytes are then not stated either.
+// ElementSize returns the size of one element in bytes: 8, 4 (also TF32, which is stored as FP32),
+// 2, 1 or, for FP4, 0.5. It is 0 if the precision is not stated; bytes are then not stated either.
 func ElementSize(p gpuspan.Precision) float64 {
 	switch p {
 	case gpuspan.FP64:
@@ -137,9 +140,9 @@ func invalid(dims ...int) bool { return slices.ContainsFunc(dims, func(d int) bo
 
 func empty(dims ...int) bool { return slices.Contains(dims, 0) }
 
-// Sum returns the sum of works, such as of the parts of a layer. Bytes are added, too, so a result that the next part
-// reads counts twice, as if the parts are separate kernels. Precision is the precision of the part with the most
-// operations.
+// Sum returns the sum of works, such as of the parts of a layer. Bytes are added, too, so a result
+// that the next part reads counts twice, as if the parts are separate kernels. Precision is the
+// precision of the part with the most operations.
 func Sum(works ...gpuspan.Work) gpuspan.Work {
 	var s gpuspan.Work
 	most := -1.0

@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
-// testdata/einsum.py writes testdata/einsum.txt: the results of NumPy's exhaustive search for random equations with
-// diagonals, broadcasting and implicit outputs.
+// testdata/einsum.py writes testdata/einsum.txt: the results of NumPy's exhaustive search for
+// random equations with diagonals, broadcasting and implicit outputs.
 func TestEinsumCountsEqualNumPys(t *testing.T) {
 	f, err := os.Open("testdata/einsum.txt")
 	require.NoError(t, err)

@@ -12,7 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
-// The expected values are from the tests of PyTorch's FlopCounterMode, pytorch/test/test_flop_counter.py.
+// The expected values are from the tests of PyTorch's FlopCounterMode,
+// pytorch/test/test_flop_counter.py.
 
 func TestProductCountsEqualPyTorchs(t *testing.T) {
 	mm := func(m, n, k int) float64 { return flops.MatMul(m, n, k, gpuspan.FP32).FLOPs }
@@ -23,7 +24,8 @@ func TestProductCountsEqualPyTorchs(t *testing.T) {
 	einsum := plan(t, "ab,bc->ac", []int{6, 7}, []int{7, 8}).Best.FLOPs
 	require.EqualValues(t, 3012, mm(4, 6, 5)+mm(4, 6, 5)+mm(5, 7, 6)+einsum+flops.Linear(8, 9, 10, false,
 		gpuspan.FP32).FLOPs)
-	// (4×5 · 5×6) as seven batches · 6×7, then the gradients: the constant right-hand sides need none.
+	// (4×5 · 5×6) as seven batches · 6×7, then the gradients: the constant right-hand sides need
+	// none.
 	require.EqualValues(t, 5184, mm(4, 6, 5)+bmm(7, 4, 7, 6)+bmm(7, 4, 6, 7)+mm(4, 5, 6))
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 )
 
-// traffic records which elements a definition accesses. Compulsory traffic counts each of them once.
+// traffic records which elements a definition accesses. Compulsory traffic counts each of them
+// once.
 type traffic struct{ read, written map[[7]int]bool }
 
 func newTraffic() *traffic { return &traffic{map[[7]int]bool{}, map[[7]int]bool{}} }
@@ -101,8 +102,8 @@ func TestConvolutionsMoveEachElementOnce(t *testing.T) {
 		w, err := c.Forward(gpuspan.FP32)
 		require.NoError(t, err)
 		x.assert(t, w, 4)
-		// The gradients read the input, the weights and twice the output's gradient, and write the input's, the weights' and
-		// the bias's.
+		// The gradients read the input, the weights and twice the output's gradient, and write the
+		// input's, the weights' and the bias's.
 		b, err := c.Backward(gpuspan.FP32, true)
 		require.NoError(t, err)
 		bias := int64(0)
@@ -145,7 +146,8 @@ func TestAttentionMovesEachElementOnce(t *testing.T) {
 			}
 		}
 		x.assert(t, a.Forward(gpuspan.BF16), 2)
-		// Backward reads the inputs of forward, the output and its gradient, and writes the gradients of the inputs.
+		// Backward reads the inputs of forward, the output and its gradient, and writes the
+		// gradients of the inputs.
 		w := a.Backward(gpuspan.BF16, true)
 		require.EqualValues(t, 2*(len(x.read)+2*len(x.written)), w.Read)
 		require.EqualValues(t, 2*len(x.read), w.Written)

@@ -15,9 +15,10 @@ type Mask uint8
 // Masks.
 const (
 	Full Mask = iota // every key
-	// Causal lets each query attend to the keys up to its own position; the last query is at the last key. Exactly those
-	// pairs count: q·k − q(q−1)/2. Papers that halve the full count (FlashAttention) count q/2 pairs less of a square;
-	// papers that do not halve it (PaLM, Megatron-LM) count Full.
+	// Causal lets each query attend to the keys up to its own position; the last query is at the
+	// last key. Exactly those pairs count: q·k − q(q−1)/2. Papers that halve the full count
+	// (FlashAttention) count q/2 pairs less of a square; papers that do not halve it (PaLM,
+	// Megatron-LM) count Full.
 	Causal
 )
 
@@ -33,8 +34,8 @@ type AttentionShape struct {
 	Mask     Mask // pairs of queries and keys that count; default Full
 }
 
-// Attention returns the work of the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim,
-// where pairs is queries·keys minus the masked pairs.
+// Attention returns the work of the forward pass with as many key heads as query heads:
+// 4·batch·heads·pairs·headDim, where pairs is queries·keys minus the masked pairs.
 func Attention(batch, heads, queries, keys, headDim int, m Mask, p gpuspan.Precision) gpuspan.Work {
 	return AttentionShape{Batch: batch, Heads: heads, Queries: queries, Keys: keys, HeadDim: headDim, Mask: m}.Forward(p)
 }
@@ -51,17 +52,18 @@ func (a AttentionShape) Pairs() float64 {
 	return q*k - q*(q-1)/2
 }
 
-// Forward counts the two matrix products, 2·pairs·HeadDim and 2·pairs·ValueDim for each head. The softmax between
-// them is omitted, as in FlashAttention's figures and torch.utils.flop_counter; Softmax counts it. Grouped queries
-// change the bytes only: each key and value head is read once.
+// Forward counts the two matrix products, 2·pairs·HeadDim and 2·pairs·ValueDim for each head. The
+// softmax between them is omitted, as in FlashAttention's figures and torch.utils.flop_counter;
+// Softmax counts it. Grouped queries change the bytes only: each key and value head is read once.
 func (a AttentionShape) Forward(p gpuspan.Precision) gpuspan.Work {
 	q, kv, o := a.elements()
 	return a.products(float64(a.HeadDim)+float64(a.valueDim()), q+kv, o, p)
 }
 
-// Backward counts the gradients of Q, K and V: four matrix products, 2 × Forward. With recompute the scores are
-// computed again from Q and K, as FlashAttention does, which makes five: 2.5 × Forward when ValueDim is HeadDim.
-// Count model FLOPs (MFU) without recompute, and the FLOPs that the device executes with it.
+// Backward counts the gradients of Q, K and V: four matrix products, 2 × Forward. With recompute
+// the scores are computed again from Q and K, as FlashAttention does, which makes five: 2.5 ×
+// Forward when ValueDim is HeadDim. Count model FLOPs (MFU) without recompute, and the FLOPs that
+// the device executes with it.
 func (a AttentionShape) Backward(p gpuspan.Precision, recompute bool) gpuspan.Work {
 	d, v := float64(a.HeadDim), float64(a.valueDim())
 	sizes := 2*d + 2*v // dQ = dS·K, dK = dSᵀ·Q; dV = Pᵀ·dO, dP = dO·Vᵀ
@@ -92,8 +94,8 @@ func (a AttentionShape) elements() (q, kv, o float64) {
 func (a AttentionShape) kvHeads() int  { return cmp.Or(a.KVHeads, a.Heads) }
 func (a AttentionShape) valueDim() int { return cmp.Or(a.ValueDim, a.HeadDim) }
 
-// Transformer is the decoder-only architecture of Radford et al. (2018), of which each layer is attention and a
-// feed-forward network.
+// Transformer is the decoder-only architecture of Radford et al. (2018), of which each layer is
+// attention and a feed-forward network.
 type Transformer struct {
 	Layers  int  // decoder layers
 	Hidden  int  // width of the residual stream
@@ -145,8 +147,8 @@ func (t Transformer) experts() (all, active, router float64) {
 	return float64(t.Experts), float64(max(t.ActiveExperts, 1)), float64(t.Hidden) * float64(t.Experts)
 }
 
-// Parameters returns the number of weights: all, and the ones that one token uses (of a mixture of experts). Embedding
-// tables count once when tied.
+// Parameters returns the number of weights: all, and the ones that one token uses (of a mixture of
+// experts). Embedding tables count once when tied.
 func (t Transformer) Parameters() (all, active float64) {
 	n, a, router := t.experts()
 	h, d := float64(t.Hidden), float64(t.headDim())
@@ -171,16 +173,16 @@ func (t Transformer) Parameters() (all, active float64) {
 	return l*layer(n) + rest, l*layer(a) + rest
 }
 
-// matrices returns the number of weights that one token is multiplied with: projections, active experts, router, and
-// the output layer. Looking up an embedding multiplies nothing.
+// matrices returns the number of weights that one token is multiplied with: projections, active
+// experts, router, and the output layer. Looking up an embedding multiplies nothing.
 func (t Transformer) matrices() float64 {
 	_, a, router := t.experts()
 	return float64(t.Layers)*(t.attention()+a*t.expert()+router) + float64(t.Vocab)*float64(t.Hidden)
 }
 
-// SixND returns 6 × active parameters × tokens, the rule of thumb for a training step (Kaplan et al. 2020, Hoffmann et
-// al. 2022): two operations for each weight and token forward, four backward. It leaves attention scores out and
-// counts embedding tables as if they were multiplied.
+// SixND returns 6 × active parameters × tokens, the rule of thumb for a training step (Kaplan et
+// al. 2020, Hoffmann et al. 2022): two operations for each weight and token forward, four backward.
+// It leaves attention scores out and counts embedding tables as if they were multiplied.
 func (t Transformer) SixND(tokens int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(tokens) || t.invalid() {
 		return gpuspan.Work{}
@@ -189,12 +191,13 @@ func (t Transformer) SixND(tokens int, p gpuspan.Precision) gpuspan.Work {
 	return gpuspan.Work{FLOPs: 6 * active * float64(tokens), Items: int64(tokens), Precision: p}
 }
 
-// TrainStep counts the matrix products of one step on batch sequences of seq tokens: forward 2 × weights × tokens and
-// 4·Heads·HeadDim for each pair of positions, backward twice that. For a GPT of width h with 4h in between and no mask
-// that is 72·B·s·l·h²·(1 + s/6h + V/12lh) (Narayanan et al., SC 2021, without recomputation). With recompute the
-// forward pass of the layers, not of the output layer, is done again: what the device does, not model FLOPs.
-// Normalisation, activations and the optimizer are omitted, as there; they are below 1 %. Bytes are not stated: they
-// depend on what is kept.
+// TrainStep counts the matrix products of one step on batch sequences of seq tokens: forward 2 ×
+// weights × tokens and 4·Heads·HeadDim for each pair of positions, backward twice that. For a GPT
+// of width h with 4h in between and no mask that is 72·B·s·l·h²·(1 + s/6h + V/12lh) (Narayanan et
+// al., SC 2021, without recomputation). With recompute the forward pass of the layers, not of the
+// output layer, is done again: what the device does, not model FLOPs. Normalisation, activations
+// and the optimizer are omitted, as there; they are below 1 %. Bytes are not stated: they depend on
+// what is kept.
 func (t Transformer) TrainStep(batch, seq int, recompute bool, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, seq) || t.invalid() {
 		return gpuspan.Work{}
@@ -215,9 +218,10 @@ func (t Transformer) scores(batch, queries, keys int) float64 {
 	return float64(t.Layers) * a.Forward(gpuspan.PrecisionUnset).FLOPs
 }
 
-// Prefill counts processing batch prompts of seq tokens each: 2 × weights × tokens and the attention among them, and
-// the output layer for the last token of each prompt only. It reads every weight once, including all experts of a
-// mixture, and writes the keys and values. Items are tokens.
+// Prefill counts processing batch prompts of seq tokens each: 2 × weights × tokens and the
+// attention among them, and the output layer for the last token of each prompt only. It reads every
+// weight once, including all experts of a mixture, and writes the keys and values. Items are
+// tokens.
 func (t Transformer) Prefill(batch, seq int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, seq) || t.invalid() {
 		return gpuspan.Work{}
@@ -230,10 +234,10 @@ func (t Transformer) Prefill(batch, seq int, p gpuspan.Precision) gpuspan.Work {
 	return w
 }
 
-// Decode counts generating one token for each of batch sequences that already have context tokens: 2 × weights ×
-// batch and attention to context + 1 keys. It reads the weights once (of a mixture, as many experts as the batch can
-// use), and the cached keys and values of every sequence. For small batches these reads take more time than the
-// operations. Items are tokens.
+// Decode counts generating one token for each of batch sequences that already have context tokens:
+// 2 × weights × batch and attention to context + 1 keys. It reads the weights once (of a mixture,
+// as many experts as the batch can use), and the cached keys and values of every sequence. For
+// small batches these reads take more time than the operations. Items are tokens.
 func (t Transformer) Decode(batch, context int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, context) || t.invalid() {
 		return gpuspan.Work{}

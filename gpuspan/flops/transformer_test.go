@@ -54,8 +54,9 @@ var (
 	}
 )
 
-// Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, eq. 3:
-// 96·B·s·l·h²·(1 + s/6h + V/16lh) with recomputation, which is 72·B·s·l·h²·(1 + s/6h + V/12lh) without.
+// Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+// Megatron-LM", SC 2021, eq. 3: 96·B·s·l·h²·(1 + s/6h + V/16lh) with recomputation, which is
+// 72·B·s·l·h²·(1 + s/6h + V/12lh) without.
 func TestTrainStepIsMegatronsFormula(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		heads := property.IntRange(1, 16).Draw(t, "heads")
@@ -89,8 +90,9 @@ func TestSixNDOfLlama3(t *testing.T) {
 	require.InDelta(t, 3.8e25, llama405.SixND(15_600_000_000_000, gpuspan.BF16).FLOPs, .05e25)
 }
 
-// Chowdhery et al. 2022, appendix B: PaLM 540B at 238.3 thousand tokens per second on 6144 TPU v4 of 275 TFLOP/s has
-// a model FLOPs utilization of 45.7 % without self-attention and 46.2 % with it, of 6N + 12·L·H·Q·T per token.
+// Chowdhery et al. 2022, appendix B: PaLM 540B at 238.3 thousand tokens per second on 6144 TPU v4
+// of 275 TFLOP/s has a model FLOPs utilization of 45.7 % without self-attention and 46.2 % with it,
+// of 6N + 12·L·H·Q·T per token.
 func TestMFUOfPaLM(t *testing.T) {
 	const tokensPerSecond, peak = 238.3e3, 6144 * 275e12
 	attention := flops.Transformer{Layers: 118, Hidden: 18432, Heads: 48, HeadDim: 256, KVHeads: 1}
@@ -134,8 +136,8 @@ func TestPrefillAndDecodeAreTheSumOfTheirOperations(t *testing.T) {
 }
 
 func TestDecodeReadsWeightsAndCache(t *testing.T) {
-	// Llama 3 8B: 16.06 GB of weights in BF16, without the embedding table, which is only indexed; 128 KiB of cache for a
-	// token.
+	// Llama 3 8B: 16.06 GB of weights in BF16, without the embedding table, which is only indexed;
+	// 128 KiB of cache for a token.
 	require.EqualValues(t, 131072, llama3.CacheSize(1, gpuspan.BF16))
 	all, _ := llama3.Parameters()
 	read := llama3.Decode(1, 0, gpuspan.BF16).Read

@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpuspanyaml reads gpuspan's settings from YAML, usually three nodes of a trainer's own configuration file:
+// Package gpuspanyaml reads gpuspan's settings from YAML, usually three nodes of a trainer's own
+// configuration file:
 //
 //	model: …                 # the trainer's; ignored
 //	timing:                  # settings of package gpuspan, without report and schedule
@@ -18,8 +19,8 @@
 //	  trace_dir: /tmp/traces # for package gpuspan/chrometrace
 //	  step_csv: steps.csv    # for package gpuspan/stepcsv
 //
-// [Load] and [Read] accept the name of another node that has the three. `nvtx: true` is `nvtx: {enabled: true}`;
-// `timing: false`, `profiling: false` and `profiling: null` switch profiling off.
+// [Load] and [Read] accept the name of another node that has the three. `nvtx: true` is `nvtx:
+// {enabled: true}`; `timing: false`, `profiling: false` and `profiling: null` switch profiling off.
 //
 // Keys that guides of PyTorch's profiler use are accepted below `profiling`, too:
 //
@@ -30,9 +31,9 @@
 //	output_dir                                →  profiling.trace_dir
 //	record_shapes, with_flops, with_modules, activities: an error that names the replacement
 //
-// Missing or null nodes and values keep the defaults; other nodes and further documents of the file are ignored.
-// Unknown keys, duplicate keys, values of the wrong type and impossible combinations within the three nodes are
-// errors, which are all returned together.
+// Missing or null nodes and values keep the defaults; other nodes and further documents of the file
+// are ignored. Unknown keys, duplicate keys, values of the wrong type and impossible combinations
+// within the three nodes are errors, which are all returned together.
 package gpuspanyaml
 
 import (
@@ -62,8 +63,8 @@ type NVTX struct {
 	Domain  string // NVTX domain; empty: the default of package nvtx
 }
 
-// Option returns the option of gpuspan.New that applies the settings. Zero Settings, as of a File that was not read,
-// leave the environment's settings unchanged.
+// Option returns the option of gpuspan.New that applies the settings. Zero Settings, as of a File
+// that was not read, leave the environment's settings unchanged.
 func (f File) Option() gpuspan.Option {
 	return gpuspan.WithSettings(func(s *settings.Settings) {
 		if f.Settings != (settings.Settings{}) {
@@ -75,9 +76,10 @@ func (f File) Option() gpuspan.Option {
 // maxSize bounds what is read: configuration files are small, alias bombs are not.
 const maxSize = 1 << 20
 
-// Load reads a file whose settings override the environment (settings.FromEnv). at is the path of the node that
-// contains timing, nvtx and profiling, outermost first, if that is not the top: Load("train.yaml", "runtime"). It
-// returns an error if the file cannot be read, lacks that node, or has invalid values.
+// Load reads a file whose settings override the environment (settings.FromEnv). at is the path of
+// the node that contains timing, nvtx and profiling, outermost first, if that is not the top:
+// Load("train.yaml", "runtime"). It returns an error if the file cannot be read, lacks that node,
+// or has invalid values.
 func Load(path string, at ...string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -236,7 +238,8 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 	}
 }
 
-// turn switches a node on or off as a whole. `profiling: null` is how trainers' files switch it off.
+// turn switches a node on or off as a whole. `profiling: null` is how trainers' files switch it
+// off.
 func (p *parser) turn(top string, on bool) {
 	if top == "nvtx" {
 		p.out.NVTX.Enabled = on

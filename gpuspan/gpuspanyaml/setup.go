@@ -45,8 +45,8 @@ func Below(node ...string) SetupOption {
 	return setupOption(func(s *setup) { s.below = node })
 }
 
-// WithSDK adds options of the TracerProvider, such as sdktrace.WithBatcher(exporter). They are applied after the
-// options of the file.
+// WithSDK adds options of the TracerProvider, such as sdktrace.WithBatcher(exporter). They are
+// applied after the options of the file.
 func WithSDK(opts ...sdktrace.TracerProviderOption) SetupOption {
 	return setupOption(func(s *setup) { s.sdk = append(s.sdk, opts...) })
 }
@@ -56,13 +56,13 @@ func WithProfiler(opts ...gpuspan.Option) SetupOption {
 	return setupOption(func(s *setup) { s.profiler = append(s.profiler, opts...) })
 }
 
-// Setup reads a file and creates the profiler, with its TracerProvider, that the file describes: settings and schedule,
-// NVTX ranges, Chrome traces, a row for each step, the report. The resource has the job and rank of the process
-// (package rank). b may be nil, as for gpuspan.New.
+// Setup reads a file and creates the profiler, with its TracerProvider, that the file describes:
+// settings and schedule, NVTX ranges, Chrome traces, a row for each step, the report. The resource
+// has the job and rank of the process (package rank). b may be nil, as for gpuspan.New.
 //
-// The error joins the errors of [Load], gpuspan.New and outputs that cannot be opened. The result is never nil and
-// usable even with an error: invalid values keep their defaults, and those outputs are missing. Call
-// [Runtime.Shutdown] at the end.
+// The error joins the errors of [Load], gpuspan.New and outputs that cannot be opened. The result
+// is never nil and usable even with an error: invalid values keep their defaults, and those outputs
+// are missing. Call [Runtime.Shutdown] at the end.
 func Setup(path string, b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	f, err := Load(path, collect(opts).below...)
 	if f == (File{}) { // not opened: the environment applies
@@ -86,7 +86,8 @@ func collect(opts []SetupOption) *setup {
 	return s
 }
 
-// Setup is like the function [Setup] for a file that has been read and possibly changed, for example by flags.
+// Setup is like the function [Setup] for a file that has been read and possibly changed, for
+// example by flags.
 func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	var problems []error
 	problem := func(doing string, err error) {
@@ -128,9 +129,9 @@ func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	return r, errors.Join(append(problems, err)...)
 }
 
-// Shutdown shuts down the profiler and then the TracerProvider, which receives the profiler's last spans, and returns
-// their joined errors. With `nvtx.enabled`, end the program by nvtx.Exit afterwards, or a tool misses the last
-// ranges.
+// Shutdown shuts down the profiler and then the TracerProvider, which receives the profiler's last
+// spans, and returns their joined errors. With `nvtx.enabled`, end the program by nvtx.Exit
+// afterwards, or a tool misses the last ranges.
 func (r *Runtime) Shutdown(ctx context.Context) error {
 	return errors.Join(r.Profiler.Shutdown(ctx), r.TracerProvider.Shutdown(ctx))
 }

@@ -35,9 +35,9 @@ type device struct {
 	scratch atomic.Uintptr // four bytes that are set between anchors
 }
 
-// Open loads and initializes HIP. It returns an error if there is no library, the library is too old, or there is no
-// device. The Backend is not nil even then: it has no devices, and gpuspan.New returns the same error and times with
-// the host's clock.
+// Open loads and initializes HIP. It returns an error if there is no library, the library is too
+// old, or there is no device. The Backend is not nil even then: it has no devices, and gpuspan.New
+// returns the same error and times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
 	b, err := open(opts)
 	if err != nil {
@@ -91,8 +91,8 @@ func (b *Backend) ThreadInit() error {
 	return b.Relax("HIP")
 }
 
-// Bind makes a device current on the calling OS thread, which must be locked to the goroutine, until unbind is
-// called.
+// Bind makes a device current on the calling OS thread, which must be locked to the goroutine,
+// until unbind is called.
 func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	if uintptr(c) >= uintptr(len(b.devices)) {
 		return func() {}, backend.StatusInvalidValue
@@ -116,8 +116,8 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	return backend.Context(f.Int32(0)), st
 }
 
-// StreamInfo returns the device of a stream; for the NULL stream the device that was current when it was registered.
-// It returns an error for an invalid handle and for a capturing stream.
+// StreamInfo returns the device of a stream; for the NULL stream the device that was current when
+// it was registered. It returns an error for an invalid handle and for a capturing stream.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
 		return backend.StreamInfo{}, b.err
@@ -156,8 +156,8 @@ func (b *Backend) Close() error { return nil }
 // statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
 const statusCaptureUnsupported = 900
 
-// NewAnchorStream creates the stream for clock anchors of a device, and allocates four bytes that are set before each
-// of its records.
+// NewAnchorStream creates the stream for clock anchors of a device, and allocates four bytes that
+// are set before each of its records.
 func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	if s, st = b.NewStream(c); st != backend.StatusOK {
 		return 0, st
@@ -208,8 +208,8 @@ func (b *Backend) Record(c *backend.Call) backend.Status {
 	return b.API.Record(c)
 }
 
-// Query returns StatusOK if an event has completed, otherwise StatusNotReady, also if a capture on another stream
-// forbids the query, or the error of HIP.
+// Query returns StatusOK if an event has completed, otherwise StatusNotReady, also if a capture on
+// another stream forbids the query, or the error of HIP.
 func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if st == statusCaptureUnsupported {
@@ -218,11 +218,12 @@ func (b *Backend) Query(e backend.Event) backend.Status {
 	return st
 }
 
-// moduleVersion is the file in which AMD's out-of-tree kernel module states its version; the in-tree module has none.
+// moduleVersion is the file in which AMD's out-of-tree kernel module states its version; the
+// in-tree module has none.
 const moduleVersion = "/sys/module/amdgpu/version"
 
-// Devices lists the GPUs that the process sees. Properties that HIP does not report are empty; it returns an error
-// only if a device has no name.
+// Devices lists the GPUs that the process sees. Properties that HIP does not report are empty; it
+// returns an error only if a device has no name.
 func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -244,7 +245,8 @@ func (b *Backend) Devices() ([]backend.Device, error) {
 	return out, nil
 }
 
-// uuid returns `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes if they are not characters.
+// uuid returns `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes if they are
+// not characters.
 func (b *Backend) uuid(device int) string {
 	if b.fn.Of["hipDeviceGetUuid"] == 0 {
 		return ""
@@ -326,10 +328,10 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithLibrary sets the path of libamdhip64. It precedes the environment variable GPUSPAN_HIP_LIBRARY and the usual
-// paths; the empty string means those.
+// WithLibrary sets the path of libamdhip64. It precedes the environment variable
+// GPUSPAN_HIP_LIBRARY and the usual paths; the empty string means those.
 func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
 
-// Error is a failed HIP call: Call, the function's name; Code, the hipError_t; Name and Text, the library's
-// description. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
+// Error is a failed HIP call: Call, the function's name; Code, the hipError_t; Name and Text, the
+// library's description. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
 type Error = eventapi.Error

@@ -296,8 +296,8 @@ func TestSectionsAreTimed(t *testing.T) {
 		}
 		half := time.Duration(stated.AsFloat64() * 1e9)
 		require.Positive(t, half)
-		// The stream is idle, so the previous work's marker is the marker of the start, and the section begins when it is
-		// submitted.
+		// The stream is idle, so the previous work's marker is the marker of the start, and the
+		// section begins when it is submitted.
 		require.WithinRange(t, span.StartTime(), before[k].Add(-half-300), after[k].Add(half+300))
 		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(h, int64(2*k+1)))), float64(half+300))
 	}

@@ -1,11 +1,13 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hip times gpuspan's sections with HIP events (AMD ROCm). It is experimental: it may change in any release.
+// Package hip times gpuspan's sections with HIP events (AMD ROCm). It is experimental: it may
+// change in any release.
 //
-// It corresponds to gpuspan/cuda: libamdhip64 is loaded at run time, without cgo, from [WithLibrary], otherwise the
-// environment variable GPUSPAN_HIP_LIBRARY, otherwise the loader's path and /opt/rocm. It is tested with a stub that
-// follows the documentation; it has not run on AMD hardware yet.
+// It corresponds to gpuspan/cuda: libamdhip64 is loaded at run time, without cgo, from
+// [WithLibrary], otherwise the environment variable GPUSPAN_HIP_LIBRARY, otherwise the loader's
+// path and /opt/rocm. It is tested with a stub that follows the documentation; it has not run on
+// AMD hardware yet.
 //
 // Differences from CUDA:
 //

@@ -11,7 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/hip"
 )
 
-// Open loads HIP's runtime library. Without it, or without a device, the profiler times on the host's clock.
+// Open loads HIP's runtime library. Without it, or without a device, the profiler times on the
+// host's clock.
 func ExampleOpen() {
 	b, err := hip.Open(hip.WithLibrary("/nonexistent/libamdhip64.so"))
 	fmt.Println("HIP found:", err == nil)

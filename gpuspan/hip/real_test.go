@@ -15,8 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 )
 
-// If AMD's library is installed, it has every function except hipStreamGetDevice, which ROCm 5.6 added, and a machine
-// without a device returns an error. OTELGPU_TEST_LIBAMDHIP64 names a library other than the loader's.
+// If AMD's library is installed, it has every function except hipStreamGetDevice, which ROCm 5.6
+// added, and a machine without a device returns an error. OTELGPU_TEST_LIBAMDHIP64 names a library
+// other than the loader's.
 func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	candidates := paths
 	if path := os.Getenv("OTELGPU_TEST_LIBAMDHIP64"); path != "" {

@@ -35,9 +35,10 @@ type operation struct {
 	category uint32
 }
 
-// Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary]) names. Without a
-// tool, the normal case outside of a profiler, it returns an Annotator that does nothing and no error. If the tool
-// cannot be loaded, is not an NVTX tool or rejects the program, it returns such an Annotator and an error.
+// Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary])
+// names. Without a tool, the normal case outside of a profiler, it returns an Annotator that does
+// nothing and no error. If the tool cannot be loaded, is not an NVTX tool or rejects the program,
+// it returns such an Annotator and an error.
 func Open(opts ...Option) (*Annotator, error) {
 	c := config{domain: "gpuspan"}
 	options.All(opts, Option.apply)(&c)
@@ -51,14 +52,14 @@ func Open(opts ...Option) (*Annotator, error) {
 // Enabled reports whether a tool is attached.
 func (a *Annotator) Enabled() bool { return a != nil && a.domain != nil }
 
-// RangeStart starts the range of a section, which carries the IDs of sc, and returns the ID of the range; 0 without a
-// tool.
+// RangeStart starts the range of a section, which carries the IDs of sc, and returns the ID of the
+// range; 0 without a tool.
 func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint64 {
 	return a.start(o, sc, noStep)
 }
 
-// StepStart starts the range of a step, with its number in addition to the IDs, and returns the ID of the range; 0
-// without a tool.
+// StepStart starts the range of a step, with its number in addition to the IDs, and returns the ID
+// of the range; 0 without a tool.
 func (a *Annotator) StepStart(o *gpuspan.Operation, sc trace.SpanContext, step int64) uint64 {
 	return a.start(o, sc, step)
 }
@@ -93,8 +94,8 @@ func (a *Annotator) start(o *gpuspan.Operation, sc trace.SpanContext, step int64
 	return a.domain.call(domainRangeStartEx, e)
 }
 
-// mark writes the trace ID of a span before the range that has the span ID as its payload, because a payload has no
-// room for both.
+// mark writes the trace ID of a span before the range that has the span ID as its payload, because
+// a payload has no room for both.
 func (a *Annotator) mark(sc trace.SpanContext, step int64) {
 	e := newEvent(0)
 	traceID, spanID := sc.TraceID(), sc.SpanID()
@@ -118,8 +119,8 @@ func appendIDs(b []byte, sc trace.SpanContext) []byte {
 	return hex.AppendEncode(append(b, " span_id="...), spanID[:])
 }
 
-// register registers an operation with the tool at its first section. Operations are few and live as long as the
-// process.
+// register registers an operation with the tool at its first section. Operations are few and live
+// as long as the process.
 func (a *Annotator) register(o *gpuspan.Operation) any {
 	op, _ := a.ops.LoadOrStore(o, &operation{
 		name: o.Name(), text: a.domain.register(o.Name()), category: a.domain.category(o.Info().Category),
@@ -150,7 +151,8 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithLibrary sets the path of the injection library; default, and if empty: the path in NVTX_INJECTION64_PATH.
+// WithLibrary sets the path of the injection library; default, and if empty: the path in
+// NVTX_INJECTION64_PATH.
 func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.library = path }) }
 
 // WithDomain sets the name of the NVTX domain of ranges; default `gpuspan`.
@@ -161,13 +163,14 @@ func WithDomain(name string) Option { return optionFunc(func(c *config) { c.doma
 type IDs uint8
 
 const (
-	// IDsInPayload puts the span ID into the payload, as an unsigned number, and writes before ranges of sampled traces
-	// a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01", for steps followed by "
-	// step=<number>". The text of the range is the name of the operation, so that the profiler's summaries have one row
-	// for each operation, and its capture ranges (nsys profile -c nvtx -p name@domain) match it. This is the default.
+	// IDsInPayload puts the span ID into the payload, as an unsigned number, and writes before
+	// ranges of sampled traces a mark with the same payload and the text "traceparent=00-<trace
+	// id>-<span id>-01", for steps followed by " step=<number>". The text of the range is the name
+	// of the operation, so that the profiler's summaries have one row for each operation, and its
+	// capture ranges (nsys profile -c nvtx -p name@domain) match it. This is the default.
 	IDsInPayload IDs = iota
-	// IDsInMessage puts both IDs into the text of ranges of sampled traces: they are visible, but every range has a
-	// different name.
+	// IDsInMessage puts both IDs into the text of ranges of sampled traces: they are visible, but
+	// every range has a different name.
 	IDsInMessage
 	// NoIDs omits the IDs.
 	NoIDs
@@ -176,10 +179,10 @@ const (
 // WithIDs selects how ranges carry IDs; default [IDsInPayload].
 func WithIDs(ids IDs) Option { return optionFunc(func(c *config) { c.ids = ids }) }
 
-// Exit ends the program with a code, like [os.Exit], and like it runs no deferred functions: call it last, instead of
-// returning from main. If a tool is attached, it calls the C library's exit, so that the tool's atexit handlers run:
-// Nsight Systems writes its buffered ranges there, and would otherwise lose the last dozens. If no tool was attached
-// by [Open], it calls os.Exit.
+// Exit ends the program with a code, like [os.Exit], and like it runs no deferred functions: call
+// it last, instead of returning from main. If a tool is attached, it calls the C library's exit, so
+// that the tool's atexit handlers run: Nsight Systems writes its buffered ranges there, and would
+// otherwise lose the last dozens. If no tool was attached by [Open], it calls os.Exit.
 func Exit(code int) {
 	if attached() {
 		if libc, err := dl.Open("libc.so.6", "libc.so"); err == nil {

@@ -36,8 +36,9 @@ const (
 	initializeInjection = "InitializeInjectionNvtx2"
 )
 
-// module is a function table in NVTX's form: pointers to slots, into which the tool writes its functions. The memory
-// belongs to Go, does not move, and is kept forever, since the tool may write to it at any time.
+// module is a function table in NVTX's form: pointers to slots, into which the tool writes its
+// functions. The memory belongs to Go, does not move, and is kept forever, since the tool may write
+// to it at any time.
 type module struct {
 	slots [entries]uintptr
 	table [entries + 1]uintptr // table[i] is the address of slots[i]; nil first and last
@@ -62,12 +63,13 @@ type client struct {
 	}
 }
 
-// Attachments belong to the process, as a tool does, and their memory to the tool: a second Open finds the first's.
+// Attachments belong to the process, as a tool does, and their memory to the tool: a second Open
+// finds the first's.
 var (
 	attachMu sync.Mutex
 	clients  = map[string]*client{}
-	// current is the client that the callbacks serve. NVTX's callbacks carry no context; tools call them while they are
-	// initialized.
+	// current is the client that the callbacks serve. NVTX's callbacks carry no context; tools call
+	// them while they are initialized.
 	current *client
 
 	callbacksOnce                           sync.Once
@@ -120,7 +122,8 @@ func attached() bool {
 	return false
 }
 
-// makeCallbacks makes the three C functions that tools call; they are never freed, so there is one set for all clients.
+// makeCallbacks makes the three C functions that tools call; they are never freed, so there is one
+// set for all clients.
 func makeCallbacks() {
 	getExportTable = purego.NewCallback(func(id uint32) uintptr {
 		switch id {

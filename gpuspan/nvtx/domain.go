@@ -48,8 +48,8 @@ func newDomain(c *client, name string) *domain {
 // cut truncates a text to what is passed to the tool.
 func cut(s string) string { return s[:min(len(s), maxText)] }
 
-// register returns the tool's handle of a text, which is cheaper to pass than the text; 0 if the tool supports none.
-// Tools keep registered strings forever: few are registered, once each.
+// register returns the tool's handle of a text, which is cheaper to pass than the text; 0 if the
+// tool supports none. Tools keep registered strings forever: few are registered, once each.
 func (d *domain) register(text string) uintptr {
 	register := d.client.fn(domainRegisterStr)
 	if register == 0 {
@@ -62,8 +62,8 @@ func (d *domain) register(text string) uintptr {
 	return f.CallPointer(register, 2)
 }
 
-// category returns the number of a category of this domain, giving it one at the first call; 0, no category, for the
-// empty name and beyond 1,024 categories.
+// category returns the number of a category of this domain, giving it one at the first call; 0, no
+// category, for the empty name and beyond 1,024 categories.
 func (d *domain) category(name string) uint32 {
 	if name == "" {
 		return 0

@@ -14,8 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 
-// With the annotator, every section is a range for an attached profiler, and costs nothing otherwise. With the same ID
-// generator in the provider and the annotator, the range carries the IDs of the section's span.
+// With the annotator, every section is a range for an attached profiler, and costs nothing
+// otherwise. With the same ID generator in the provider and the annotator, the range carries the
+// IDs of the section's span.
 func ExampleOpen() {
 	ranges, err := nvtx.Open()
 	if err != nil {

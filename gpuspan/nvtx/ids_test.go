@@ -108,8 +108,8 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 	return nil
 }
 
-// Regardless of the sampler, no ID is issued twice and none is lost: ranges of sections whose span is dropped name a
-// span that does not exist, all others the right one.
+// Regardless of the sampler, no ID is issued twice and none is lost: ranges of sections whose span
+// is dropped name a span that does not exist, all others the right one.
 func TestRangesUnderSamplers(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{
 		"ratio": sdktrace.TraceIDRatioBased(0.5), "parent or ratio": sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.5)),

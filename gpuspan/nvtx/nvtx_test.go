@@ -142,7 +142,8 @@ func TestRangesCarryOperationCategoryAndIDs(t *testing.T) {
 	}
 }
 
-// The default text is the registered name, so that tools sum by operation; IDs and the step number follow it.
+// The default text is the registered name, so that tools sum by operation; IDs and the step number
+// follow it.
 func TestStepsCarryTheirNumber(t *testing.T) {
 	tool := newRecorder(t)
 	a := open(t, tool)
@@ -247,7 +248,8 @@ func TestRangesAcrossGoroutines(t *testing.T) {
 	require.True(t, tool.WellFormed())
 }
 
-// One annotation creates the span and the range: the range names the trace and the parent of the section's span.
+// One annotation creates the span and the range: the range names the trace and the parent of the
+// section's span.
 func TestSectionsOfAProfilerAreRanges(t *testing.T) {
 	tool := newRecorder(t)
 	tp := sdktrace.NewTracerProvider()

@@ -34,7 +34,8 @@ type call struct {
 	Thread          int64 // the OS thread
 }
 
-// newRecorder builds a recorder. With -DREFUSE it refuses to be attached, with -DNO_DOMAINS it rejects domains.
+// newRecorder builds a recorder. With -DREFUSE it refuses to be attached, with -DNO_DOMAINS it
+// rejects domains.
 func newRecorder(t testing.TB, flags ...string) *recorder {
 	t.Helper()
 	r := &recorder{}
@@ -67,7 +68,8 @@ func (r *recorder) Events() []call {
 // Clear discards the calls so far.
 func (r *recorder) Clear() { r.clear() }
 
-// WellFormed reports whether every attribute structure had the right version, size and registration.
+// WellFormed reports whether every attribute structure had the right version, size and
+// registration.
 func (r *recorder) WellFormed() bool { return r.ok() != 0 }
 
 // Version returns the NVTX version of the application.

@@ -16,8 +16,8 @@ import (
 )
 
 // The field numbers are from opentelemetry/proto/trace/v1/trace.proto, common/v1/common.proto and
-// collector/trace/v1/trace_service.proto. A tag is the number times 8 plus the wire type: 0 varint, 1 eight bytes, 2
-// length and bytes, 5 four bytes.
+// collector/trace/v1/trace_service.proto. A tag is the number times 8 plus the wire type: 0 varint,
+// 1 eight bytes, 2 length and bytes, 5 four bytes.
 
 const (
 	spanKindInternal  = 1
@@ -68,7 +68,8 @@ func appendAttribute(b []byte, field int, kv attribute.KeyValue) []byte {
 	return appendValue(b, kv.Value)
 }
 
-// valueLen returns the length of an AnyValue {string = 1, bool = 2, int = 3, double = 4, array = 5}.
+// valueLen returns the length of an AnyValue {string = 1, bool = 2, int = 3, double = 4, array =
+// 5}.
 func valueLen(v attribute.Value) int {
 	switch v.Type() {
 	case attribute.STRING:
@@ -152,8 +153,8 @@ var numbers = func() (list [sink.NumFacts][]byte) {
 	return list
 }()
 
-// appendFact writes a number behind the rest of its attribute. An integer is at most ten bytes long, so that the
-// lengths before it stay single bytes.
+// appendFact writes a number behind the rest of its attribute. An integer is at most ten bytes
+// long, so that the lengths before it stay single bytes.
 func appendFact(b []byte, f sink.Fact, bits uint64) []byte {
 	head := numbers[f]
 	if f < sink.FactRead {
@@ -230,7 +231,8 @@ func appendSpan(b []byte, x *sink.Span) []byte {
 	return appendFixed32(b, 16, flagsOf(x.Context.TraceFlags(), x.Parent))
 }
 
-// flagsOf returns W3C's flags of a span, and whether the other side of the reference is in another process.
+// flagsOf returns W3C's flags of a span, and whether the other side of the reference is in another
+// process.
 func flagsOf(f trace.TraceFlags, other trace.SpanContext) uint32 {
 	flags := uint32(f) | flagsHasRemote
 	if other.IsRemote() {
@@ -264,8 +266,8 @@ type batch struct {
 	bytes    int // of them
 }
 
-// scopeSpans are the encoded spans of a scope, with room in front for what is known when they are complete: so a
-// request is built where its spans were written, except for spans of further scopes.
+// scopeSpans are the encoded spans of a scope, with room in front for what is known when they are
+// complete: so a request is built where its spans were written, except for spans of further scopes.
 type scopeSpans struct {
 	scope *sink.Scope
 	head  []byte // the scope's field of ScopeSpans
@@ -310,8 +312,9 @@ func (b *batch) clear() {
 	b.spans, b.bytes = 0, 0
 }
 
-// request builds an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of
-// ScopeSpans {scope = 1, spans = 2, schema_url = 3}, and empties the batch, whose next spans are written to memory.
+// request builds an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1,
+// scope_spans = 2} of ScopeSpans {scope = 1, spans = 2, schema_url = 3}, and empties the batch,
+// whose next spans are written to memory.
 func (b *batch) request(memory []byte) []byte {
 	b.scopes = slices.DeleteFunc(b.scopes, func(s scopeSpans) bool {
 		return len(s.spans) == s.room // empty since the last request: removed

@@ -20,9 +20,9 @@ import (
 
 // Sender sends requests.
 type Sender interface {
-	// Send sends a request and returns the number of spans that the receiver rejected permanently while it accepted the
-	// others. A [Later] error requests a retry; any other error drops the request. The caller may reuse the bytes of the
-	// request after Send has returned.
+	// Send sends a request and returns the number of spans that the receiver rejected permanently
+	// while it accepted the others. A [Later] error requests a retry; any other error drops the
+	// request. The caller may reuse the bytes of the request after Send has returned.
 	Send(ctx context.Context, request []byte) (refused int64, err error)
 }
 
@@ -126,8 +126,8 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	return 0, fmt.Errorf("%s answered %s", s.url, a.Status)
 }
 
-// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. An unreadable response
-// rejects nothing.
+// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. An
+// unreadable response rejects nothing.
 func refusedSpans(body []byte) int64 {
 	if partial := firstField(body); len(partial) > 1 && partial[0] == 1<<3 {
 		if v, n := binary.Uvarint(partial[1:]); n > 0 && int64(v) > 0 {

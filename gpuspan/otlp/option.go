@@ -41,13 +41,13 @@ type option func(*config)
 
 func (f option) apply(c *config) { f(c) }
 
-// Endpoint sets the receiver's URL, such as http://127.0.0.1:4318. A URL without a path gets /v1/traces. Default:
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT unchanged, otherwise OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces appended,
-// otherwise http://localhost:4318/v1/traces.
+// Endpoint sets the receiver's URL, such as http://127.0.0.1:4318. A URL without a path gets
+// /v1/traces. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT unchanged, otherwise
+// OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces appended, otherwise http://localhost:4318/v1/traces.
 func Endpoint(u string) Option { return option(func(c *config) { c.endpoint = u }) }
 
-// Header sets a header of each request, for example for authorization. It overrides the environment's
-// (OTEL_EXPORTER_OTLP_TRACES_HEADERS, otherwise OTEL_EXPORTER_OTLP_HEADERS).
+// Header sets a header of each request, for example for authorization. It overrides the
+// environment's (OTEL_EXPORTER_OTLP_TRACES_HEADERS, otherwise OTEL_EXPORTER_OTLP_HEADERS).
 func Header(name, value string) Option { return option(func(c *config) { c.headers.Set(name, value) }) }
 
 // Resource sets the resource of all spans, like the SDK's resource: Resource(res.Attributes()...).
@@ -55,10 +55,11 @@ func Resource(kv ...attribute.KeyValue) Option {
 	return option(func(c *config) { c.resource = spanattr.AppendValid(c.resource, kv) })
 }
 
-// Client sets the HTTP client of requests. Default: a client with the timeout of OTEL_EXPORTER_OTLP_TIMEOUT in ms, 10 s
-// without it, that trusts the authorities in the file OTEL_EXPORTER_OTLP_CERTIFICATE, if it is set, instead of the
-// system's, and identifies itself by OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY. As for all variables, one
-// for traces (OTEL_EXPORTER_OTLP_TRACES_…) comes first.
+// Client sets the HTTP client of requests. Default: a client with the timeout of
+// OTEL_EXPORTER_OTLP_TIMEOUT in ms, 10 s without it, that trusts the authorities in the file
+// OTEL_EXPORTER_OTLP_CERTIFICATE, if it is set, instead of the system's, and identifies itself by
+// OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY. As for all variables, one for traces
+// (OTEL_EXPORTER_OTLP_TRACES_…) comes first.
 func Client(h *http.Client) Option { return option(func(c *config) { c.client = h }) }
 
 // Gzip compresses requests, as OTEL_EXPORTER_OTLP_COMPRESSION=gzip does.
@@ -70,12 +71,12 @@ func To(s Sender) Option { return option(func(c *config) { c.sender = s }) }
 // Interval sets the maximum time for which a span waits for others; positive, default 1 s.
 func Interval(d time.Duration) Option { return option(func(c *config) { c.interval = d }) }
 
-// BatchSize sets the maximum number of spans of one request; positive, default 2048. A request that reaches 2 MiB is
-// sent in any case.
+// BatchSize sets the maximum number of spans of one request; positive, default 2048. A request that
+// reaches 2 MiB is sent in any case.
 func BatchSize(spans int) Option { return option(func(c *config) { c.batchSize = spans }) }
 
-// Queue sets the maximum number of queued requests, positive; when the queue is full, new requests are dropped.
-// Default 16, which take at most 20 MB with the default batch size.
+// Queue sets the maximum number of queued requests, positive; when the queue is full, new requests
+// are dropped. Default 16, which take at most 20 MB with the default batch size.
 func Queue(requests int) Option { return option(func(c *config) { c.queue = requests }) }
 
 // RetryFor sets how long a request is retried before it is dropped; default 1 min.

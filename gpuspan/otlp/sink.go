@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otlp encodes the spans of sections as they end and sends them as OTLP over HTTP, without the SDK:
+// Package otlp encodes the spans of sections as they end and sends them as OTLP over HTTP, without
+// the SDK:
 //
 //	sink, err := otlp.New(otlp.Endpoint("http://127.0.0.1:4318"), otlp.Resource(res.Attributes()...))
 //	prof, err := gpuspan.New(backend, gpuspan.WithSink(sink))
@@ -9,13 +10,14 @@
 //	prof.Shutdown(ctx)
 //	sink.Shutdown(ctx)
 //
-// Attributes that all sections of an operation on a stream share are encoded once. A span then takes about a tenth of
-// the CPU time of one that an SDK creates, batches and exports (docs/benchmarks.md). Features of the SDK are missing:
-// span processors, attribute limits and samplers. A section below a span is recorded if that is sampled, a batch also
-// if one of its requests is, and a section without a parent always.
+// Attributes that all sections of an operation on a stream share are encoded once. A span then
+// takes about a tenth of the CPU time of one that an SDK creates, batches and exports
+// (docs/benchmarks.md). Features of the SDK are missing: span processors, attribute limits and
+// samplers. A section below a span is recorded if that is sampled, a batch also if one of its
+// requests is, and a section without a parent always.
 //
-// Requests wait in a bounded queue, are retried while the receiver requests it or is unreachable, and are dropped
-// after [RetryFor]; [Sink.Stats] counts spans by outcome.
+// Requests wait in a bounded queue, are retried while the receiver requests it or is unreachable,
+// and are dropped after [RetryFor]; [Sink.Stats] counts spans by outcome.
 package otlp
 
 import (
@@ -34,8 +36,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 )
 
-// Sink encodes and sends the spans of sections. Any number of profilers may share one. Nil and zero Sinks drop all
-// spans.
+// Sink encodes and sends the spans of sections. Any number of profilers may share one. Nil and zero
+// Sinks drop all spans.
 type Sink struct {
 	cfg config
 
@@ -65,8 +67,8 @@ type request struct {
 // Stats counts spans by outcome.
 type Stats struct {
 	Sent int64 // accepted by the receiver
-	// by reason: queue_full, rejected (permanently, by the receiver), retries (the receiver requested a retry too often,
-	// or was unreachable), shutdown
+	// by reason: queue_full, rejected (permanently, by the receiver), retries (the receiver
+	// requested a retry too often, or was unreachable), shutdown
 	Dropped map[string]int64
 }
 
@@ -78,8 +80,9 @@ const (
 	shutdown  = "shutdown"
 )
 
-// New creates a sink and starts its sender. It returns an error that lists invalid values. The result is never nil:
-// invalid values are replaced by defaults; with an invalid endpoint all spans are dropped.
+// New creates a sink and starts its sender. It returns an error that lists invalid values. The
+// result is never nil: invalid values are replaced by defaults; with an invalid endpoint all spans
+// are dropped.
 func New(opts ...Option) (*Sink, error) {
 	c := config{headers: http.Header{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
 	options.All(opts, Option.apply)(&c)
@@ -105,8 +108,8 @@ func New(opts ...Option) (*Sink, error) {
 
 func (s *Sink) made() bool { return s != nil && s.done != nil }
 
-// fullRequest is the size of spans in bytes at which a request is complete: half of the 4 MiB that receivers accept by
-// default.
+// fullRequest is the size of spans in bytes at which a request is complete: half of the 4 MiB that
+// receivers accept by default.
 const fullRequest = 2 << 20
 
 // Section implements gpuspan.Sink.
@@ -149,7 +152,8 @@ func (s *Sink) enqueue() {
 	}
 }
 
-// run sends requests, one at a time. If a sender ends the goroutine by runtime.Goexit another one continues.
+// run sends requests, one at a time. If a sender ends the goroutine by runtime.Goexit another one
+// continues.
 func (s *Sink) run() {
 	quit := false
 	defer func() {
@@ -202,7 +206,8 @@ const (
 	maxPause   = 30 * time.Second
 )
 
-// deliver tries until the request is accepted or dropped, and returns how many of its spans are dropped and why.
+// deliver tries until the request is accepted or dropped, and returns how many of its spans are
+// dropped and why.
 func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 	all, begin, pause := int64(r.spans), time.Now(), firstPause
 	for {
@@ -232,7 +237,8 @@ func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 // sayEvery is the minimum time between two reported errors.
 const sayEvery = 10 * time.Second
 
-// send delivers a request and counts its spans, whatever the result. Its memory is reused afterwards.
+// send delivers a request and counts its spans, whatever the result. Its memory is reused
+// afterwards.
 func (s *Sink) send(r request) {
 	dropped, reason, err := int64(r.spans), rejected, errors.New("the sender did not return")
 	defer func() {
@@ -275,8 +281,8 @@ func (s *Sink) Stats() Stats {
 	return out
 }
 
-// Flush sends pending spans and waits until they are accepted or dropped. If ctx is done first, it returns an error
-// that wraps its cause. Flush the profiler first.
+// Flush sends pending spans and waits until they are accepted or dropped. If ctx is done first, it
+// returns an error that wraps its cause. Flush the profiler first.
 func (s *Sink) Flush(ctx context.Context) error {
 	if !s.made() {
 		return nil
@@ -295,8 +301,8 @@ func (s *Sink) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown sends pending spans until ctx is done; the others are dropped and counted, and it returns an error with
-// their number. Later sections are dropped.
+// Shutdown sends pending spans until ctx is done; the others are dropped and counted, and it
+// returns an error with their number. Later sections are dropped.
 func (s *Sink) Shutdown(ctx context.Context) error {
 	if !s.made() {
 		return nil

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outputs compares the outputs of two runs of one program: sections record checksums of their results, a log
-// lists the checksums of a run, and the first difference shows where two runs diverge.
+// Package outputs compares the outputs of two runs of one program: sections record checksums of
+// their results, a log lists the checksums of a run, and the first difference shows where two runs
+// diverge.
 //
 //	format: checksum (16 hex digits), occurrence, operation as a Go string; one space between them
 //	cbf29ce484222325 1 "layer 1"
@@ -27,8 +28,8 @@ type Output struct {
 	Checksum   uint64 // of [Checksum]
 }
 
-// Read reads a log of [gpuspan.WithOutputLog]. If a line is invalid, it returns the outputs before it and an error
-// that names the line.
+// Read reads a log of [gpuspan.WithOutputLog]. If a line is invalid, it returns the outputs before
+// it and an error that names the line.
 func Read(r io.Reader) ([]Output, error) {
 	var out []Output
 	lines := bufio.NewScanner(r)
@@ -64,9 +65,9 @@ func parseOutput(line string) (o Output, err error) {
 	return o, nil
 }
 
-// FirstDivergence returns the index of the first output in which two runs differ in operation, occurrence or
-// checksum. If one run is a prefix of the other, that is the length of the shorter one. It returns false if the runs
-// are equal.
+// FirstDivergence returns the index of the first output in which two runs differ in operation,
+// occurrence or checksum. If one run is a prefix of the other, that is the length of the shorter
+// one. It returns false if the runs are equal.
 func FirstDivergence(a, b []Output) (int, bool) {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -77,8 +78,9 @@ func FirstDivergence(a, b []Output) (int, bool) {
 	return n, len(a) != len(b)
 }
 
-// Checksum returns the 64-bit FNV-1a hash of a host buffer of float32, over little-endian bytes on every machine.
-// Equal bits give equal checksums; +0 and −0 differ, and so do NaNs of different bits.
+// Checksum returns the 64-bit FNV-1a hash of a host buffer of float32, over little-endian bytes on
+// every machine. Equal bits give equal checksums; +0 and −0 differ, and so do NaNs of different
+// bits.
 func Checksum(data []float32) uint64 {
 	h := fnv.New64a()
 	var b [4]byte

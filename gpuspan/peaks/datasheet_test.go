@@ -5,9 +5,10 @@ package peaks
 
 import "testing"
 
-// A second table: memory in GB, bandwidth in GB/s, fp32 and one rate of the tensor or matrix cores in TFLOP/s as quoted
-// (so with sparsity where sparse says 2), and the board's power in W. A row of the first table that is missing here
-// fails the test. The values come from documents other than the rows' own sources:
+// A second table: memory in GB, bandwidth in GB/s, fp32 and one rate of the tensor or matrix cores
+// in TFLOP/s as quoted (so with sparsity where sparse says 2), and the board's power in W. A row of
+// the first table that is missing here fails the test. The values come from documents other than
+// the rows' own sources:
 //
 //   - tables of peaks for MFU: mosaicml/composer, callbacks/speed_monitor.py (V100 to H200, A10, T4);
 //     Lightning-AI/pytorch-lightning, fabric/utilities/throughput.py; pytorch/torchtitan, tools/utils.py (A100, H100 NVL

@@ -3,8 +3,9 @@
 
 // Package peaks is the table of device models with their peak rates, from the vendors' data sheets.
 //
-// All comparisons of a rate with a peak use it: the in-process report, the gpu receiver (gpu.memory.bandwidth.limit,
-// gpu.flop.rate.limit) and the gpu_derive processor. It imports the standard library only.
+// All comparisons of a rate with a peak use it: the in-process report, the gpu receiver
+// (gpu.memory.bandwidth.limit, gpu.flop.rate.limit) and the gpu_derive processor. It imports the
+// standard library only.
 //
 // Definitions:
 //
@@ -17,8 +18,8 @@
 //   - Link rates are for one direction. Data sheets quote NVLink and Infinity Fabric as the sum of both.
 //   - A zero field is unknown. Rates are not compared with unknown peaks.
 //
-// A power-capped device never reaches its boost clock, so its share of peak is below 1 even if its engines never
-// wait. This is not corrected.
+// A power-capped device never reaches its boost clock, so its share of peak is below 1 even if its
+// engines never wait. This is not corrected.
 package peaks
 
 import (
@@ -29,11 +30,12 @@ import (
 	"sync"
 )
 
-// Lookup returns the row of a model by the driver's name ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB", "AMD
-// Instinct MI300X"), and false if there is none. Vendor words, case and separators are ignored; otherwise names must
-// match in full: "NVIDIA H100" or "… Laptop GPU" match no row. A MIG suffix, as CUDA appends it ("NVIDIA
-// A100-SXM4-40GB MIG 1g.5gb"), selects the instance's part; it returns false for an unknown profile. The name of a vGPU
-// ("GRID A100-10C", "NVIDIA A100-3-20C") selects its board, with the vGPU's memory, or the instance's part.
+// Lookup returns the row of a model by the driver's name ("NVIDIA H100 80GB HBM3", "Tesla
+// V100-SXM2-16GB", "AMD Instinct MI300X"), and false if there is none. Vendor words, case and
+// separators are ignored; otherwise names must match in full: "NVIDIA H100" or "… Laptop GPU" match
+// no row. A MIG suffix, as CUDA appends it ("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), selects the
+// instance's part; it returns false for an unknown profile. The name of a vGPU ("GRID A100-10C",
+// "NVIDIA A100-3-20C") selects its board, with the vGPU's memory, or the instance's part.
 //
 // It allocates; callers on hot paths keep the result.
 func Lookup(model string) (Device, bool) {
@@ -61,8 +63,9 @@ var vgpuBoards = map[string]string{
 	"rtxa6000": "rtx-a6000", "rtxa5000": "rtx-a5000", "rtx6000": "quadro-rtx-6000",
 }
 
-// vgpu returns the device of the normalised name of a vGPU: the board, its slices if it is a MIG instance, and its
-// memory in GB with the letter of its series. Without slices vGPUs alternate on the whole board.
+// vgpu returns the device of the normalised name of a vGPU: the board, its slices if it is a MIG
+// instance, and its memory in GB with the letter of its series. Without slices vGPUs alternate on
+// the whole board.
 func vgpu(name string) (Device, bool) {
 	parts := strings.Split(strings.TrimPrefix(name, "grid-"), "-")
 	last := parts[len(parts)-1]
@@ -105,8 +108,8 @@ var index = sync.OnceValue(func() map[string]int {
 	return m
 })
 
-// SplitMIG splits the MIG suffix from a model as CUDA writes it: "NVIDIA L4 MIG 1g.5gb" is "NVIDIA L4" and "1g.5gb".
-// The profile is empty for a whole device.
+// SplitMIG splits the MIG suffix from a model as CUDA writes it: "NVIDIA L4 MIG 1g.5gb" is "NVIDIA
+// L4" and "1g.5gb". The profile is empty for a whole device.
 func SplitMIG(model string) (base, profile string) {
 	for i := 0; i+5 <= len(model); i++ {
 		if strings.EqualFold(model[i:i+5], " mig ") {
@@ -116,7 +119,8 @@ func SplitMIG(model string) (base, profile string) {
 	return model, ""
 }
 
-// normalise returns the words of a lower-case model name that distinguish devices, joined by one hyphen.
+// normalise returns the words of a lower-case model name that distinguish devices, joined by one
+// hyphen.
 func normalise(model string) string {
 	var b strings.Builder
 	for _, w := range strings.FieldsFunc(model, func(r rune) bool {
@@ -134,8 +138,8 @@ func normalise(model string) string {
 	return b.String()
 }
 
-// HostLink is the path between a device and its host: PCIe of a generation and width, or a chip-to-chip link whose
-// rate is stated. The zero value is an unknown link.
+// HostLink is the path between a device and its host: PCIe of a generation and width, or a
+// chip-to-chip link whose rate is stated. The zero value is an unknown link.
 type HostLink struct {
 	Generation int     // of PCIe; 0 if the link is not PCIe
 	Lanes      int     // of PCIe
@@ -150,9 +154,10 @@ func (l HostLink) Rate() float64 {
 	return PCIeRate(l.Generation, l.Lanes)
 }
 
-// PCIeRate returns the peak of one direction of a PCIe link in bytes per second, without line coding: 8b/10b up to
-// generation 2, 128b/130b up to 5, and 242 of the 256 bytes of a flit in 6. Packet headers, another 5 to 15 %
-// depending on payload size, are not subtracted. It returns 0 for a generation or width that does not exist.
+// PCIeRate returns the peak of one direction of a PCIe link in bytes per second, without line
+// coding: 8b/10b up to generation 2, 128b/130b up to 5, and 242 of the 256 bytes of a flit in 6.
+// Packet headers, another 5 to 15 % depending on payload size, are not subtracted. It returns 0 for
+// a generation or width that does not exist.
 //
 // Source: PCI Express Base Specification, revisions 1.1, 2.1, 3.1, 4.0, 5.0 and 6.0.
 func PCIeRate(generation, lanes int) float64 {
@@ -172,20 +177,22 @@ var laneRates = [...]float64{
 	1: 2.5e9 * 8 / 10, 2: 5e9 * 8 / 10, 3: 8e9 * 128 / 130, 4: 16e9 * 128 / 130, 5: 32e9 * 128 / 130, 6: 64e9 * 242 / 256,
 }
 
-// memorySlices is the number of slices into which MIG cuts the memory and its bandwidth. The A30 has four; they are
-// counted as eighths by twos.
+// memorySlices is the number of slices into which MIG cuts the memory and its bandwidth. The A30
+// has four; they are counted as eighths by twos.
 const memorySlices = 8
 
-// gibi is the factor by which a driver may exceed the data sheet's GB: sheets of the H200 and of Blackwell mean GiB.
+// gibi is the factor by which a driver may exceed the data sheet's GB: sheets of the H200 and of
+// Blackwell mean GiB.
 const gibi = 1.08
 
-// Instance returns the part of the device that a MIG instance has: FLOP rates in proportion to its SMs, memory
-// bandwidth and size in proportion to its memory slices (eighths of the device's memory). NVLink cannot be used with
-// MIG and becomes unknown; the host link is shared and keeps its full rate.
+// Instance returns the part of the device that a MIG instance has: FLOP rates in proportion to its
+// SMs, memory bandwidth and size in proportion to its memory slices (eighths of the device's
+// memory). NVLink cannot be used with MIG and becomes unknown; the host link is shared and keeps
+// its full rate.
 //
-// memory is the instance's size in bytes from the driver or the profile's name; it is rounded to whole slices,
-// because drivers reserve a part of each slice. It returns false if sms or memory do not fit the device, or if those
-// of the device are unknown.
+// memory is the instance's size in bytes from the driver or the profile's name; it is rounded to
+// whole slices, because drivers reserve a part of each slice. It returns false if sms or memory do
+// not fit the device, or if those of the device are unknown.
 func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	if sms <= 0 || d.SMs <= 0 || sms > d.SMs || d.MemorySize <= 0 || !(memory > 0) {
 		return Device{}, false
@@ -207,9 +214,9 @@ func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	return d, true
 }
 
-// Profile returns the instance that a MIG profile such as "1g.10gb" names, and false if the device has no such
-// profile. Suffixes (+me, +gfx) add engines and change neither SMs nor memory. Compute instances ("1c.3g.20gb") share
-// the memory of others and are not scaled.
+// Profile returns the instance that a MIG profile such as "1g.10gb" names, and false if the device
+// has no such profile. Suffixes (+me, +gfx) add engines and change neither SMs nor memory. Compute
+// instances ("1c.3g.20gb") share the memory of others and are not scaled.
 func (d Device) Profile(name string) (Device, bool) {
 	name, _, _ = strings.Cut(name, "+")
 	_, size, ok := strings.Cut(name, "g.")

@@ -73,7 +73,8 @@ func TestNoTwoRowsShareAName(t *testing.T) {
 	}
 }
 
-// testdata returns the folder of recorded files next to the repository; without it, tests that need it are skipped.
+// testdata returns the folder of recorded files next to the repository; without it, tests that need
+// it are skipped.
 func testdata(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
@@ -146,7 +147,8 @@ func TestEveryRecordedModelHasARow(t *testing.T) {
 	}
 }
 
-// The capture lists an H100 divided into 3g.40gb, 2g.20gb and two 1g.10gb instances, with the SMs of each.
+// The capture lists an H100 divided into 3g.40gb, 2g.20gb and two 1g.10gb instances, with the SMs
+// of each.
 func TestMIGProfilesAgreeWithADriver(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(testdata(t), "nvidia-smi", "linux-x86_64__nvidia-h100-mig__590.48.01.txt"))
 	if err != nil {

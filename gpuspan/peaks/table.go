@@ -22,18 +22,19 @@ type Device struct {
 	Vendor string
 	// MemoryBandwidth is the peak of device memory in bytes per second, reads and writes together.
 	MemoryBandwidth float64
-	// MemorySize is the nominal size of device memory in bytes (GB of the data sheet × 1e9), used to recognise
-	// memory slices; the driver reports a little more or less.
+	// MemorySize is the nominal size of device memory in bytes (GB of the data sheet × 1e9), used
+	// to recognise memory slices; the driver reports a little more or less.
 	MemorySize float64
 	// FLOPs are the dense peaks in FLOP per second (operations per second for int8).
 	FLOPs FLOPRates
 	// Host is the link to the host.
 	Host HostLink
-	// Interconnect is the peak of NVLink, or of Infinity Fabric links to other GPUs, in bytes per second in one
-	// direction, all links together. Zero also for models that have none.
+	// Interconnect is the peak of NVLink, or of Infinity Fabric links to other GPUs, in bytes per
+	// second in one direction, all links together. Zero also for models that have none.
 	Interconnect float64
-	// Domain is the number of devices that reach each other at Interconnect: the devices of one board or rack, or two
-	// connected by a bridge. A collective over more devices also uses other links.
+	// Domain is the number of devices that reach each other at Interconnect: the devices of one
+	// board or rack, or two connected by a bridge. A collective over more devices also uses other
+	// links.
 	Domain int
 	// Power is the device's default power limit (TDP, TBP), in watts.
 	Power float64
@@ -46,8 +47,8 @@ type Device struct {
 	mig   map[string]int // MIG profile to SMs, as `nvidia-smi mig -lgip` lists them
 }
 
-// FLOPRates are dense peaks by precision in FLOP per second, for INT8 in operations per second; 0 means unknown or
-// unsupported.
+// FLOPRates are dense peaks by precision in FLOP per second, for INT8 in operations per second; 0
+// means unknown or unsupported.
 type FLOPRates struct {
 	FP64, FP32, TF32, FP16, BF16, FP8, FP4, INT8 float64
 }
@@ -57,7 +58,8 @@ func Precisions() []string {
 	return []string{"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"}
 }
 
-// Of returns the peak of a precision, by its value of gpu.flop.precision, in FLOP per second; 0 if unknown.
+// Of returns the peak of a precision, by its value of gpu.flop.precision, in FLOP per second; 0 if
+// unknown.
 func (r *FLOPRates) Of(precision string) float64 {
 	if p := r.field(precision); p != nil {
 		return *p
@@ -65,7 +67,8 @@ func (r *FLOPRates) Of(precision string) float64 {
 	return 0
 }
 
-// Set sets the peak of a precision in FLOP per second. It returns false if the name is not in [Precisions].
+// Set sets the peak of a precision in FLOP per second. It returns false if the name is not in
+// [Precisions].
 func (r *FLOPRates) Set(precision string, rate float64) bool {
 	p := r.field(precision)
 	if p != nil {

@@ -22,8 +22,8 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 func near(got, want, rel float64) bool { return math.Abs(got-want) <= rel*math.Abs(want) }
 
-// Derives the same numbers from the architecture papers: bus width × data rate, units × operations per clock × boost
-// clock, links × rate. The tolerance of 1.5 % allows for vendors' rounding.
+// Derives the same numbers from the architecture papers: bus width × data rate, units × operations
+// per clock × boost clock, links × rate. The tolerance of 1.5 % allows for vendors' rounding.
 func TestRowsAgreeWithTheirArchitecture(t *testing.T) {
 	for _, tt := range []struct {
 		model           string
@@ -99,7 +99,8 @@ func TestRowsAgreeWithTheirArchitecture(t *testing.T) {
 	}
 }
 
-// Dense rates double when operands halve, except on old chips; a sparse rate entered as a dense one fails here.
+// Dense rates double when operands halve, except on old chips; a sparse rate entered as a dense one
+// fails here.
 func TestRatesOfARowFitEachOther(t *testing.T) {
 	for _, d := range All() {
 		f := d.FLOPs
@@ -167,8 +168,8 @@ func TestPCIeRate(t *testing.T) {
 	}
 }
 
-// A guest's driver names a vGPU by its board's short name, its slices if it is an instance, its memory and its series. It
-// has all engines of the board in its turns, but only its memory.
+// A guest's driver names a vGPU by its board's short name, its slices if it is an instance, its
+// memory and its series. It has all engines of the board in its turns, but only its memory.
 func TestVGPUsHaveTheirBoardsPeaks(t *testing.T) {
 	for name, want := range map[string]struct {
 		board      string
@@ -226,7 +227,8 @@ func TestInstanceIsAPartByItsSMsAndSlices(t *testing.T) {
 	if again, ok := a100.Instance(42, 19.62*(1<<30)); !ok || again.MemoryBandwidth != got.MemoryBandwidth {
 		t.Errorf("by the driver's size: %g", again.MemoryBandwidth)
 	}
-	// Data sheets of the H200 and of Blackwell mean GiB, so the driver reports 7 % more: 143,167 MiB for 7g.141gb.
+	// Data sheets of the H200 and of Blackwell mean GiB, so the driver reports 7 % more: 143,167
+	// MiB for 7g.141gb.
 	h200, _ := Lookup("NVIDIA H200")
 	if whole, ok := h200.Instance(132, 143167<<20); !ok || whole.MemoryBandwidth != h200.MemoryBandwidth {
 		t.Errorf("the whole of an H200: %g, %v", whole.MemoryBandwidth, ok)

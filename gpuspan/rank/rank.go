@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rank detects the rank of a process in a distributed job, from the environment variables of launchers, as an
-// OpenTelemetry resource:
+// Package rank detects the rank of a process in a distributed job, from the environment variables
+// of launchers, as an OpenTelemetry resource:
 //
 //	attribute            torchrun            Open MPI                     MPICH, Intel MPI   Slurm
 //	gpu.job.rank         RANK                OMPI_COMM_WORLD_RANK         PMI_RANK           SLURM_PROCID
@@ -10,14 +10,16 @@
 //	gpu.job.world_size   WORLD_SIZE          OMPI_COMM_WORLD_SIZE         PMI_SIZE           SLURM_STEP_NUM_TASKS,
 //	                                                                                           SLURM_NTASKS
 //
-// The first launcher, from the left, that sets a rank decides all three: a torchrun within an srun has both, and
-// Slurm's number then counts launchers, not workers. The error names contradictory values: a rank that is not below
-// the world size or is below the local rank, and different ranks of two launchers with the same number of processes
-// (then the first is used; ranks that torchrun's rendezvous reassigns are not compared).
+// The first launcher, from the left, that sets a rank decides all three: a torchrun within an srun
+// has both, and Slurm's number then counts launchers, not workers. The error names contradictory
+// values: a rank that is not below the world size or is below the local rank, and different ranks
+// of two launchers with the same number of processes (then the first is used; ranks that torchrun's
+// rendezvous reassigns are not compared).
 //
-// gpu.job.id is the job of the batch system (SLURM_JOB_ID, PBS_JOBID or LSB_JOBID) and, after a slash, the run in it,
-// because several runs can share an allocation: TORCHELASTIC_RUN_ID (unless it is torchrun's placeholder "none"),
-// otherwise MASTER_ADDR:MASTER_PORT, otherwise PMIX_NAMESPACE, otherwise SLURM_STEP_ID if Slurm sets the rank.
+// gpu.job.id is the job of the batch system (SLURM_JOB_ID, PBS_JOBID or LSB_JOBID) and, after a
+// slash, the run in it, because several runs can share an allocation: TORCHELASTIC_RUN_ID (unless
+// it is torchrun's placeholder "none"), otherwise MASTER_ADDR:MASTER_PORT, otherwise
+// PMIX_NAMESPACE, otherwise SLURM_STEP_ID if Slurm sets the rank.
 //
 //	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithDetectors(rank.Detector{}))
 package rank
@@ -38,7 +40,8 @@ import (
 
 // Detector is a resource.Detector. The zero Detector reads the environment of the process.
 type Detector struct {
-	// Getenv replaces os.Getenv, for tests and for launchers with other variables. Default: os.Getenv.
+	// Getenv replaces os.Getenv, for tests and for launchers with other variables. Default:
+	// os.Getenv.
 	Getenv func(string) string
 }
 
@@ -57,8 +60,9 @@ var launchers = []launcher{
 // allocations are jobs of batch systems. Several runs can share one.
 var allocations = []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}
 
-// Detect implements resource.Detector. Outside of a job the resource is empty. Invalid or contradictory values are
-// omitted, and the error, which wraps resource.ErrPartialResource, names them; the other attributes are valid.
+// Detect implements resource.Detector. Outside of a job the resource is empty. Invalid or
+// contradictory values are omitted, and the error, which wraps resource.ErrPartialResource, names
+// them; the other attributes are valid.
 func (d Detector) Detect(context.Context) (*resource.Resource, error) {
 	getenv := d.Getenv
 	if getenv == nil {
@@ -175,7 +179,8 @@ func (e *environment) number(names []string, least int64) variable {
 	return variable{}
 }
 
-// process reads a launcher's variables, without contradictory ones; false if the launcher gives no rank.
+// process reads a launcher's variables, without contradictory ones; false if the launcher gives no
+// rank.
 func (e *environment) process(l launcher) (process, bool) {
 	if e.first(l.rank) == "" {
 		return process{}, false
@@ -195,8 +200,9 @@ func (e *environment) process(l launcher) (process, bool) {
 	return p, true
 }
 
-// compare checks a second launcher against the one in use. If both count the same number of processes they must agree,
-// unless torchrun's rendezvous reassigned ranks; otherwise the second counts something else, such as torchruns.
+// compare checks a second launcher against the one in use. If both count the same number of
+// processes they must agree, unless torchrun's rendezvous reassigned ranks; otherwise the second
+// counts something else, such as torchruns.
 func (e *environment) compare(used, other process) {
 	same := used.size.set() && other.size.set() && used.size.value == other.size.value
 	if same && used.rank.set() && other.rank.set() && used.rank.value != other.rank.value &&

@@ -25,7 +25,8 @@ const (
 	// duration after the host did. If work had been queued ahead, the device would have finished
 	// much later than the host's End.
 	starvedPart = semconv.FindingLaunchBoundEndDelay
-	// floorFactor: sections shorter than this many empty sections mostly measure the launch, not the work.
+	// floorFactor: sections shorter than this many empty sections mostly measure the launch, not
+	// the work.
 	floorFactor = semconv.FindingBelowFloorFloor
 )
 
@@ -62,8 +63,8 @@ type optionFunc func(*Collector)
 
 func (f optionFunc) apply(c *Collector) { f(c) }
 
-// WithSketch sets the function that creates the sketch of each operation's and phase's durations, such as
-// ddsketch.New. By default quantiles are computed from a uniform sample of 512 durations.
+// WithSketch sets the function that creates the sketch of each operation's and phase's durations,
+// such as ddsketch.New. By default quantiles are computed from a uniform sample of 512 durations.
 func WithSketch(newSketch func() Sketch) Option {
 	return optionFunc(func(c *Collector) {
 		if newSketch != nil {
@@ -75,8 +76,8 @@ func WithSketch(newSketch func() Sketch) Option {
 // WithService sets the name of the program in reports; default none.
 func WithService(name string) Option { return optionFunc(func(c *Collector) { c.service = name }) }
 
-// WithClock sets the clock of Summary.Start and Summary.End, which must be the clock of Sample.Start; default
-// time.Now.
+// WithClock sets the clock of Summary.Start and Summary.End, which must be the clock of
+// Sample.Start; default time.Now.
 func WithClock(now func() time.Time) Option {
 	return optionFunc(func(c *Collector) {
 		if now != nil {
@@ -85,8 +86,8 @@ func WithClock(now func() time.Time) Option {
 	})
 }
 
-// WithDevices sets devices and their peaks, which override the peaks that a profiler finds in package peaks; default
-// none. Without peaks, shares of peak are unknown.
+// WithDevices sets devices and their peaks, which override the peaks that a profiler finds in
+// package peaks; default none. Without peaks, shares of peak are unknown.
 func WithDevices(d ...Device) Option {
 	return optionFunc(func(c *Collector) {
 		c.devices = append(c.devices, d...)
@@ -109,8 +110,8 @@ func NewCollector(opts ...Option) *Collector {
 	return c
 }
 
-// SetDevice adds a device or replaces the one with the same ordinal, for example when its floor has been measured.
-// Peaks set by WithDevices are kept.
+// SetDevice adds a device or replaces the one with the same ordinal, for example when its floor has
+// been measured. Peaks set by WithDevices are kept.
 func (c *Collector) SetDevice(d Device) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,9 +270,9 @@ func (c *Collector) Reset() {
 // maxOpen bounds the disjoint intervals that may still grow.
 const maxOpen = 1024
 
-// union measures the union of intervals that arrive in any order, in bounded memory: the oldest of more than maxOpen
-// disjoint intervals is closed, and what arrives before its end later on counts as covered already, so the length is
-// never too large.
+// union measures the union of intervals that arrive in any order, in bounded memory: the oldest of
+// more than maxOpen disjoint intervals is closed, and what arrives before its end later on counts
+// as covered already, so the length is never too large.
 type union struct {
 	open   intervals.Set[int64]
 	closed int64 // length of closed intervals
@@ -292,9 +293,9 @@ func (u *union) add(start, end int64) {
 
 func (u *union) length() int64 { return u.closed + u.open.Length() }
 
-// A stream does one thing after the other. So if one outermost section is inside another of its stream, it is part of
-// that section's work, regardless of the context it was started with, such as a section in a phase that is started with
-// the step's context:
+// A stream does one thing after the other. So if one outermost section is inside another of its
+// stream, it is part of that section's work, regardless of the context it was started with, such as
+// a section in a phase that is started with the step's context:
 //
 //	optimizer  ├────────────┤   outermost
 //	adamw        ├────────┤     outermost by its context; within optimizer
@@ -321,8 +322,8 @@ type run struct {
 	work       work
 }
 
-// maxRuns limits the runs that are kept of a stream, and so the number of runs inside one section. maxStreams limits
-// the streams.
+// maxRuns limits the runs that are kept of a stream, and so the number of runs inside one section.
+// maxStreams limits the streams.
 const maxRuns, maxStreams = 1024, 1024
 
 // of returns the timeline of a stream. Streams beyond the limit share one.
@@ -346,8 +347,8 @@ func (s streams) total() (t time.Duration) {
 	return t
 }
 
-// add adds a run, in the order of ends as a profiler reports the runs of a stream, and calls inside with each run
-// inside it.
+// add adds a run, in the order of ends as a profiler reports the runs of a stream, and calls inside
+// with each run inside it.
 func (s streams) add(k streamKey, r run, inside func(run)) {
 	x := s.of(k)
 	n := len(x.runs)

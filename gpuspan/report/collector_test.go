@@ -58,7 +58,8 @@ func TestStatisticsOfDurations(t *testing.T) {
 	})
 }
 
-// exactMoments returns the mean and the population standard deviation: n Σx² - (Σx)² is exact in big integers.
+// exactMoments returns the mean and the population standard deviation: n Σx² - (Σx)² is exact in
+// big integers.
 func exactMoments(x []int64) (mean, deviation float64) {
 	n, sum, squares := big.NewInt(int64(len(x))), new(big.Int), new(big.Int)
 	for _, v := range x {

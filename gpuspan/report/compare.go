@@ -12,13 +12,15 @@ import (
 	"strings"
 )
 
-// Change is the difference of one operation, at one position in the nesting, between two runs of a program.
+// Change is the difference of one operation, at one position in the nesting, between two runs of a
+// program.
 type Change struct {
 	Path          []string // names from the outermost section to this one
 	Before, After Figures  // Count is 0 where it did not run
 }
 
-// Ratio returns the mean duration after divided by the mean duration before; 0 if either is unknown.
+// Ratio returns the mean duration after divided by the mean duration before; 0 if either is
+// unknown.
 func (c Change) Ratio() float64 {
 	b, a := c.Before.Duration, c.After.Duration
 	if b.Count == 0 || a.Count == 0 || b.Mean <= 0 {
@@ -27,9 +29,9 @@ func (c Change) Ratio() float64 {
 	return float64(a.Mean) / float64(b.Mean)
 }
 
-// Beyond reports whether the mean durations differ by more than k standard errors of their difference (Welch,
-// Biometrika 34, 1947). Without a real difference, k = 3 reports one in 3 of 1,000 cases, and more often if runs
-// depend on each other, as on one clock frequency.
+// Beyond reports whether the mean durations differ by more than k standard errors of their
+// difference (Welch, Biometrika 34, 1947). Without a real difference, k = 3 reports one in 3 of
+// 1,000 cases, and more often if runs depend on each other, as on one clock frequency.
 func (c Change) Beyond(k float64) bool {
 	b, a := c.Before.Duration, c.After.Duration
 	if b.Count < 2 || a.Count < 2 {
@@ -40,8 +42,8 @@ func (c Change) Beyond(k float64) bool {
 	return math.Abs(float64(a.Mean-b.Mean)) > k*math.Sqrt(v)
 }
 
-// Compare returns the differences of the operations of two runs, such as before and after a change of the program,
-// sorted by the change of total time, largest first.
+// Compare returns the differences of the operations of two runs, such as before and after a change
+// of the program, sorted by the change of total time, largest first.
 func Compare(before, after Summary) []Change {
 	var out []Change
 	index := map[string]int{}
@@ -71,8 +73,8 @@ func Compare(before, after Summary) []Change {
 	return out
 }
 
-// WriteComparison writes the result of [Compare] as a table of 100 columns. A "*" marks means that differ by more
-// than three standard errors. It returns the error of w.
+// WriteComparison writes the result of [Compare] as a table of 100 columns. A "*" marks means that
+// differ by more than three standard errors. It returns the error of w.
 func WriteComparison(w io.Writer, before, after Summary) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU sections: %s before, %s after\n\n", duration(before.Total()), duration(after.Total()))

@@ -44,7 +44,8 @@ func (r record) float(t *testing.T, key string) float64 {
 
 func (r record) int(t *testing.T, key string) int64 { return int64(r.float(t, key)) }
 
-// testdata/runs.py writes random runs of nested operations and their statistics, computed by pandas.
+// testdata/runs.py writes random runs of nested operations and their statistics, computed by
+// pandas.
 func TestFiguresEqualPandas(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{
 		Memory: 3.35e12, PCIe: 63e9, FLOPs: map[string]float64{"bf16": 989e12, "fp32": 67e12},

@@ -70,8 +70,8 @@ func (f Finding) String() string {
 	return text
 }
 
-// Thresholds are the limits from which findings are reported. Zero fields mean the default; negative fields disable a
-// finding. Shares are from 0 to 1.
+// Thresholds are the limits from which findings are reported. Zero fields mean the default;
+// negative fields disable a finding. Shares are from 0 to 1.
 type Thresholds struct {
 	PageableShare float64       // share of all outermost time in pageable copies, default 0.01
 	LoaderShare   float64       // share of step time in phase data that no other phase hides, default 0.05
@@ -80,8 +80,8 @@ type Thresholds struct {
 	FirstRatio    float64       // first run ÷ mean of the rest, default 5
 	FirstCost     time.Duration // minimum excess of the first run over that mean, default 10 ms
 	SpikeShare    float64       // growth during one run ÷ highest use seen, default 0.25
-	// share of the nearest known limit for LowEfficiency, default 0.5 for single kernels and 0.1 for other sections, which
-	// have several kernels and gaps
+	// share of the nearest known limit for LowEfficiency, default 0.5 for single kernels and 0.1
+	// for other sections, which have several kernels and gaps
 	PeakShare    float64
 	PeakMinShare float64 // minimum share of all outermost time to gain for LowEfficiency, default 0.05
 	ExposedShare float64 // share of step time in exposed communication, default 0.05
@@ -131,7 +131,8 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 			Evidence: fmt.Sprintf(format, args...),
 		}
 	}
-	// Only the timed copies: count, bytes, time and rate belong together, also where most runs only count.
+	// Only the timed copies: count, bytes, time and rate belong together, also where most runs only
+	// count.
 	copied := ""
 	if r := o.All.Rates().PCIe; r > 0 {
 		copied = fmt.Sprintf(" of %s at %s GB/s", size(int64(math.Round(r*d.Total.Seconds()))), scaled(r, 1e9))
@@ -186,8 +187,9 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 			part(o.BelowFloor) < t.FloorShare)
 }
 
-// firstRatio returns how many times as long as expected the first run took: as the other runs, or longer if it does
-// more of the work that both declare. It is 0 if that is not known, as if only one of them declares any.
+// firstRatio returns how many times as long as expected the first run took: as the other runs, or
+// longer if it does more of the work that both declare. It is 0 if that is not known, as if only
+// one of them declares any.
 func (o *Operation) firstRatio() (ratio float64, expected time.Duration) {
 	first, rest := &o.First, &o.Rest
 	if first.Duration.Count == 0 || rest.Duration.Count == 0 || rest.Duration.Mean <= 0 {
@@ -207,7 +209,8 @@ func (o *Operation) firstRatio() (ratio float64, expected time.Duration) {
 	return float64(first.Duration.Mean) / float64(expected), expected
 }
 
-// amounts returns the declared work of a run on average, in units that do not compare with each other.
+// amounts returns the declared work of a run on average, in units that do not compare with each
+// other.
 func (f *Figures) amounts() [4]float64 {
 	n := float64(max(f.Count, 1))
 	var flops float64

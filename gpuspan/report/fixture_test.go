@@ -29,8 +29,8 @@ func (k *allValues) Quantile(q float64) (float64, bool) {
 
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
-// served returns a fixed run of an inference service: ten requests with one copy and one prefill that contains
-// attention.
+// served returns a fixed run of an inference service: ten requests with one copy and one prefill
+// that contains attention.
 func served(opts ...report.Option) *report.Collector {
 	now := epoch
 	peaks := report.Peaks{Memory: 4e12, PCIe: 64e9, FLOPs: map[string]float64{"bf16": 989e12}, Source: "table"}

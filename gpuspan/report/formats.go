@@ -18,9 +18,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// WriteCSV writes one row for each operation and run set ("all", "first", "rest"), with a header. Durations are
-// seconds, sizes bytes, rates per second, shares 0 to 1; unknown values are empty. New columns are only added at the
-// end. It returns the error of w.
+// WriteCSV writes one row for each operation and run set ("all", "first", "rest"), with a header.
+// Durations are seconds, sizes bytes, rates per second, shares 0 to 1; unknown values are empty.
+// New columns are only added at the end. It returns the error of w.
 func (s Summary) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	var record []string
@@ -52,8 +52,8 @@ func (s Summary) WriteCSV(w io.Writer) error {
 	return c.Error()
 }
 
-// attrs returns the values of a set of runs in the order of CSV's columns, with the unit in their names. Unknown values
-// are empty.
+// attrs returns the values of a set of runs in the order of CSV's columns, with the unit in their
+// names. Unknown values are empty.
 func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 	if set != "all" { // columns of all runs only
 		part := *o
@@ -79,7 +79,8 @@ func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
 	}
 }
 
-// declarationStatus returns gpu.declaration.status of the declared work; empty: below the peaks, or unknown.
+// declarationStatus returns gpu.declaration.status of the declared work; empty: below the peaks, or
+// unknown.
 func (o *Operation) declarationStatus() string {
 	if o.PeakShare > 1 {
 		return semconv.GPUDeclarationStatusExceedsPeak
@@ -113,9 +114,9 @@ func known[T comparable](key string, v T) slog.Attr {
 
 func isKnown(a slog.Attr) bool { return !a.Value.Equal(slog.Value{}) }
 
-// Log writes the summary to a logger: one record for each operation, loop and finding, at level info (findings: warn).
-// Keys are the names of CSV's columns, with the prefixes first_ and rest_ for the first run and the rest; unknown
-// values are omitted.
+// Log writes the summary to a logger: one record for each operation, loop and finding, at level
+// info (findings: warn). Keys are the names of CSV's columns, with the prefixes first_ and rest_
+// for the first run and the rest; unknown values are omitted.
 func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 	log := func(level slog.Level, message string, attrs ...slog.Attr) {
 		l.LogAttrs(ctx, level, message, slices.DeleteFunc(attrs, func(a slog.Attr) bool { return !isKnown(a) })...)
@@ -165,8 +166,9 @@ func part(prefix string, attrs []slog.Attr) (out []slog.Attr) {
 	return out
 }
 
-// WriteJSON writes the summary and its findings as one indented JSON object. Durations are seconds, sizes bytes,
-// rates per second, shares 0 to 1; unknown values are omitted. It returns the error of w.
+// WriteJSON writes the summary and its findings as one indented JSON object. Durations are seconds,
+// sizes bytes, rates per second, shares 0 to 1; unknown values are omitted. It returns the error of
+// w.
 func (s Summary) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -265,9 +267,9 @@ func (l Loop) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// WriteDOT writes the execution graph for Graphviz: sections (boxes) by nesting, the kernels that they launched
-// (ellipses) and the modules of the kernels (folders). Edges have counts. "dot -Tsvg" draws it. It returns the error
-// of w.
+// WriteDOT writes the execution graph for Graphviz: sections (boxes) by nesting, the kernels that
+// they launched (ellipses) and the modules of the kernels (folders). Edges have counts. "dot -Tsvg"
+// draws it. It returns the error of w.
 func (s Summary) WriteDOT(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "digraph gpu {\n\trankdir=LR;\n\tnode [fontname=\"sans-serif\"];")
@@ -303,7 +305,8 @@ func (s Summary) WriteDOT(w io.Writer) error {
 	return b.Flush()
 }
 
-// dotQuote writes a quoted identifier of the DOT language, in which only the quote and the backslash are special.
+// dotQuote writes a quoted identifier of the DOT language, in which only the quote and the
+// backslash are special.
 func dotQuote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", "").Replace(s) + `"`
 }

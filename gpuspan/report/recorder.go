@@ -5,8 +5,8 @@ package report
 
 import "time"
 
-// Node is a Recorder's number of an operation at one position in the nesting of sections. Zero is the root, the
-// parent of outermost sections.
+// Node is a Recorder's number of an operation at one position in the nesting of sections. Zero is
+// the root, the parent of outermost sections.
 type Node int32
 
 // Info describes an operation.
@@ -22,7 +22,8 @@ type Info struct {
 	Level       string `json:"level,omitempty"`            // macro, midi or micro for tiles, which never become spans
 }
 
-// ZeroCopy states whether kernels accessed host memory directly (gpu.zero_copy). Zero means not stated.
+// ZeroCopy states whether kernels accessed host memory directly (gpu.zero_copy). Zero means not
+// stated.
 type ZeroCopy uint8
 
 // Values of ZeroCopy.
@@ -122,7 +123,8 @@ type PhaseSample struct {
 	Unknown  bool          // a section of the phase has no time, so Duration is unknown
 }
 
-// StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other, unless a phase is unknown.
+// StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other, unless a
+// phase is unknown.
 type StepSample struct {
 	Index      int64         // gpu.step.index, from 1 unless FirstStep is set
 	Duration   time.Duration // boundary event to boundary event

@@ -11,7 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Findings that also exist for profiles have the names, thresholds, titles and remedies of the registry.
+// Findings that also exist for profiles have the names, thresholds, titles and remedies of the
+// registry.
 func TestKindsSharedWithProfilesMatchTheRegistry(t *testing.T) {
 	d := Thresholds{}.withDefaults()
 	for _, k := range []struct {

@@ -56,8 +56,8 @@ func (c *Collector) Summary() Summary {
 	return s.Sorted(ByTime)
 }
 
-// walker writes the rows of a summary: of each node, below it the nodes in its context, and below outermost nodes the
-// runs of others that are inside theirs on the stream.
+// walker writes the rows of a summary: of each node, below it the nodes in its context, and below
+// outermost nodes the runs of others that are inside theirs on the stream.
 type walker struct {
 	c    *Collector
 	s    *Summary
@@ -102,7 +102,8 @@ func (w *walker) expand(id Node, row int) {
 	}
 }
 
-// child appends a node in the context of another and its descendants. Nodes that have not run are skipped.
+// child appends a node in the context of another and its descendants. Nodes that have not run are
+// skipped.
 func (w *walker) child(id Node, row int) {
 	nd := w.c.nodes[id]
 	if nd.All.Count > 0 {
@@ -124,8 +125,8 @@ func (c *Collector) peaks(device int) Peaks {
 	return Peaks{}
 }
 
-// peakShare returns the largest share of any limit that the timed runs reached: the nearest roof. Bytes declared as
-// read from the L2 cache are not memory traffic.
+// peakShare returns the largest share of any limit that the timed runs reached: the nearest roof.
+// Bytes declared as read from the L2 cache are not memory traffic.
 func (o *Operation) peakShare(p Peaks) (share float64, of string) {
 	f := o.All
 	r := f.Rates()

@@ -22,8 +22,8 @@ func on(c *report.Collector, n report.Node, stream int, from, to int64) {
 	})
 }
 
-// If sections start with the step's context, they are siblings of their phase below the step. Two phases of equal
-// length still have half of the time each.
+// If sections start with the step's context, they are siblings of their phase below the step. Two
+// phases of equal length still have half of the time each.
 func TestSectionInsideAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 	c := report.NewCollector()
 	forward, optimizer := c.Node(0, report.Info{Name: "forward"}), c.Node(0, report.Info{Name: "optimizer"})
@@ -78,7 +78,8 @@ func TestSectionInsideAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 	require.Equal(t, time.Millisecond, c.Summary().Total())
 }
 
-// An operation that runs within another and on its own, or within itself, has a row for each: shares add up to 1.
+// An operation that runs within another and on its own, or within itself, has a row for each:
+// shares add up to 1.
 func TestRunsNestOneByOne(t *testing.T) {
 	c := report.NewCollector()
 	helper := c.Node(0, report.Info{Name: "helper", Category: "data"})
@@ -126,7 +127,8 @@ func TestRunsNestOneByOne(t *testing.T) {
 	require.InDelta(t, 20./35, sum, 1e-12, "each moment counts for the innermost category")
 }
 
-// A child on another stream that outlives its parent is part of the total, and not a share of its parent.
+// A child on another stream that outlives its parent is part of the total, and not a share of its
+// parent.
 func TestChildOnAnotherStream(t *testing.T) {
 	c := report.NewCollector()
 	parent := c.Node(0, report.Info{Name: "parent"})
@@ -138,7 +140,8 @@ func TestChildOnAnotherStream(t *testing.T) {
 	require.Zero(t, find(t, s, "child").ShareOfParent)
 }
 
-// The total is the union of each stream's intervals for any nesting; the test computes it independently.
+// The total is the union of each stream's intervals for any nesting; the test computes it
+// independently.
 func TestTotalIsTheTimeOfEachStreamOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -191,7 +194,8 @@ func TestHostWorkIsNotGPUTime(t *testing.T) {
 	require.InDelta(t, 2, o.All.Rates().Items, 1e-12)
 }
 
-// The time from launch to return is not the time of the work: 64 MB launched in 100 µs were not copied at 640 GB/s.
+// The time from launch to return is not the time of the work: 64 MB launched in 100 µs were not
+// copied at 640 GB/s.
 func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 32e9}}))
 	sample := report.Sample{

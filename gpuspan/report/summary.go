@@ -1,19 +1,20 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report provides the measurements of a profiler as plain Go values, and writes them as text, CSV, JSON,
-// structured log records and a DOT graph, without a Collector.
+// Package report provides the measurements of a profiler as plain Go values, and writes them as
+// text, CSV, JSON, structured log records and a DOT graph, without a Collector.
 //
 //	profiler ── Sample, StepSample ──► Recorder (Collector) ── Summary ──► WriteText, WriteCSV, WriteJSON, WriteDOT
 //	                                                              └──────► Findings(Thresholds)
 //
-// Counts, bytes, FLOPs and items cover all runs of an operation, as the application declared them. Durations and
-// rates cover timed runs only: a rate is the work of the timed runs divided by their time. An unknown value is zero
-// in the Go struct and omitted in every format.
+// Counts, bytes, FLOPs and items cover all runs of an operation, as the application declared them.
+// Durations and rates cover timed runs only: a rate is the work of the timed runs divided by their
+// time. An unknown value is zero in the Go struct and omitted in every format.
 //
-// The package imports the standard library only, because package gpuspan returns its types and must not add
-// dependencies other than the OpenTelemetry API. Quantiles of whole runs need a sketch, such as package ddsketch
-// provides. Without one they are computed from a uniform sample of 512 durations of each operation.
+// The package imports the standard library only, because package gpuspan returns its types and must
+// not add dependencies other than the OpenTelemetry API. Quantiles of whole runs need a sketch,
+// such as package ddsketch provides. Without one they are computed from a uniform sample of 512
+// durations of each operation.
 package report
 
 import (
@@ -43,8 +44,9 @@ type Summary struct {
 // Wall returns the time that the summary covers.
 func (s Summary) Wall() time.Duration { return s.End.Sub(s.Start) }
 
-// WallCoverage returns the share of wall time in which at least one timed section ran, 0 to 1, and false if no time has
-// passed. It is how much of the program the sections explain, not how busy the device was.
+// WallCoverage returns the share of wall time in which at least one timed section ran, 0 to 1, and
+// false if no time has passed. It is how much of the program the sections explain, not how busy the
+// device was.
 func (s Summary) WallCoverage() (float64, bool) {
 	w := s.Wall()
 	if w <= 0 {
@@ -53,8 +55,8 @@ func (s Summary) WallCoverage() (float64, bool) {
 	return min(float64(s.Covered)/float64(w), 1), true
 }
 
-// Total returns for how long a section ran on each stream, summed over the streams, except work on the host. Streams
-// run concurrently, so it may exceed the wall time.
+// Total returns for how long a section ran on each stream, summed over the streams, except work on
+// the host. Streams run concurrently, so it may exceed the wall time.
 func (s Summary) Total() time.Duration {
 	if s.total > 0 {
 		return s.total
@@ -136,8 +138,8 @@ func (w *work) add(o work) {
 	w.flops += o.flops
 }
 
-// Rates are work per second of the timed runs: bytes, floating-point operations and items per second. Zero means
-// unknown.
+// Rates are work per second of the timed runs: bytes, floating-point operations and items per
+// second. Zero means unknown.
 type Rates struct {
 	MemoryRead    float64 `json:"memory_read_bytes_per_second,omitempty"`      // device memory
 	MemoryWritten float64 `json:"memory_write_bytes_per_second,omitempty"`     // device memory
@@ -149,8 +151,9 @@ type Rates struct {
 	Items         float64 `json:"items_per_second,omitempty"`                  // as the operation counts them
 }
 
-// Rates returns the declared work of the timed runs divided by their duration. Host-timed runs count only if the
-// operation is synchronous: for others, the host times show when the work was launched, not when it ran.
+// Rates returns the declared work of the timed runs divided by their duration. Host-timed runs
+// count only if the operation is synchronous: for others, the host times show when the work was
+// launched, not when it ran.
 func (f Figures) Rates() Rates {
 	s := f.timed.time.Seconds()
 	if s <= 0 {
@@ -186,11 +189,12 @@ type Operation struct {
 	First Figures `json:"first,omitzero"` // the first run in the process
 	Rest  Figures `json:"rest,omitzero"`  // every other run, and all runs that only count
 
-	// of the parent's total duration, 0 to 1; 0 when not known, or longer than the parent, as on another stream
+	// of the parent's total duration, 0 to 1; 0 when not known, or longer than the parent, as on
+	// another stream
 	ShareOfParent float64 `json:"share_of_parent,omitempty"`
 	ShareOfTotal  float64 `json:"share_of_total,omitempty"` // of Summary.Total, 0 to 1
-	// share of the closest limit; 0 if unknown. More than 1 is impossible: the work, or what it was timed by, is declared
-	// wrong, or a cache served it.
+	// share of the closest limit; 0 if unknown. More than 1 is impossible: the work, or what it was
+	// timed by, is declared wrong, or a cache served it.
 	PeakShare float64 `json:"peak_share,omitempty"`
 	PeakOf    string  `json:"peak_of,omitempty"` // which limit: "memory", "pcie", or the precision
 
@@ -202,7 +206,8 @@ type Operation struct {
 	MemorySpike int64 `json:"memory_spike_bytes,omitempty"` // largest growth of device memory during one run, bytes
 
 	AccessPattern string `json:"access_pattern,omitempty"` // gpu.io.access_pattern, as declared last
-	// mean share of the declared bytes that came from the L2 cache, weighted by time; see HasL2HitRatio
+	// mean share of the declared bytes that came from the L2 cache, weighted by time; see
+	// HasL2HitRatio
 	L2HitRatio    float64 `json:"-"`
 	HasL2HitRatio bool    `json:"-"` // whether L2HitRatio was declared
 
@@ -250,14 +255,15 @@ type Phase struct {
 	unknown time.Duration // time of the steps in which it is unknown
 }
 
-// ByName returns the statistics of an operation over all its positions, and false if it has not run. Quantiles are 0
-// if there are several positions.
+// ByName returns the statistics of an operation over all its positions, and false if it has not
+// run. Quantiles are 0 if there are several positions.
 func (s Summary) ByName(name string) (Figures, bool) {
 	return s.sum(func(o *Operation) bool { return o.Name == name })
 }
 
-// Categories returns the sums of the operations of each category, in order of first appearance. Operations below
-// another one of the same category are omitted, because the other one includes their time.
+// Categories returns the sums of the operations of each category, in order of first appearance.
+// Operations below another one of the same category are omitted, because the other one includes
+// their time.
 func (s Summary) Categories() []Category {
 	var out []Category
 	seen, own := map[string]bool{}, s.ownTimes()
@@ -278,8 +284,8 @@ func (s Summary) Categories() []Category {
 // categorized reports whether an operation is GPU work of a category.
 func (o *Operation) categorized() bool { return o.Category != "" && !o.onHost() }
 
-// ownTimes returns the time of each category without the time of other categorized operations inside it, so that each
-// moment counts for the innermost one.
+// ownTimes returns the time of each category without the time of other categorized operations
+// inside it, so that each moment counts for the innermost one.
 func (s Summary) ownTimes() map[string]time.Duration {
 	left := make([]time.Duration, len(s.Operations))
 	for i := range s.Operations {
@@ -302,8 +308,8 @@ func (s Summary) ownTimes() map[string]time.Duration {
 	return own
 }
 
-// uncategorized returns the time that no category explains: outermost GPU work without a category, minus the time of
-// operations within it that have one.
+// uncategorized returns the time that no category explains: outermost GPU work without a category,
+// minus the time of operations within it that have one.
 func (s Summary) uncategorized() Category {
 	out := Category{Name: "(no category)"}
 	rest := s.Total()
@@ -328,7 +334,8 @@ func (s Summary) uncategorized() Category {
 type Category struct {
 	Name    string  // gpu.operation.category
 	Figures Figures // of all operations of the category, nested ones counted once
-	// of Summary.Total, without operations of other categories inside; work on the host omitted of both; 0 when not known
+	// of Summary.Total, without operations of other categories inside; work on the host omitted of
+	// both; 0 when not known
 	ShareOfTotal float64
 }
 
@@ -344,7 +351,8 @@ func (s Summary) sum(match func(*Operation) bool) (Figures, bool) {
 	return f, n > 0
 }
 
-// merge adds the runs of o. Quantiles cannot be merged from their values and are dropped, unless f was empty.
+// merge adds the runs of o. Quantiles cannot be merged from their values and are dropped, unless f
+// was empty.
 func (f *Figures) merge(o Figures) {
 	f.Count += o.Count
 	f.Duration = f.Duration.merge(o.Duration)
@@ -362,7 +370,8 @@ func (f *Figures) merge(o Figures) {
 	f.timed.add(o.timed)
 }
 
-// partOf is like part, but 0 if the sum is larger: then it is no part, as of a child on another stream.
+// partOf is like part, but 0 if the sum is larger: then it is no part, as of a child on another
+// stream.
 func (d Durations) partOf(of time.Duration) float64 {
 	if d.Total > of {
 		return 0

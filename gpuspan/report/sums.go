@@ -68,7 +68,8 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	}
 }
 
-// lies adds an outermost run that is inside a run of another node, which may have the same operation.
+// lies adds an outermost run that is inside a run of another node, which may have the same
+// operation.
 func (n *node) lies(in Node, r run, sketch func() Sketch) {
 	if n.within == nil {
 		n.within = map[Node]*nested{} // bounded by the number of nodes
@@ -90,7 +91,8 @@ func (n *node) lies(in Node, r run, sketch func() Sketch) {
 	}
 }
 
-// alone returns the figures of the runs that are inside no other: of all, what the nested ones leave.
+// alone returns the figures of the runs that are inside no other: of all, what the nested ones
+// leave.
 func (n *node) alone() Operation {
 	o, d := n.Operation, n.sets
 	o.First, o.Rest = o.First.minus(Figures{}), o.Rest.minus(Figures{})
@@ -169,8 +171,9 @@ func (f Figures) complete(d *durations) Figures {
 	return f
 }
 
-// durations are summed up by Welford's running mean and variance (Technometrics 4, 1962), in nanoseconds, because a sum
-// of squares would lose the variance of long, even ones to rounding, and by a sketch if quantiles are needed.
+// durations are summed up by Welford's running mean and variance (Technometrics 4, 1962), in
+// nanoseconds, because a sum of squares would lose the variance of long, even ones to rounding, and
+// by a sketch if quantiles are needed.
 type durations struct {
 	n            int64
 	total        time.Duration
@@ -222,8 +225,8 @@ func quantile(s Sketch, q float64, d Durations) time.Duration {
 	return min(max(time.Duration(math.Round(v*1e9)), d.Min), d.Max)
 }
 
-// minus returns the statistics without some of the durations, by the inverse of Chan's update. The extremes of all
-// durations remain, and quantiles are unknown.
+// minus returns the statistics without some of the durations, by the inverse of Chan's update. The
+// extremes of all durations remain, and quantiles are unknown.
 func (w durations) minus(o *durations) durations {
 	if o.n == 0 {
 		return w
@@ -240,8 +243,9 @@ func (w durations) minus(o *durations) durations {
 
 const reservoirSize = 512
 
-// reservoir is a uniform sample of all durations, by Vitter's Algorithm R (ACM TOMS 11, 1985). It is exact up to 512
-// durations; beyond, the 99th percentile is off by about 0.44 percent of rank (one standard deviation).
+// reservoir is a uniform sample of all durations, by Vitter's Algorithm R (ACM TOMS 11, 1985). It
+// is exact up to 512 durations; beyond, the 99th percentile is off by about 0.44 percent of rank
+// (one standard deviation).
 type reservoir struct {
 	seen   uint64
 	values []float64
@@ -352,7 +356,8 @@ func (l *loop) summary(peaks Peaks) Loop {
 			Name: p.name, Duration: p.dur.summary(), Unknown: p.unknown.n, unknown: p.unknown.total,
 		})
 	}
-	// A mean over precisions has no peak to compare with, so MFU requires every step to state one precision.
+	// A mean over precisions has no peak to compare with, so MFU requires every step to state one
+	// precision.
 	if len(l.flopTime) == 1 {
 		for precision, f := range l.flopTime {
 			if peak := peaks.FLOPs[precision]; peak > 0 && f.seconds > 0 {

@@ -16,7 +16,8 @@ import (
 // Width is the number of columns of text reports.
 const Width = 100
 
-// table arranges rows in fixed columns: the first one left-aligned and truncated to fit, the others right-aligned.
+// table arranges rows in fixed columns: the first one left-aligned and truncated to fit, the others
+// right-aligned.
 type table struct {
 	b      *strings.Builder
 	widths []int
@@ -31,8 +32,8 @@ func newTable(b *strings.Builder, widths ...int) *table {
 	return &table{b: b, widths: append([]int{rest}, widths...)}
 }
 
-// name sets the operations whose names are the first cells. Names that are equal when truncated get a line of their
-// own.
+// name sets the operations whose names are the first cells. Names that are equal when truncated get
+// a line of their own.
 func (t *table) name(lines []*Operation) {
 	cut := map[string]string{}
 	t.long = map[string]bool{}
@@ -99,7 +100,8 @@ func fit(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// clean replaces control characters, which in names would break the table and could control the terminal.
+// clean replaces control characters, which in names would break the table and could control the
+// terminal.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

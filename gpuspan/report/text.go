@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// WriteText writes the summary for a terminal of 100 columns: time, work and first run of each operation, indented by
-// nesting, then categories, loops and findings. Empty tables are omitted; "-" is an unknown value. It returns the
-// error of w.
+// WriteText writes the summary for a terminal of 100 columns: time, work and first run of each
+// operation, indented by nesting, then categories, loops and findings. Empty tables are omitted;
+// "-" is an unknown value. It returns the error of w.
 func (s Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
 	s.writeHead(&b)
@@ -96,8 +96,8 @@ type columns struct {
 	heads  []string
 }
 
-// table writes the operations for which has is true and those around them. cells returns the cells of an operation
-// after its name, absent ones if it has no values.
+// table writes the operations for which has is true and those around them. cells returns the cells
+// of an operation after its name, absent ones if it has no values.
 func (s Summary) table(b *strings.Builder, c columns, has func(*Operation) bool, cells func(*Operation) []string) {
 	lines := s.lines(has)
 	if len(lines) == 0 {
@@ -147,8 +147,8 @@ func (s Summary) writeTime(b *strings.Builder) {
 	}
 }
 
-// indented returns the name, indented by its depth. Below the fourth level the depth is a number, since blanks would
-// leave no room for the name.
+// indented returns the name, indented by its depth. Below the fourth level the depth is a number,
+// since blanks would leave no room for the name.
 func (o *Operation) indented() string {
 	const deepest = 4
 	name := strings.Repeat("  ", min(o.Depth, deepest))
@@ -162,8 +162,8 @@ func (o *Operation) indented() string {
 	return name
 }
 
-// lines returns the operations for which has is true and their ancestors, without which the indentation would put them
-// below others.
+// lines returns the operations for which has is true and their ancestors, without which the
+// indentation would put them below others.
 func (s Summary) lines(has func(*Operation) bool) []*Operation {
 	shown := make([]bool, len(s.Operations))
 	for i := range s.Operations {
@@ -247,7 +247,8 @@ func (s Summary) writeFirst(b *strings.Builder) {
 	})
 }
 
-// writeDescriptions writes what operations are, as their authors described them, once for each name.
+// writeDescriptions writes what operations are, as their authors described them, once for each
+// name.
 func (s Summary) writeDescriptions(b *strings.Builder) {
 	said := map[[2]string]bool{}
 	for i := range s.Operations {
@@ -322,7 +323,8 @@ func (l *Loop) write(b *strings.Builder) {
 	}
 }
 
-// wrap breaks a paragraph at Width columns and indents the lines after the first by the width of lead.
+// wrap breaks a paragraph at Width columns and indents the lines after the first by the width of
+// lead.
 func wrap(b *strings.Builder, lead, text string) {
 	col := 0
 	indent := strings.Repeat(" ", len([]rune(lead)))

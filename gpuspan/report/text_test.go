@@ -85,8 +85,8 @@ func TestTextFitsItsWidthForAnyNamesAndFigures(t *testing.T) {
 	}
 }
 
-// The work table lists operations with values and their ancestors; otherwise an operation would appear below an
-// unrelated one.
+// The work table lists operations with values and their ancestors; otherwise an operation would
+// appear below an unrelated one.
 func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
 	c := report.NewCollector()
 	step := c.Node(0, report.Info{Name: "forward"})

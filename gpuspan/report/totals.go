@@ -16,8 +16,9 @@ type ItemTotal struct {
 	Rate  float64 `json:"per_second,omitempty"` // per second of wall time; 0 when no time has passed
 }
 
-// Items returns the sums of the items of all operations by type, largest first. It omits operations within one that
-// counts the same type, which includes their items, and operations that state items without a type.
+// Items returns the sums of the items of all operations by type, largest first. It omits operations
+// within one that counts the same type, which includes their items, and operations that state items
+// without a type.
 func (s Summary) Items() []ItemTotal {
 	count := map[string]int64{}
 	for i := range s.Operations {
@@ -39,9 +40,10 @@ func (s Summary) Items() []ItemTotal {
 	return out
 }
 
-// Category returns the summary of one category: its operations, and operations without a category below them. It
-// removes operations of other categories; operations of the category below removed ones move up. Shares refer to the
-// remaining operations. Loops are removed, because they have no category.
+// Category returns the summary of one category: its operations, and operations without a category
+// below them. It removes operations of other categories; operations of the category below removed
+// ones move up. Shares refer to the remaining operations. Loops are removed, because they have no
+// category.
 func (s Summary) Category(name string) Summary {
 	return s.only(name, func(o *Operation) string { return o.Category })
 }
@@ -51,7 +53,8 @@ func (s Summary) Level(name string) Summary {
 	return s.only(name, func(o *Operation) string { return o.Level })
 }
 
-// only keeps the operations whose group has the name. An operation without a group is in its parent's.
+// only keeps the operations whose group has the name. An operation without a group is in its
+// parent's.
 func (s Summary) only(name string, group func(*Operation) string) Summary {
 	at := make([]int, len(s.Operations)) // new index + 1, also of the closest operation around that is left
 	in := make([]bool, len(s.Operations))
@@ -105,7 +108,8 @@ const (
 	ByName               // alphabetical
 )
 
-// ParseOrder returns the order named "time", "flops", "bytes" or "name", and an error for other names.
+// ParseOrder returns the order named "time", "flops", "bytes" or "name", and an error for other
+// names.
 func ParseOrder(s string) (Order, error) {
 	if i := slices.Index([]string{"time", "flops", "bytes", "name"}, s); i >= 0 {
 		return Order(i), nil

@@ -87,7 +87,8 @@ func TestSummaryOfOneCategoryLeavesOutOthersBelow(t *testing.T) {
 	require.NotContains(t, b.String(), "norm")
 }
 
-// Operations of StartNamed have no category, so the table has a row for their time, or it would not add up.
+// Operations of StartNamed have no category, so the table has a row for their time, or it would not
+// add up.
 func TestCategoryTableAddsUp(t *testing.T) {
 	c := report.NewCollector()
 	add := func(parent report.Node, name, category string, ms int64) report.Node {

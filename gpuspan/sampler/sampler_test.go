@@ -30,8 +30,8 @@ func request(n byte, sampled bool) context.Context {
 	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(c))
 }
 
-// If some requests of a server are sampled, exactly the batches with a sampled request are recorded, with their
-// kernels. All batches are timed.
+// If some requests of a server are sampled, exactly the batches with a sampled request are
+// recorded, with their kernels. All batches are timed.
 func TestABatchIsRecordedWithAnyOfItsRequests(t *testing.T) {
 	clock := simgpu.NewManualClock(time.Unix(1_700_000_000, 0))
 	gpu := simgpu.New(clock)

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// FromEnv returns [Default] overridden by the environment variables GPUSPAN_*, one for each of [Keys]. Empty
-// variables are ignored, and invalid values keep their defaults. The error names every invalid and every unknown
-// variable.
+// FromEnv returns [Default] overridden by the environment variables GPUSPAN_*, one for each of
+// [Keys]. Empty variables are ignored, and invalid values keep their defaults. The error names
+// every invalid and every unknown variable.
 func FromEnv() (Settings, error) {
 	s := Default()
 	byEnv := map[string]Key{}
@@ -46,8 +46,9 @@ func FromEnv() (Settings, error) {
 // subpackageVariables name the driver libraries, for packages cuda and hip.
 var subpackageVariables = []string{EnvPrefix + "CUDA_LIBRARY", EnvPrefix + "HIP_LIBRARY"}
 
-// Bind defines a flag for each setting, such as -gpuspan.stack-depth, which changes s. The current values of s are
-// the defaults. After parsing, call Validate, or assign s in a function of gpuspan.WithSettings.
+// Bind defines a flag for each setting, such as -gpuspan.stack-depth, which changes s. The current
+// values of s are the defaults. After parsing, call Validate, or assign s in a function of
+// gpuspan.WithSettings.
 func (s *Settings) Bind(fs *flag.FlagSet) {
 	for _, k := range s.keys() {
 		fs.Var(settingFlag(k), k.Flag(), fmt.Sprintf("%s (%s)", k.Help, k.Kind))

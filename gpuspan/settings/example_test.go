@@ -10,7 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Settings without an environment variable have their default. Invalid values are reported, and the default applies.
+// Settings without an environment variable have their default. Invalid values are reported, and the
+// default applies.
 func ExampleFromEnv() {
 	_ = os.Setenv("GPUSPAN_SLOTS", "1024")
 	_ = os.Setenv("GPUSPAN_SYNC", "sometimes")

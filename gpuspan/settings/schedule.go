@@ -8,18 +8,19 @@ import (
 	"fmt"
 )
 
-// Schedule selects the steps of a loop to record. As in PyTorch's torch.profiler.schedule, SkipFirst steps are
-// followed by Repeat cycles of Wait, Warmup and Active steps.
+// Schedule selects the steps of a loop to record. As in PyTorch's torch.profiler.schedule,
+// SkipFirst steps are followed by Repeat cycles of Wait, Warmup and Active steps.
 //
 //	SkipFirst │ Wait Warmup Active │ Wait Warmup Active │ …
 //	  none    │ none warm   record │ none warm   record │
 //
-// The zero Schedule records every step. Every sets the length of a cycle instead of Wait, so {Every: 10} records
-// steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18 to 20 …
+// The zero Schedule records every step. Every sets the length of a cycle instead of Wait, so
+// {Every: 10} records steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18 to
+// 20 …
 //
-// Negative SkipFirst, Wait, Warmup, Repeat and Every count as 0, and Validate rejects them. Active of 0 or less means
-// 1 if Every is set; otherwise the window of the first active step never ends, so {SkipFirst: 50} records all steps
-// from step 51 on.
+// Negative SkipFirst, Wait, Warmup, Repeat and Every count as 0, and Validate rejects them. Active
+// of 0 or less means 1 if Every is set; otherwise the window of the first active step never ends,
+// so {SkipFirst: 50} records all steps from step 51 on.
 type Schedule struct {
 	SkipFirst int // steps before the first cycle
 	Wait      int // steps of a cycle that are not recorded
@@ -53,8 +54,8 @@ func (s Schedule) normal() Schedule {
 	return s
 }
 
-// Action returns the decision about a step; index counts from 1, like gpu.step.index. Steps with a lower index are
-// skipped.
+// Action returns the decision about a step; index counts from 1, like gpu.step.index. Steps with a
+// lower index are skipped.
 func (s Schedule) Action(index int64) StepAction {
 	s = s.normal()
 	n := index - 1 - int64(s.SkipFirst)
@@ -109,14 +110,15 @@ func (s Schedule) String() string {
 	return fmt.Sprintf("%s, then every %d steps", steps, cycle)
 }
 
-// Minimum returns the number of steps after which the schedule is complete: all cycles, or one if Repeat is 0.
+// Minimum returns the number of steps after which the schedule is complete: all cycles, or one if
+// Repeat is 0.
 func (s Schedule) Minimum() int64 {
 	s = s.normal()
 	return int64(s.SkipFirst) + int64(s.Wait+s.Warmup+max(s.Active, 1))*int64(max(s.Repeat, 1))
 }
 
-// Validate returns an error that lists negative and contradictory values, and a schedule that cannot be completed in
-// a number of steps (0: unknown).
+// Validate returns an error that lists negative and contradictory values, and a schedule that
+// cannot be completed in a number of steps (0: unknown).
 func (s Schedule) Validate(steps int64) error {
 	var bad problems
 	bad.when(s.SkipFirst < 0, "`schedule.skip_first` must not be negative, found %d", s.SkipFirst)

@@ -12,7 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// pattern returns the action of a schedule for the first n steps: . skip, w warm-up, r record, R last of a cycle.
+// pattern returns the action of a schedule for the first n steps: . skip, w warm-up, r record, R
+// last of a cycle.
 func pattern(s settings.Schedule, n int) string {
 	out := make([]byte, n)
 	for i := range out {
@@ -28,7 +29,8 @@ func TestScheduleFollowsTorch(t *testing.T) {
 	}{
 		// The zero schedule records everything.
 		{settings.Schedule{}, "rrrrrr"},
-		// torch.profiler.schedule(wait=1, warmup=1, active=2): NONE, WARMUP, RECORD, RECORD_AND_SAVE, repeated.
+		// torch.profiler.schedule(wait=1, warmup=1, active=2): NONE, WARMUP, RECORD,
+		// RECORD_AND_SAVE, repeated.
 		{settings.Schedule{Wait: 1, Warmup: 1, Active: 2}, ".wrR.wrR.wrR"},
 		// repeat=2: nothing afterwards.
 		{settings.Schedule{Wait: 1, Warmup: 1, Active: 2, Repeat: 2}, ".wrR.wrR...."},
@@ -57,7 +59,8 @@ func TestScheduleFollowsTorch(t *testing.T) {
 	require.Equal(t, settings.StepSkip, settings.Schedule{Wait: 1, Active: 1}.Action(-3))
 }
 
-// Compares the minimum with its definition: the first number of steps that completes the last requested window.
+// Compares the minimum with its definition: the first number of steps that completes the last
+// requested window.
 func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 	for skip := range 3 {
 		for wait := range 3 {
@@ -82,8 +85,8 @@ func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 			}
 		}
 	}
-	// The older guide's minimum, wait + (warmup + active) × (repeat + 1), equals skip_first = wait and repeat + 1
-	// cycles.
+	// The older guide's minimum, wait + (warmup + active) × (repeat + 1), equals skip_first = wait
+	// and repeat + 1 cycles.
 	require.EqualValues(t, 5+(1+3)*(2+1), settings.Schedule{SkipFirst: 5, Warmup: 1, Active: 3, Repeat: 2 + 1}.Minimum())
 }
 

@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings defines the settings of a profiler, which can be set without a change of code: by environment
-// variables ([FromEnv]), flags ([Settings.Bind]) or by name ([Settings.Set], as in package gpuspanyaml). The table
-// [Keys] lists all of them.
+// Package settings defines the settings of a profiler, which can be set without a change of code:
+// by environment variables ([FromEnv]), flags ([Settings.Bind]) or by name ([Settings.Set], as in
+// package gpuspanyaml). The table [Keys] lists all of them.
 package settings
 
 import (
@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Settings are the settings of a profiler, from the environment ([FromEnv]), flags ([Settings.Bind]) or YAML (package
-// gpuspanyaml). gpuspan.WithSettings changes them. docs/gpuspan.md documents them.
+// Settings are the settings of a profiler, from the environment ([FromEnv]), flags
+// ([Settings.Bind]) or YAML (package gpuspanyaml). gpuspan.WithSettings changes them.
+// docs/gpuspan.md documents them.
 type Settings struct {
 	Enabled      bool          // false: nothing is timed until SetEnabled(true); default true
 	Verbosity    Verbosity     // default VerbosityDefault
@@ -27,7 +28,8 @@ type Settings struct {
 	CodeLocation bool          // record code.* of the caller of Start (about 0.5 µs); default false
 	StackDepth   int           // frames of code.stacktrace, at most MaxStackDepth; needs CodeLocation; default 0
 	HangLimit    time.Duration // a pending section older than this is logged once; 0: never; default 30 s
-	// a section or step that the device has not finished after this time gets host times; default 5 min
+	// a section or step that the device has not finished after this time gets host times; default 5
+	// min
 	HangDeadline  time.Duration
 	NestDeadline  time.Duration // how long an ended outermost section waits for open sections in it; default 5 s
 	StepDeadline  time.Duration // how long an ended step waits for its sections; default 10 s
@@ -59,7 +61,8 @@ func Default() Settings {
 	}
 }
 
-// Valid returns s with invalid values, and values that contradict earlier ones of [Keys], replaced by their defaults.
+// Valid returns s with invalid values, and values that contradict earlier ones of [Keys], replaced
+// by their defaults.
 func (s Settings) Valid() Settings {
 	out := Default()
 	for range 2 { // a value may depend on a later one
@@ -83,8 +86,8 @@ const (
 	grownSlots = 4096
 )
 
-// MostSlots returns how many slots a stream may have. While half of its slots are pending they double up to 4,096. A
-// stream with fewer than 256 slots, or more than 4,096, keeps them.
+// MostSlots returns how many slots a stream may have. While half of its slots are pending they
+// double up to 4,096. A stream with fewer than 256 slots, or more than 4,096, keeps them.
 func (s *Settings) MostSlots() int {
 	if s.Slots < usualSlots {
 		return s.Slots
@@ -100,8 +103,8 @@ func (p *problems) when(wrong bool, format string, args ...any) {
 	}
 }
 
-// Validate returns an error that lists, by configuration key, every value that is out of range or contradicts
-// another.
+// Validate returns an error that lists, by configuration key, every value that is out of range or
+// contradicts another.
 func (s Settings) Validate() error {
 	var bad problems
 	bad.when(s.Verbosity < VerbosityOff || s.Verbosity > VerbosityDebug,
@@ -161,8 +164,8 @@ func (m SyncMode) String() string { return nameOf(syncNames[:], int(m)) }
 
 var syncNames = [...]string{"", "deferred", "group", "immediate", "none"}
 
-// MetricsMode selects the sections that the profiler's own metrics cover. Counts, bytes, FLOPs and items always cover
-// all.
+// MetricsMode selects the sections that the profiler's own metrics cover. Counts, bytes, FLOPs and
+// items always cover all.
 type MetricsMode uint8
 
 // Metrics modes.

@@ -80,8 +80,8 @@ func (s *Settings) keys() []Key {
 	}
 }
 
-// Set changes the setting of that name. It returns an error for an unknown name or an invalid value. It does not
-// validate combinations: see [Settings.Validate].
+// Set changes the setting of that name. It returns an error for an unknown name or an invalid
+// value. It does not validate combinations: see [Settings.Validate].
 func (s *Settings) Set(name, value string) error {
 	var names []string
 	for _, k := range s.keys() {
@@ -174,7 +174,8 @@ func key[T any](name, help, kind, must string, parse func(string) (T, error), fi
 	}
 }
 
-// enumKey returns a setting with named values; names[i] is the value i, those below first cannot be set.
+// enumKey returns a setting with named values; names[i] is the value i, those below first cannot be
+// set.
 func enumKey[T ~uint8 | ~int32](name, help string, names []string, first int, field *T) Key {
 	return Key{
 		Name: name, Help: help, Kind: strings.Join(names[first:], "|"),

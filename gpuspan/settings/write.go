@@ -13,10 +13,10 @@ import (
 // row is one line of the table: a setting and the names by which it is set from outside the code.
 type row struct{ yaml, env, flag, option, values, value, help string }
 
-// WriteTable writes all settings as a Markdown table, with the values of s and the names in YAML, the environment,
-// flags and code, and the environment variables of OpenTelemetry that the library or the SDK reads. Options in code
-// override flags, flags override YAML, YAML overrides the environment, and the environment overrides defaults. It
-// returns the error of w.
+// WriteTable writes all settings as a Markdown table, with the values of s and the names in YAML,
+// the environment, flags and code, and the environment variables of OpenTelemetry that the library
+// or the SDK reads. Options in code override flags, flags override YAML, YAML overrides the
+// environment, and the environment overrides defaults. It returns the error of w.
 func (s Settings) WriteTable(w io.Writer) error {
 	rows := []row{{"YAML", "environment", "flag", "option", "values", "value", "effect"}, {
 		"---", "---", "---", "---", "---", "---", "---",
@@ -40,7 +40,8 @@ func (s Settings) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// Node returns the node of a configuration file in which package gpuspanyaml reads the setting of that name.
+// Node returns the node of a configuration file in which package gpuspanyaml reads the setting of
+// that name.
 func Node(name string) string {
 	if name == "report" || name == "print_report" || strings.HasPrefix(name, "schedule.") {
 		return "profiling"
@@ -48,7 +49,8 @@ func Node(name string) string {
 	return "timing"
 }
 
-// options names the options that set a setting in code, besides gpuspan.WithSettings. The most specific one wins.
+// options names the options that set a setting in code, besides gpuspan.WithSettings. The most
+// specific one wins.
 var options = map[string]string{
 	"enabled":             "`SetEnabled`",
 	"verbosity":           "`SetVerbosity`; `AtVerbosity` of an operation",

@@ -42,8 +42,8 @@ func (g *GPU) Now() time.Time { return g.clock.Now() }
 // ThreadInit does nothing, because polling cannot invalidate captures.
 func (g *GPU) ThreadInit() error { return nil }
 
-// StreamInfo returns the device and kind of a stream, or an error if the handle is unknown. Handle 0 is the legacy
-// stream of a device, for streams of gpuspan.ForeignEvents.
+// StreamInfo returns the device and kind of a stream, or an error if the handle is unknown. Handle
+// 0 is the legacy stream of a device, for streams of gpuspan.ForeignEvents.
 func (g *GPU) StreamInfo(s backend.StreamHandle, c backend.Context) (backend.StreamInfo, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,7 +206,8 @@ func (g *GPU) Synchronize(ev backend.Event) backend.Status {
 	return backend.StatusOK
 }
 
-// Elapsed returns the device's time between two events in nanoseconds, rounded like a driver's float32 milliseconds.
+// Elapsed returns the device's time between two events in nanoseconds, rounded like a driver's
+// float32 milliseconds.
 func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -223,8 +224,8 @@ func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, backend.StatusOK
 }
 
-// TrueTime returns the host time at which the event happened, which no real device can report, and false if it has
-// not happened.
+// TrueTime returns the host time at which the event happened, which no real device can report, and
+// false if it has not happened.
 func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,21 +1,21 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simgpu is a simulated GPU: streams, events, copy and compute engines, clocks, power, temperature and
-// counters, in pure Go.
+// Package simgpu is a simulated GPU: streams, events, copy and compute engines, clocks, power,
+// temperature and counters, in pure Go.
 //
-// It implements [backend.Backend], so the library runs on it as on a driver, anchors and clock mapping included: the
-// device has its own clock (offset, drift, tick), event times are float32 milliseconds, and the true host time of
-// every event can be queried, which no real device offers.
+// It implements [backend.Backend], so the library runs on it as on a driver, anchors and clock
+// mapping included: the device has its own clock (offset, drift, tick), event times are float32
+// milliseconds, and the true host time of every event can be queried, which no real device offers.
 //
-// Work is stated as bytes and FLOPs, and the device determines its time: a kernel runs for the longer of its memory
-// and its arithmetic time at the clock that the power limit allows, on one compute engine shared by all streams;
-// copies run on one engine per direction. Like hardware, the device has meters that only increase (joules, busy
-// seconds, bytes) and that are independent of spans, so that tests of joins of samples with spans compare independent
-// values.
+// Work is stated as bytes and FLOPs, and the device determines its time: a kernel runs for the
+// longer of its memory and its arithmetic time at the clock that the power limit allows, on one
+// compute engine shared by all streams; copies run on one engine per direction. Like hardware, the
+// device has meters that only increase (joules, busy seconds, bytes) and that are independent of
+// spans, so that tests of joins of samples with spans compare independent values.
 //
-// With a [ManualClock] the simulation is deterministic and never waits. Its values are not measurements; the vendor
-// of its devices is "simulated".
+// With a [ManualClock] the simulation is deterministic and never waits. Its values are not
+// measurements; the vendor of its devices is "simulated".
 package simgpu
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
-// GPU is a driver with one or more simulated devices. It implements [backend.Backend]. All methods are safe for
-// concurrent use.
+// GPU is a driver with one or more simulated devices. It implements [backend.Backend]. All methods
+// are safe for concurrent use.
 type GPU struct {
 	clock Clock
 	start time.Time
@@ -72,8 +72,8 @@ func (f optionFunc) apply(c *config) { f(c) }
 // WithDevices sets the devices; the default is one [DefaultSpec].
 func WithDevices(specs ...Spec) Option { return optionFunc(func(c *config) { c.specs = specs }) }
 
-// WithClockError sets the drift of the device's clock relative to the host's, in parts per million, and its offset.
-// The default is 12 ppm and an arbitrary offset.
+// WithClockError sets the drift of the device's clock relative to the host's, in parts per million,
+// and its offset. The default is 12 ppm and an arbitrary offset.
 func WithClockError(driftPPM float64, offset time.Duration) Option {
 	return optionFunc(func(c *config) { c.driftPPM, c.offset = driftPPM, offset })
 }
@@ -84,7 +84,8 @@ func WithTick(d time.Duration) Option { return optionFunc(func(c *config) { c.ti
 // WithSeed sets the seed of the random variation of run times; the default is 1.
 func WithSeed(seed uint64) Option { return optionFunc(func(c *config) { c.seed = seed }) }
 
-// WithJitter sets the relative standard deviation of run times; the default is 0.02, 0 makes them exact.
+// WithJitter sets the relative standard deviation of run times; the default is 0.02, 0 makes them
+// exact.
 func WithJitter(share float64) Option { return optionFunc(func(c *config) { c.jitter = share }) }
 
 // New returns a GPU on the given clock; nil means the host's real clock.
@@ -148,7 +149,8 @@ func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
 	return d.spec, true
 }
 
-// Allocate allocates device memory, or frees it if bytes is negative, and reports whether there was enough.
+// Allocate allocates device memory, or frees it if bytes is negative, and reports whether there was
+// enough.
 func (g *GPU) Allocate(ordinal int, bytes int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,12 +172,13 @@ type Clock interface {
 
 type realClock struct{ base time.Time }
 
-// Now keeps the monotonic reading of the base, so that a step of the wall clock does not reach the device.
+// Now keeps the monotonic reading of the base, so that a step of the wall clock does not reach the
+// device.
 func (c realClock) Now() time.Time        { return c.base.Add(time.Since(c.base)) }
 func (c realClock) Sleep(d time.Duration) { time.Sleep(d) }
 
-// readCost is the default time that a reading of a manual clock takes, similar to a real one. Without it, code that
-// polls until a time is reached would poll forever.
+// readCost is the default time that a reading of a manual clock takes, similar to a real one.
+// Without it, code that polls until a time is reached would poll forever.
 const readCost = 40 * time.Nanosecond
 
 // ManualClock is a [Clock] that advances on request, and by a step at each reading.
@@ -188,7 +191,8 @@ type ManualClock struct {
 // NewManualClock returns a clock that starts at a time; its step is 40 ns.
 func NewManualClock(start time.Time) *ManualClock { return &ManualClock{now: start, step: readCost} }
 
-// SetStep sets the step by which a reading advances the clock; 0 stops the clock between calls of Advance and Sleep.
+// SetStep sets the step by which a reading advances the clock; 0 stops the clock between calls of
+// Advance and Sleep.
 func (c *ManualClock) SetStep(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,13 +10,16 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// Kernel is work for the compute engine. Bytes and FLOPs decide how long it runs, unless Duration is given.
+// Kernel is work for the compute engine. Bytes and FLOPs decide how long it runs, unless Duration
+// is given.
 type Kernel struct {
 	// FLOPs are floating-point operations, multiply-add = 2.
 	FLOPs float64
-	// Precision is the precision of the FLOPs, which selects the peak; FP32's if the device has none for it.
+	// Precision is the precision of the FLOPs, which selects the peak; FP32's if the device has
+	// none for it.
 	Precision gpuspan.Precision
-	// Bytes are the bytes that move between the kernel and device memory, reads and writes together.
+	// Bytes are the bytes that move between the kernel and device memory, reads and writes
+	// together.
 	Bytes int64
 	// Efficiency is the part of the peaks that the kernel reaches, in (0, 1]; 0 means 0.75.
 	Efficiency float64
@@ -41,8 +44,8 @@ const (
 	eventGap      = 600 * time.Nanosecond
 )
 
-// rates is the effect of a piece of work on the device while it runs: shares of the whole (0..1), W above idle,
-// bytes/s.
+// rates is the effect of a piece of work on the device while it runs: shares of the whole (0..1), W
+// above idle, bytes/s.
 type rates struct {
 	sm, occupancy, tensor, dram float64
 	power                       float64
@@ -51,9 +54,10 @@ type rates struct {
 	throttled                   bool
 }
 
-// plan computes how long a kernel runs and its effect. Symbols: F FLOPs, R FLOP/s, B bytes, W bytes/s, e efficiency, c
-// clock factor. Arithmetic takes F/(e R c), memory B/(e W), and the longer one decides. Dynamic power grows with the
-// cube of the clock (voltage follows frequency), so a demand P above the limit L is met at c = (L/P)^(1/3).
+// plan computes how long a kernel runs and its effect. Symbols: F FLOPs, R FLOP/s, B bytes, W
+// bytes/s, e efficiency, c clock factor. Arithmetic takes F/(e R c), memory B/(e W), and the longer
+// one decides. Dynamic power grows with the cube of the clock (voltage follows frequency), so a
+// demand P above the limit L is met at c = (L/P)^(1/3).
 func (s Spec) plan(k Kernel) (time.Duration, rates) {
 	e := k.Efficiency
 	if e <= 0 || e > 1 {
@@ -79,8 +83,8 @@ func (s Spec) plan(k Kernel) (time.Duration, rates) {
 	return max(time.Duration(whole*1e9), kernelFloor), r
 }
 
-// activity returns the share of power by what is busy: tensor or vector pipes, memory, and a share for any running
-// kernel.
+// activity returns the share of power by what is busy: tensor or vector pipes, memory, and a share
+// for any running kernel.
 func (s Spec) activity(k Kernel, seconds, peak, occ, clock float64) rates {
 	r := rates{sm: 0.95, occupancy: occ, clock: clock}
 	if seconds > 0 {

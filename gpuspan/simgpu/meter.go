@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Telemetry holds the readings of a device's meters at one time. Integrals count from the device's start and never
-// decrease.
+// Telemetry holds the readings of a device's meters at one time. Integrals count from the device's
+// start and never decrease.
 type Telemetry struct {
 	Time time.Time // of the reading, on the clock of the GPU's host
 
@@ -39,7 +39,8 @@ type segment struct {
 	rates
 }
 
-// meter integrates segments. Pieces that have ended before the reading time are added up and dropped.
+// meter integrates segments. Pieces that have ended before the reading time are added up and
+// dropped.
 type meter struct {
 	spec     Spec
 	last     int64 // everything before is in t
@@ -52,7 +53,8 @@ type meter struct {
 // thermalTau is the time constant of the first-order thermal model, in seconds.
 const thermalTau = 12.0
 
-// advance integrates to now, piecewise: between two neighbouring boundaries of pieces every rate is constant.
+// advance integrates to now, piecewise: between two neighbouring boundaries of pieces every rate is
+// constant.
 func (m *meter) advance(now int64) {
 	for m.last < now {
 		next := now

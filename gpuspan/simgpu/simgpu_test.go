@@ -29,7 +29,8 @@ func exact(c simgpu.Clock, specs ...simgpu.Spec) *simgpu.GPU {
 		simgpu.WithDevices(specs...))
 }
 
-// plain returns a specification with round numbers, so that the expected values are easy to compute.
+// plain returns a specification with round numbers, so that the expected values are easy to
+// compute.
 func plain() simgpu.Spec {
 	return simgpu.Spec{
 		Model: "Simulated GPU", MemoryTotal: 1 << 30, MemoryBandwidth: 1e12, PCIeBandwidth: 1e10,
@@ -96,7 +97,8 @@ func TestWorkBeyondThePowerLimitRunsAtALowerClock(t *testing.T) {
 	clock := still()
 	g := exact(clock, plain())
 	s := g.Stream(0)
-	// Dynamic power 400 W × (0.20 + 0.95) = 460 W exceeds the 400 W above idle: c = (400/460)^(1/3).
+	// Dynamic power 400 W × (0.20 + 0.95) = 460 W exceeds the 400 W above idle: c =
+	// (400/460)^(1/3).
 	g.Launch(s, simgpu.Kernel{FLOPs: 1e11, Precision: gpuspan.BF16, Efficiency: 1})
 	clock.Advance(500 * time.Microsecond)
 	tel, ok := g.Telemetry(0)
@@ -191,7 +193,8 @@ func TestKernelsOfTwoStreamsTakeTurns(t *testing.T) {
 	clock.Advance(10 * time.Millisecond)
 	g.Launch(short, simgpu.Kernel{Duration: time.Millisecond})
 	g.Wait(short)
-	// It waits for the running kernel (until 10.004 ms) and runs next, before the ninety that were launched earlier.
+	// It waits for the running kernel (until 10.004 ms) and runs next, before the ninety that were
+	// launched earlier.
 	require.Equal(t, 11*time.Millisecond+4*time.Microsecond, clock.Now().Sub(origin).Round(10*time.Nanosecond))
 	g.Wait(long)
 	require.Equal(t, 101*time.Millisecond+4*time.Microsecond, clock.Now().Sub(origin))

@@ -12,7 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Spec is the specification of one simulated device. Rates are peaks; kernels reach a part of them (see [Kernel]).
+// Spec is the specification of one simulated device. Rates are peaks; kernels reach a part of them
+// (see [Kernel]).
 type Spec struct {
 	Model           string                        // as hw.model, e.g. "Simulated GPU"
 	MemoryTotal     int64                         // bytes
@@ -28,8 +29,8 @@ type Spec struct {
 	ThermalRise     float64                       // °C per W above idle, in equilibrium
 }
 
-// DefaultSpec returns the specification of a data-center device similar to an H100 SXM (dense rates from NVIDIA's
-// data sheet).
+// DefaultSpec returns the specification of a data-center device similar to an H100 SXM (dense rates
+// from NVIDIA's data sheet).
 func DefaultSpec() Spec {
 	return Spec{
 		Model:           "Simulated GPU",
@@ -74,9 +75,10 @@ func (s Spec) peaks() *report.Peaks {
 	return p
 }
 
-// Identity returns the description of a simulated device by machine and ordinal (from 0). It is deterministic, so
-// that programs that simulate devices independently, such as a service and its Collector, agree. [New] uses machine
-// 0; other numbers, below 2^24, distinguish the devices of several hosts.
+// Identity returns the description of a simulated device by machine and ordinal (from 0). It is
+// deterministic, so that programs that simulate devices independently, such as a service and its
+// Collector, agree. [New] uses machine 0; other numbers, below 2^24, distinguish the devices of
+// several hosts.
 func Identity(machine uint64, ordinal int, spec Spec) backend.Device {
 	return backend.Device{
 		Ordinal: ordinal, Model: spec.Model, Vendor: "simulated", DriverVersion: "simgpu",

@@ -163,8 +163,8 @@ type piece struct {
 	gen      uint32
 }
 
-// start returns when the head of a stream could start: after its predecessor on the stream, and when its engine is
-// free.
+// start returns when the head of a stream could start: after its predecessor on the stream, and
+// when its engine is free.
 func (d *device) start(st *stream) int64 {
 	p := &st.queue[0]
 	t := max(st.doneAt, p.earliest)
@@ -174,8 +174,9 @@ func (d *device) start(st *stream) int64 {
 	return max(t, d.engines[p.engine])
 }
 
-// next finds the head that starts first. Heads that wait for the same engine alternate: the stream that it served
-// longest ago is next, so that two busy streams interleave piece by piece, as on hardware.
+// next finds the head that starts first. Heads that wait for the same engine alternate: the stream
+// that it served longest ago is next, so that two busy streams interleave piece by piece, as on
+// hardware.
 func (d *device) next() (best *stream, at int64) {
 	at = math.MaxInt64
 	for _, st := range d.streams {
@@ -190,7 +191,8 @@ func (d *device) next() (best *stream, at int64) {
 	return best, at
 }
 
-// advance starts everything that starts by now. Later starts are not decided yet: another stream may be first.
+// advance starts everything that starts by now. Later starts are not decided yet: another stream
+// may be first.
 func (g *GPU) advance(d *device, now int64) {
 	for {
 		st, at := d.next()

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
-// A full disk accepts part of a write: the partial rows are removed, and written again once there is space.
+// A full disk accepts part of a write: the partial rows are removed, and written again once there
+// is space.
 func TestFullDiskLeavesNoHalfRow(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {

@@ -21,7 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Builder builds a [Row] from the attributes of a span, for any span API. The zero Builder is ready to use.
+// Builder builds a [Row] from the attributes of a span, for any span API. The zero Builder is ready
+// to use.
 type Builder struct {
 	row     Row
 	step    bool
@@ -87,8 +88,8 @@ func duration(seconds float64) (time.Duration, bool) {
 	return time.Duration(ns), true
 }
 
-// Exporter is an sdktrace.SpanExporter for programs without a Collector that writes a row for each step span.
-// Register it with a batching span processor.
+// Exporter is an sdktrace.SpanExporter for programs without a Collector that writes a row for each
+// step span. Register it with a batching span processor.
 type Exporter struct {
 	w        *Writer
 	allRanks bool
@@ -106,8 +107,9 @@ type exporterOption func(*Exporter)
 
 func (f exporterOption) apply(e *Exporter) { f(e) }
 
-// WithAllRanks writes rows on every rank. By default only rank 0 and processes without a rank write rows. The rank is
-// read from the spans' resource, otherwise from the launcher's environment variables (see package rank).
+// WithAllRanks writes rows on every rank. By default only rank 0 and processes without a rank write
+// rows. The rank is read from the spans' resource, otherwise from the launcher's environment
+// variables (see package rank).
 func WithAllRanks() ExporterOption {
 	return exporterOption(func(e *Exporter) { e.allRanks = true })
 }
@@ -120,7 +122,8 @@ func WithLoop(name string) ExporterOption {
 // NewExporter returns an Exporter that owns the writer and closes it at Shutdown.
 func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 	e := &Exporter{w: w}
-	// Errors report contradictions to the code that makes the resource; the remaining attributes are valid.
+	// Errors report contradictions to the code that makes the resource; the remaining attributes
+	// are valid.
 	if r, _ := (rank.Detector{}).Detect(context.Background()); r != nil {
 		if v, ok := r.Set().Value(semconv.GPUJobRankKey); ok {
 			e.rank = v.AsInt64()

@@ -92,8 +92,8 @@ func TestStepSpansBecomeRows(t *testing.T) {
 	require.Len(t, exported(t, 0), 2, "the resource comes first")
 }
 
-// The phases of the first steps get columns, in their order, unless the file has rows: then their time is misc, and the
-// error handler is called once.
+// The phases of the first steps get columns, in their order, unless the file has rows: then their
+// time is misc, and the error handler is called once.
 func TestPhasesOfTheFirstStepsGetColumns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	var errs []string

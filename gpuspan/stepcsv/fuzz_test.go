@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
-// Any existing file is either left unchanged or continued: every complete line is kept, and the new row has as many CSV
-// fields as the header.
+// Any existing file is either left unchanged or continued: every complete line is kept, and the new
+// row has as many CSV fields as the header.
 func FuzzOpen(f *testing.F) {
 	for _, s := range []string{
 		"", header, header + "\n", header + "\n1,2", header + ",t_eval_ms\n", header + ",t_eval_ms\r\n1\n", "step,ep", "\n",

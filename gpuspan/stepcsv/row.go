@@ -51,8 +51,8 @@ type columns struct {
 	phase  map[string]int
 }
 
-// newColumns returns the columns with further phases, in the order given. Names whose column exists already are
-// rejected.
+// newColumns returns the columns with further phases, in the order given. Names whose column exists
+// already are rejected.
 func newColumns(further []string) (columns, error) {
 	c := columns{header: []string{"step", "epoch"}, phase: map[string]int{}}
 	for i, n := range named {

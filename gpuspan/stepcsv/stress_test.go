@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// End to end: steps with phases on two streams that overlap, extend past the step, or are stated by the caller,
-// exported as spans through the SDK into the file.
+// End to end: steps with phases on two streams that overlap, extend past the step, or are stated by
+// the caller, exported as spans through the SDK into the file.
 func TestEveryRowOfARandomRunAddsUp(t *testing.T) {
 	const steps = 600
 	path := filepath.Join(t.TempDir(), "steps.csv")

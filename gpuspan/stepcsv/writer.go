@@ -5,7 +5,8 @@
 //
 // # Format
 //
-// A header, then one line for each step. Times are milliseconds with six decimals, exact to the nanosecond.
+// A header, then one line for each step. Times are milliseconds with six decimals, exact to the
+// nanosecond.
 //
 //	step          number of the step, from 1
 //	epoch         empty when not stated
@@ -20,14 +21,16 @@
 //	ips_step      items of the step divided by t_step; empty when no items are stated
 //	t_<phase>_ms  one column for each further declared phase, even if it is empty
 //
-// If the phases of a step are known, t_step = sum of the phases − t_overlap + t_misc exactly. Phases that a step did
-// not have and unknown values are empty. A phase that was not declared has no column: its time is part of t_misc and
-// of Stats.Undeclared. An [Exporter] declares the phases of the first steps that it receives.
+// If the phases of a step are known, t_step = sum of the phases − t_overlap + t_misc exactly.
+// Phases that a step did not have and unknown values are empty. A phase that was not declared has
+// no column: its time is part of t_misc and of Stats.Undeclared. An [Exporter] declares the phases
+// of the first steps that it receives.
 //
 // # Appending
 //
-// Rows are appended to an existing file if its header has the same columns. An incomplete last line, as after a
-// crash, is removed first. Opening a file with other columns is an error and does not change it.
+// Rows are appended to an existing file if its header has the same columns. An incomplete last
+// line, as after a crash, is removed first. Opening a file with other columns is an error and does
+// not change it.
 package stepcsv
 
 import (
@@ -81,8 +84,8 @@ type Writer struct {
 	done  bool
 }
 
-// Open opens or creates the file. It returns an error if the file cannot be opened or its header has other columns. A
-// file with columns for all phases and for further ones keeps them.
+// Open opens or creates the file. It returns an error if the file cannot be opened or its header
+// has other columns. A file with columns for all phases and for further ones keeps them.
 func Open(cfg Config) (*Writer, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("step CSV needs a path")
@@ -117,8 +120,8 @@ func (w *Writer) open() error {
 	return err
 }
 
-// take continues an open file: it removes an incomplete last line, and uses the columns of the file or writes the
-// wanted ones.
+// take continues an open file: it removes an incomplete last line, and uses the columns of the file
+// or writes the wanted ones.
 func (w *Writer) take(f *os.File, want columns) error {
 	size, repaired, err := repair(f, func() { time.Sleep(settle) })
 	if err != nil {
@@ -141,12 +144,12 @@ func (w *Writer) take(f *os.File, want columns) error {
 	return w.append()
 }
 
-// settle is how long an incomplete line must stay unchanged to be considered the result of a crash, and not the work of
-// another process.
+// settle is how long an incomplete line must stay unchanged to be considered the result of a crash,
+// and not the work of another process.
 const settle = 50 * time.Millisecond
 
-// repair truncates the file after the last complete line. It opens the file by name: a handle that appends cannot
-// truncate on Windows.
+// repair truncates the file after the last complete line. It opens the file by name: a handle that
+// appends cannot truncate on Windows.
 func repair(f *os.File, wait func()) (size int64, repaired bool, err error) {
 	for before := int64(-1); ; {
 		whole, all, err := lines(f)
@@ -210,8 +213,8 @@ func adopt(f *os.File, want columns) (columns, error) {
 	return have, nil
 }
 
-// Declare adds columns for further phases if the file has no row yet. Phases that have a column, or cannot have one,
-// are ignored.
+// Declare adds columns for further phases if the file has no row yet. Phases that have a column, or
+// cannot have one, are ignored.
 func (w *Writer) Declare(phases ...string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +240,9 @@ func (w *Writer) Declare(phases ...string) error {
 	return w.open()
 }
 
-// Write appends rows in one write, so that rows of processes that append to the same file do not mix. If it returns
-// an error, no row has been written, and the call may be repeated. After Close it returns [ErrClosed].
+// Write appends rows in one write, so that rows of processes that append to the same file do not
+// mix. If it returns an error, no row has been written, and the call may be repeated. After Close
+// it returns [ErrClosed].
 func (w *Writer) Write(rows ...Row) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,8 +271,8 @@ func (w *Writer) Write(rows ...Row) error {
 	return nil
 }
 
-// reopen opens the file of the path again if it was moved or removed, as by another process that rotates it; rows would
-// otherwise be written to an abandoned file.
+// reopen opens the file of the path again if it was moved or removed, as by another process that
+// rotates it; rows would otherwise be written to an abandoned file.
 func (w *Writer) reopen() error {
 	if w.f != nil {
 		there, err := os.Stat(w.cfg.Path)
@@ -344,9 +348,9 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// create creates a file with its header in one step: the ranks of a job open the same path at the same moment, and each
-// that found an empty file would write a header. If that is impossible (a file system without links) the file is
-// created by opening it.
+// create creates a file with its header in one step: the ranks of a job open the same path at the
+// same moment, and each that found an empty file would write a header. If that is impossible (a
+// file system without links) the file is created by opening it.
 func create(path string, header []byte) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return

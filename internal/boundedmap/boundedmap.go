@@ -22,7 +22,8 @@ func Of[K comparable, V any](m map[K]*V, key K) *V {
 	return v
 }
 
-// Bounded is like Of, but adds no more keys once the map has most of them: then it returns the value of the key rest.
+// Bounded is like Of, but adds no more keys once the map has most of them: then it returns the
+// value of the key rest.
 func Bounded[K comparable, V any](m map[K]*V, key, rest K, most int) *V {
 	if v := m[key]; v != nil || len(m) < most {
 		return Of(m, key)
@@ -30,8 +31,8 @@ func Bounded[K comparable, V any](m map[K]*V, key, rest K, most int) *V {
 	return Of(m, rest)
 }
 
-// Largest returns the key with the largest value, the least such key if several values are equal, and the zero key for
-// an empty map.
+// Largest returns the key with the largest value, the least such key if several values are equal,
+// and the zero key for an empty map.
 func Largest[K, V cmp.Ordered](m map[K]V) (key K) {
 	first := true
 	for k, v := range m {
@@ -42,8 +43,8 @@ func Largest[K, V cmp.Ordered](m map[K]V) (key K) {
 	return key
 }
 
-// Recent keeps the values of the newest keys and evicts the oldest when it is full. The zero value keeps none; see
-// [NewRecent].
+// Recent keeps the values of the newest keys and evicts the oldest when it is full. The zero value
+// keeps none; see [NewRecent].
 type Recent[K comparable, V any] struct {
 	at     hashindex.Index // in ring
 	ring   []slot[K, V]
@@ -86,8 +87,8 @@ func (r *Recent[K, V]) Get(key K) (value V) {
 	return value
 }
 
-// Put sets the value of a key. Setting the value of a known key does not change its age. full reports whether another
-// key was evicted, and gone is its value.
+// Put sets the value of a key. Setting the value of a known key does not change its age. full
+// reports whether another key was evicted, and gone is its value.
 func (r *Recent[K, V]) Put(key K, value V) (gone V, full bool) {
 	hash := maphash.Comparable(seed, key)
 	i, known := r.at.Get(hash, r.is(&key))

@@ -11,8 +11,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Bus bandwidth relative to algorithm bandwidth, from the formulas in doc/PERFORMANCE.md of NCCL's tests or, if missing
-// there, from the constructors of baseBw in their sources (sendrecv.cu, gather.cu, scatter.cu, alltoall.cu).
+// Bus bandwidth relative to algorithm bandwidth, from the formulas in doc/PERFORMANCE.md of NCCL's
+// tests or, if missing there, from the constructors of baseBw in their sources (sendrecv.cu,
+// gather.cu, scatter.cu, alltoall.cu).
 func TestFactorsEqualNCCLsTests(t *testing.T) {
 	table := map[string]func(n float64) float64{
 		semconv.GPUCollectiveNameAllReduce:     func(n float64) float64 { return 2 * (n - 1) / n },

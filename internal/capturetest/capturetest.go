@@ -102,8 +102,8 @@ func Start(t testing.TB, folder string, env ...string) *Process {
 	return StartIn(t, folder, nil, env...)
 }
 
-// StartIn is like Start, with attributes of the process such as namespaces; the test is skipped if they are not
-// permitted.
+// StartIn is like Start, with attributes of the process such as namespaces; the test is skipped if
+// they are not permitted.
 func StartIn(t testing.TB, folder string, attr *syscall.SysProcAttr, env ...string) *Process {
 	t.Helper()
 	programs := Build(t)

@@ -14,8 +14,9 @@ func Sections() []string {
 	return []string{"receivers", "processors", "exporters", "connectors", "extensions"}
 }
 
-// Document returns the JSON schema (draft 7) of whole configurations: components by section and type, and the
-// Collector's own telemetry. A type without a description (nil) takes any configuration.
+// Document returns the JSON schema (draft 7) of whole configurations: components by section and
+// type, and the Collector's own telemetry. A type without a description (nil) takes any
+// configuration.
 func Document(id string, components map[string]map[string]*Node, telemetry *Node) ([]byte, error) {
 	definitions := map[string]any{}
 	telemetry.define(definitions)
@@ -64,8 +65,8 @@ func service(telemetry *Node) map[string]any {
 	}
 }
 
-// collectorTelemetry returns the schema of the Collector's own telemetry. Attributes of the resource are a list or keys
-// of the resource itself.
+// collectorTelemetry returns the schema of the Collector's own telemetry. Attributes of the
+// resource are a list or keys of the resource itself.
 func collectorTelemetry(n *Node) map[string]any {
 	schema := n.JSON()
 	resource := n.Keys()["resource"].JSON()

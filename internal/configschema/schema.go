@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configschema derives schemas from the configuration structs of components: config.schema.yaml of each
-// component, in the form of opentelemetry-collector-contrib, and one JSON schema for whole configurations. Tests and
-// generators use it; no component does.
+// Package configschema derives schemas from the configuration structs of components:
+// config.schema.yaml of each component, in the form of opentelemetry-collector-contrib, and one
+// JSON schema for whole configurations. Tests and generators use it; no component does.
 package configschema
 
 //go:generate sh -c "cd ../../cmd/otelcol-gpu && OTELGPU_UPDATE_SCHEMA=1 go test -count=1 -run SchemaIsCurrent ."
@@ -84,8 +84,8 @@ func (n *Node) External() bool {
 	return n.Kind == Object && n.Type.PkgPath() != module && !strings.HasPrefix(n.Type.PkgPath(), module+"/")
 }
 
-// Of describes a configuration by its type, its default values, and the comments on its fields. cfg is a pointer to a
-// struct.
+// Of describes a configuration by its type, its default values, and the comments on its fields. cfg
+// is a pointer to a struct.
 func Of(cfg any) (*Node, error) {
 	w := walker{comments: map[string]map[string]string{}}
 	n, err := w.walk(reflect.ValueOf(cfg).Elem().Type(), reflect.ValueOf(cfg).Elem())
@@ -100,7 +100,8 @@ type walker struct {
 	inside   []reflect.Type
 }
 
-// walk describes a type. value holds its default; it is invalid if missing, as for the items of a list.
+// walk describes a type. value holds its default; it is invalid if missing, as for the items of a
+// list.
 func (w *walker) walk(t reflect.Type, value reflect.Value) (*Node, error) {
 	n := &Node{Type: t}
 	switch {
@@ -162,7 +163,8 @@ func scalar(k reflect.Kind) Kind {
 	return Any
 }
 
-// optional describes the struct inside a configoptional.Optional, with the values that the empty key gives it.
+// optional describes the struct inside a configoptional.Optional, with the values that the empty
+// key gives it.
 func (w *walker) optional(t reflect.Type, value reflect.Value) (*Node, error) {
 	instance := reflect.New(t)
 	enabled := false
@@ -206,7 +208,8 @@ func (w *walker) fields(n *Node, value reflect.Value) error {
 		}
 		switch {
 		case strings.Contains(options, "remain"):
-			// The Collector panics on further keys of structs of the SDK's configuration, in which the field is an any.
+			// The Collector panics on further keys of structs of the SDK's configuration, in which
+			// the field is an any.
 			n.Open = f.Type.Kind() == reflect.Map
 			continue
 		case name == "" && !strings.Contains(options, "squash"):
@@ -230,7 +233,8 @@ func (w *walker) fields(n *Node, value reflect.Value) error {
 	return nil
 }
 
-// ofPackage returns the comments on the fields of this repository's structs. There are none for other modules.
+// ofPackage returns the comments on the fields of this repository's structs. There are none for
+// other modules.
 func (w *walker) ofPackage(path string) (map[string]string, error) {
 	inner, ok := strings.CutPrefix(path+"/", module+"/")
 	if !ok {

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configtest is for tests of a component's configuration: it reads the component's test data, and compares its
-// README and config.schema.yaml with configuration and telemetry.
+// Package configtest is for tests of a component's configuration: it reads the component's test
+// data, and compares its README and config.schema.yaml with configuration and telemetry.
 package configtest
 
 import (
@@ -28,8 +28,9 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-// README reads README.md and metadata.yaml of the working directory and checks them against a component of that kind
-// ("receivers" and so on) and type, whose default configuration defaults makes:
+// README reads README.md and metadata.yaml of the working directory and checks them against a
+// component of that kind ("receivers" and so on) and type, whose default configuration defaults
+// makes:
 //
 //   - the first YAML block of the README configures the component, and each block that does is valid;
 //   - the section "Configuration" names every key of the configuration that is not the Collector's own;
@@ -107,10 +108,11 @@ func README(t *testing.T, kind, componentType string, defaults func() component.
 	}
 }
 
-// Schema compares config.schema.yaml of the working directory with the configuration that defaults makes, and writes it
-// instead if OTELGPU_UPDATE_SCHEMA is set (go generate ./internal/configschema). It also checks, by the encoder of the
-// Collector instead of the generator's reflection, that every key of the defaults is in the schema with its value, and
-// that every enumerated word is accepted and no other.
+// Schema compares config.schema.yaml of the working directory with the configuration that defaults
+// makes, and writes it instead if OTELGPU_UPDATE_SCHEMA is set (go generate
+// ./internal/configschema). It also checks, by the encoder of the Collector instead of the
+// generator's reflection, that every key of the defaults is in the schema with its value, and that
+// every enumerated word is accepted and no other.
 func Schema(t *testing.T, defaults func() component.Config) {
 	t.Helper()
 	node, err := configschema.Of(defaults())
@@ -205,8 +207,8 @@ const (
 	optional = "go.opentelemetry.io/collector/config/configoptional"
 )
 
-// keys returns the keys that a configuration has, at any depth. Structs of the Collector's own, as of its queues,
-// count as one key: their documentation is elsewhere.
+// keys returns the keys that a configuration has, at any depth. Structs of the Collector's own, as
+// of its queues, count as one key: their documentation is elsewhere.
 func keys(cfg any) []string {
 	var out []string
 	seen := map[reflect.Type]bool{}
@@ -243,8 +245,8 @@ func keys(cfg any) []string {
 	return out
 }
 
-// Load reads the entry id of testdata/config.yaml into a default configuration and validates it. The configuration is
-// nil if a key could not be read at all.
+// Load reads the entry id of testdata/config.yaml into a default configuration and validates it.
+// The configuration is nil if a key could not be read at all.
 func Load[C any](t *testing.T, id string, defaults func() component.Config) (*C, error) {
 	t.Helper()
 	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))

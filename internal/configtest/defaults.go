@@ -24,9 +24,10 @@ var (
 	listedKeys        = regexp.MustCompile("^( *)- ((?:`[a-z0-9_]+`(?:, )?)+)")
 )
 
-// documentedDefaults compares each "`key` (default `X`)" of the section "Configuration", and each row of its table of
-// keys and defaults, with the schema. A key in a nested list is one of the key that the list belongs to. Defaults in
-// words, such as "none" or "all", are not compared, unless the schema states a number or a duration.
+// documentedDefaults compares each "`key` (default `X`)" of the section "Configuration", and each
+// row of its table of keys and defaults, with the schema. A key in a nested list is one of the key
+// that the list belongs to. Defaults in words, such as "none" or "all", are not compared, unless
+// the schema states a number or a duration.
 func documentedDefaults(t *testing.T, node *configschema.Node, section string) {
 	t.Helper()
 	var parents []string // by depth of the list

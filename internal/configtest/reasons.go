@@ -16,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documentedReasons checks that text, which is metadata.yaml and the README, names each value of the attribute `reason`
-// in the Go files of the working directory: Label("reason", X) or attribute.String("reason", X), where X is a literal,
-// an element of a list of literals, or a parameter of a function that is called with literals.
+// documentedReasons checks that text, which is metadata.yaml and the README, names each value of
+// the attribute `reason` in the Go files of the working directory: Label("reason", X) or
+// attribute.String("reason", X), where X is a literal, an element of a list of literals, or a
+// parameter of a function that is called with literals.
 func documentedReasons(t *testing.T, text string) {
 	t.Helper()
 	r := reasonFinder{lists: map[string][]string{}, passed: map[string][]string{}, found: map[string]bool{}}
@@ -137,7 +138,8 @@ func (r *reasonFinder) within(n ast.Node, from map[string][]string) {
 	})
 }
 
-// isAttribute reports whether a function is attribute.String, and not the String function of a logger.
+// isAttribute reports whether a function is attribute.String, and not the String function of a
+// logger.
 func isAttribute(f ast.Expr) bool {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok || s.Sel.Name != "String" {

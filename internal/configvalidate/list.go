@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configvalidate collects the problems of a configuration, so that all of them are reported at once.
+// Package configvalidate collects the problems of a configuration, so that all of them are reported
+// at once.
 package configvalidate
 
 import (
@@ -53,14 +54,16 @@ func (l *List) Names(key string, names []string) {
 // Err returns the joined problems, nil if there are none.
 func (l *List) Err() error { return errors.Join(*l...) }
 
-// Removed is a key that earlier versions had, with colons between levels, and its replacement, keys in backquotes.
+// Removed is a key that earlier versions had, with colons between levels, and its replacement, keys
+// in backquotes.
 type Removed struct{ Key, Use string }
 
-// Read calls conf.Unmarshal(into), for the Unmarshal methods of configurations. It also rejects values that Unmarshal
-// accepts and changes without an error: a fraction or a number out of range for a whole number (truncated), a number
-// for an enumerated word, a number below a millisecond in ns for a duration (a forgotten unit), and a duration of more
-// than maxDuration. Keys that earlier versions had are reported with what replaces them, and misspelled keys with the
-// key that is meant.
+// Read calls conf.Unmarshal(into), for the Unmarshal methods of configurations. It also rejects
+// values that Unmarshal accepts and changes without an error: a fraction or a number out of range
+// for a whole number (truncated), a number for an enumerated word, a number below a millisecond in
+// ns for a duration (a forgotten unit), and a duration of more than maxDuration. Keys that earlier
+// versions had are reported with what replaces them, and misspelled keys with the key that is
+// meant.
 func Read(conf *confmap.Conf, into any, removed ...Removed) error {
 	var bad List
 	for _, r := range removed {
@@ -132,8 +135,9 @@ func (l *List) fields(key string, found any, t reflect.Type) {
 	}
 }
 
-// misspelled adds the keys that no field has and that resemble the key of one. Unmarshal rejects them, too, without
-// naming the key that is meant. Types with their own Unmarshal method may have keys without a field.
+// misspelled adds the keys that no field has and that resemble the key of one. Unmarshal rejects
+// them, too, without naming the key that is meant. Types with their own Unmarshal method may have
+// keys without a field.
 func (l *List) misspelled(key string, found any, t reflect.Type) {
 	t = inner(t)
 	m, ok := found.(map[string]any)
@@ -168,8 +172,8 @@ func inner(t reflect.Type) reflect.Type {
 	return t
 }
 
-// keysOf collects the keys of a struct and of the structs squashed into it. It returns false if a field takes the
-// remaining keys.
+// keysOf collects the keys of a struct and of the structs squashed into it. It returns false if a
+// field takes the remaining keys.
 func keysOf(t reflect.Type, into map[string]reflect.Type) bool {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
@@ -217,8 +221,8 @@ func isDuration(found any) bool {
 	return ns == 0 || math.Abs(ns) >= float64(time.Millisecond)
 }
 
-// maxDuration is the longest duration of an option: times in nanoseconds since 1970 end in 2262, and sums of a time and
-// a longer duration would be in the past.
+// maxDuration is the longest duration of an option: times in nanoseconds since 1970 end in 2262,
+// and sums of a time and a longer duration would be in the past.
 const maxDuration = 876_000 * time.Hour
 
 func tooLong(found any) bool {

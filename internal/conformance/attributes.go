@@ -16,7 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// otherHardware are OpenTelemetry's hardware attributes that otelgpu does not write; any emitter may.
+// otherHardware are OpenTelemetry's hardware attributes that otelgpu does not write; any emitter
+// may.
 var otherHardware = []string{
 	"hw.battery.capacity", "hw.battery.chemistry", "hw.battery.state", "hw.bios_version", "hw.enclosure.type",
 	"hw.firmware_version", "hw.limit_type", "hw.logical_disk.raid_level", "hw.logical_disk.state", "hw.memory.type",
@@ -37,8 +38,8 @@ var otherHardwareMetrics = []string{
 	"hw.voltage.nominal",
 }
 
-// attributes checks a set of attributes; on is a value of the registry's appears_on (resource, span, ...), where names
-// the owner, and kind is its type.
+// attributes checks a set of attributes; on is a value of the registry's appears_on (resource,
+// span, ...), where names the owner, and kind is its type.
 func (r *Report) attributes(attrs pcommon.Map, on, kind, where string) {
 	if r.each != nil {
 		r.each(attrs)
@@ -136,8 +137,8 @@ func elements(a semconv.Attribute, v pcommon.Value, want pcommon.ValueType) (wha
 	return "", ""
 }
 
-// declared lists ratios that may be above 1: declared work is wrong, which gpu.declaration.status states, or a value
-// more than doubled.
+// declared lists ratios that may be above 1: declared work is wrong, which gpu.declaration.status
+// states, or a value more than doubled.
 var declared = []string{
 	"gpu.io.utilization", "gpu.flop.utilization", "gpu.roofline.utilization", "gpu.step.mfu", "gpu.step.hfu",
 	"gpu.straggler.score",
@@ -191,8 +192,8 @@ func names[T any](list func() []T, name func(T) string) func() []string {
 	})
 }
 
-// unknown returns why a name is not in the registry: it is a namespace, it uses a name as a namespace, or it is
-// unknown; then the remedy is a similar name if there is one.
+// unknown returns why a name is not in the registry: it is a namespace, it uses a name as a
+// namespace, or it is unknown; then the remedy is a similar name if there is one.
 func unknown(name string, known []string) (what, remedy string) {
 	what = "not in the registry"
 	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {

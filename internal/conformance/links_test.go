@@ -77,7 +77,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// go test succeeds if a pattern matches no test, so a renamed test must be renamed in documents, too.
+// go test succeeds if a pattern matches no test, so a renamed test must be renamed in documents,
+// too.
 func TestTestsNamedInDocumentsExist(t *testing.T) {
 	var tests []byte
 	walk(t, "*_test.go", func(path string) {

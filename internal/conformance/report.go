@@ -1,15 +1,18 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance validates telemetry against the registry of names (package semconv): spans, metrics and log
-// records of any emitter in any language. The command `otelcol-gpu check` and the tests of the components use it.
+// Package conformance validates telemetry against the registry of names (package semconv): spans,
+// metrics and log records of any emitter in any language. The command `otelcol-gpu check` and the
+// tests of the components use it.
 //
-// It checks names that begin with gpu., gpuspan. or hw., in capitals too, and accepts all others. Such a name must be
-// in the registry, be where the registry allows it (resource, scope, span, metric, log) and have its type; a closed
-// enumeration must have one of its values; strings and lists must not be empty and numbers must be finite, because
-// unknown values are omitted; ratios are at most 1, durations, sizes and counts not negative. Spans and events must
-// have the attributes that the registry requires of their type; metrics must have the registry's unit, instrument and
-// attributes, a temporality and values. A scope's schema URL of this family must have a version that exists.
+// It checks names that begin with gpu., gpuspan. or hw., in capitals too, and accepts all others.
+// Such a name must be in the registry, be where the registry allows it (resource, scope, span,
+// metric, log) and have its type; a closed enumeration must have one of its values; strings and
+// lists must not be empty and numbers must be finite, because unknown values are omitted; ratios
+// are at most 1, durations, sizes and counts not negative. Spans and events must have the
+// attributes that the registry requires of their type; metrics must have the registry's unit,
+// instrument and attributes, a temporality and values. A scope's schema URL of this family must
+// have a version that exists.
 //
 // A test of a component passes its output to Traces, Metrics or Logs:
 //
@@ -59,7 +62,8 @@ func (c *Violation) String() string {
 
 // Report collects violations, each kind once. The zero value is ready for use.
 type Report struct {
-	// Strict adds the requirements for telemetry of other producers: GPU work names its device, spans have IDs and times.
+	// Strict adds the requirements for telemetry of other producers: GPU work names its device,
+	// spans have IDs and times.
 	Strict bool
 	// Found is called for each new violation; may be nil.
 	Found func(*Violation)
@@ -104,7 +108,8 @@ func (r *Report) Summary(w io.Writer) {
 	}
 }
 
-// violation counts a violation. Violations with equal kind and text are one; kind does not include a span's name.
+// violation counts a violation. Violations with equal kind and text are one; kind does not include
+// a span's name.
 func (r *Report) violation(kind, where, what, remedy string) {
 	key := kind + "\x00" + what
 	if c := r.known[key]; c != nil {
@@ -129,13 +134,16 @@ func (r *Report) violation(kind, where, what, remedy string) {
 	}
 }
 
-// Traces returns every kind of violation in resources, scopes, spans, span events and links, nil if there is none.
+// Traces returns every kind of violation in resources, scopes, spans, span events and links, nil if
+// there is none.
 func Traces(td ptrace.Traces) error { return check((*Report).Traces, td) }
 
-// Metrics returns every kind of violation in resources, scopes, metrics and data points, nil if there is none.
+// Metrics returns every kind of violation in resources, scopes, metrics and data points, nil if
+// there is none.
 func Metrics(md pmetric.Metrics) error { return check((*Report).Metrics, md) }
 
-// Logs returns every kind of violation in resources, scopes, event names and log records, nil if there is none.
+// Logs returns every kind of violation in resources, scopes, event names and log records, nil if
+// there is none.
 func Logs(ld plog.Logs) error { return check((*Report).Logs, ld) }
 
 func check[T any](with func(*Report, T), what T) error {
@@ -153,9 +161,10 @@ func ours(name string) bool {
 // byteOrderMark precedes text that programs on Windows wrote.
 const byteOrderMark = "\ufeff"
 
-// JSON checks OTLP in JSON: consecutive requests of traces, metrics and logs, as the Collector's file exporter writes
-// them, one on each line or laid out over several. name is the file's, for violations. JSON returns an error for input
-// that is not JSON or not OTLP; the input before it has been checked.
+// JSON checks OTLP in JSON: consecutive requests of traces, metrics and logs, as the Collector's
+// file exporter writes them, one on each line or laid out over several. name is the file's, for
+// violations. JSON returns an error for input that is not JSON or not OTLP; the input before it has
+// been checked.
 func (r *Report) JSON(name string, in io.Reader) error {
 	defer func() { r.source = "" }()
 	buffered := bufio.NewReader(in)

@@ -51,7 +51,8 @@ var openLIT = []string{
 	"hw.gpu.power.draw", "hw.gpu.energy.consumed", "hw.gpu.temperature", "gpu.parent.uuid", "gpu.pci_address",
 }
 
-// namespace reports whether names of the registry begin with word and a dot, because documents mention namespaces, too.
+// namespace reports whether names of the registry begin with word and a dot, because documents
+// mention namespaces, too.
 func namespace(word string) bool {
 	for _, a := range semconv.Attributes() {
 		if strings.HasPrefix(a.Name, word+".") {
@@ -89,8 +90,8 @@ func walk(t *testing.T, pattern string, f func(path string)) {
 	require.NotZero(t, n, "no file %s was found under %s", pattern, root)
 }
 
-// String literals that are names must be in the registry. Test files are excluded, because tests also use unknown
-// names.
+// String literals that are names must be in the registry. Test files are excluded, because tests
+// also use unknown names.
 func TestGoSourceUsesOnlyRegisteredNames(t *testing.T) {
 	walk(t, "*.go", func(path string) {
 		if strings.HasSuffix(path, "_test.go") {
@@ -291,8 +292,8 @@ func TestMetadataThatDeviatesIsNamed(t *testing.T) {
 	}, md.problems())
 }
 
-// Compares names, units and instruments of hardware metrics with OpenTelemetry's own package, each of whose types
-// embeds the instrument.
+// Compares names, units and instruments of hardware metrics with OpenTelemetry's own package, each
+// of whose types embeds the instrument.
 func TestHardwareMetricsAgreeWithOpenTelemetrysPackage(t *testing.T) {
 	type measured interface {
 		Name() string

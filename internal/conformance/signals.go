@@ -123,15 +123,15 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, violation func(what,
 	}
 }
 
-// longest is gpu.duration ÷ the length of the span beyond which one of the two is wrong: clocks of the device and the
-// host run apart by less.
+// longest is gpu.duration ÷ the length of the span beyond which one of the two is wrong: clocks of
+// the device and the host run apart by less.
 const longest = 1.01
 
 const inNanoseconds = "times are unix nanoseconds"
 
-// TracesFrom does what Traces does for spans of one writer: the registry must name it as a writer of every attribute in
-// the registry, including attributes of OpenTelemetry's own conventions, and the scopes must have the registry's schema
-// URL.
+// TracesFrom does what Traces does for spans of one writer: the registry must name it as a writer
+// of every attribute in the registry, including attributes of OpenTelemetry's own conventions, and
+// the scopes must have the registry's schema URL.
 func TracesFrom(writer string, td ptrace.Traces) error {
 	missing := map[string]error{}
 	r := Report{each: func(attrs pcommon.Map) {
@@ -153,7 +153,8 @@ func TracesFrom(writer string, td ptrace.Traces) error {
 	return errors.Join(slices.AppendSeq([]error{r.Err()}, maps.Values(missing))...)
 }
 
-// Metrics checks resources, scopes, metrics and data points. A histogram may be explicit or exponential.
+// Metrics checks resources, scopes, metrics and data points. A histogram may be explicit or
+// exponential.
 func (r *Report) Metrics(md pmetric.Metrics) {
 	for i, rm := range md.ResourceMetrics().All() {
 		r.attributes(rm.Resource().Attributes(), "resource", "resource", fmt.Sprintf("resource %d", i))
@@ -309,7 +310,8 @@ func points(m pmetric.Metric, fn func(point)) {
 	}
 }
 
-// buckets returns what is wrong with the buckets of an explicit histogram; "" if nothing is, or there are none.
+// buckets returns what is wrong with the buckets of an explicit histogram; "" if nothing is, or
+// there are none.
 func buckets(p pmetric.HistogramDataPoint) string {
 	counts, bounds := p.BucketCounts(), p.ExplicitBounds()
 	if counts.Len() == 0 && bounds.Len() == 0 {
@@ -351,7 +353,8 @@ func (r *Report) record(l plog.LogRecord) {
 	r.event(where, where, l.EventName(), l.Attributes(), false)
 }
 
-// event checks a log record or a span event by its event name; the device of a span event is the span's.
+// event checks a log record or a span event by its event name; the device of a span event is the
+// span's.
 func (r *Report) event(kind, where, name string, attrs pcommon.Map, ofSpan bool) {
 	if !ours(name) {
 		return

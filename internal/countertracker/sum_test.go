@@ -56,7 +56,8 @@ func TestAddCounterIgnoresLateValues(t *testing.T) {
 	assert.Equal(t, 4000.0, s.AddCounter(5*second, 0, 5000))
 }
 
-// After a reset, if a counter already exceeds its last value, only its start time reveals the reset.
+// After a reset, if a counter already exceeds its last value, only its start time reveals the
+// reset.
 func TestAddCounterDetectsResetsByTheStartTime(t *testing.T) {
 	var s Sum
 	s.AddCounter(1*second, second/2, 100)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Used returns the CPU time of the process, including the garbage collector: other load on the machine does not change
-// it.
+// Used returns the CPU time of the process, including the garbage collector: other load on the
+// machine does not change it.
 func Used() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -25,7 +25,8 @@ var accepting = map[string]bool{"debug": true, "nop": true, "prometheus": true, 
 // files are exporters whose queue and retries are off by default.
 var files = map[string]bool{"chrome_trace": true, "step_csv": true}
 
-// usual are exporters that have a queue and retry for 5 minutes by default; others are recognized by their settings.
+// usual are exporters that have a queue and retry for 5 minutes by default; others are recognized
+// by their settings.
 var usual = map[string]bool{"otlp": true, "otlp_grpc": true, "otlp_http": true, "otlphttp": true, "kafka": true}
 
 // ending are connectors that make something else from spans, and accept everything.
@@ -37,8 +38,8 @@ var ending = map[string]bool{
 // buffering are processors that accept everything, and drop what is rejected behind them.
 var buffering = map[string]bool{"batch": true, "tail_sampling": true, "groupbytrace": true, "group_by_trace": true}
 
-// Warnings returns what can lose or repeat spans behind gpu_join in a configuration, with the settings that prevent it,
-// in a fixed order.
+// Warnings returns what can lose or repeat spans behind gpu_join in a configuration, with the
+// settings that prevent it, in a fixed order.
 func Warnings(conf map[string]any) []string {
 	c := config{conf}
 	var out []string

@@ -13,17 +13,18 @@ import (
 
 // Writer is the interface of the extension for components that produce samples.
 type Writer interface {
-	// Register announces a device and returns a writer for its samples. If the same owner registers a device again, its
-	// series continue with the new description, and the earlier DeviceWriter stops working. It returns an error for an
-	// empty ID, for a device that another owner writes, and for a device over `max_devices`, together with a
-	// DeviceWriter that drops and counts everything (`not_registered`).
+	// Register announces a device and returns a writer for its samples. If the same owner registers
+	// a device again, its series continue with the new description, and the earlier DeviceWriter
+	// stops working. It returns an error for an empty ID, for a device that another owner writes,
+	// and for a device over `max_devices`, together with a DeviceWriter that drops and counts
+	// everything (`not_registered`).
 	Register(owner component.ID, d Device) (DeviceWriter, error)
 	UseWriter
 	Contradictions
 }
 
-// Contradictions is the interface of the extension for components that compare device values with others. What they
-// report is counted in one metric, logged once, and listed on the page.
+// Contradictions is the interface of the extension for components that compare device values with
+// others. What they report is counted in one metric, logged once, and listed on the page.
 type Contradictions interface {
 	// Contradict reports one contradiction.
 	Contradict(c plausibility.Contradiction)
@@ -33,8 +34,8 @@ type Contradictions interface {
 
 // DeviceWriter writes the samples of one device. Its methods can be called from several goroutines.
 type DeviceWriter interface {
-	// Write appends samples, oldest first. A field whose newest point is not older than the sample is dropped and counted
-	// (`duplicate` or `out_of_order`), so overlapping reads do no harm.
+	// Write appends samples, oldest first. A field whose newest point is not older than the sample
+	// is dropped and counted (`duplicate` or `out_of_order`), so overlapping reads do no harm.
 	Write(samples []Sample)
 	// WriteEvents appends events in any order.
 	WriteEvents(events []Event)
@@ -44,18 +45,20 @@ type DeviceWriter interface {
 
 // Reader is the interface of the extension for gpu_join.
 type Reader interface {
-	// Lease makes the caller the only join on these samples until release is called, because two joins would attribute
-	// the same energy twice. It returns an error that names the current owner if there is one.
+	// Lease makes the caller the only join on these samples until release is called, because two
+	// joins would attribute the same energy twice. It returns an error that names the current owner
+	// if there is one.
 	Lease(owner component.ID) (release func(), err error)
-	// Acquire takes the read lock for a batch of lookups. The View is valid until its Release, which the caller must
-	// call.
+	// Acquire takes the read lock for a batch of lookups. The View is valid until its Release,
+	// which the caller must call.
 	Acquire() View
-	// Subscribe returns a channel that receives after samples were written; notifications are merged, never queued.
+	// Subscribe returns a channel that receives after samples were written; notifications are
+	// merged, never queued.
 	Subscribe() (wake <-chan struct{}, cancel func())
 }
 
-// FindWriter returns the extension id as a Writer. It returns an error if the host has no such extension or if it is
-// of another type.
+// FindWriter returns the extension id as a Writer. It returns an error if the host has no such
+// extension or if it is of another type.
 func FindWriter(host component.Host, id component.ID) (Writer, error) {
 	w, err := find[Writer](host, id)
 	if x, ok := w.(interface{ markRequested() }); ok {

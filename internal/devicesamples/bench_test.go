@@ -46,7 +46,8 @@ func BenchmarkMean(b *testing.B) {
 	}
 }
 
-// BenchmarkSpan measures all lookups of a join for one span of one second: ten means, a maximum, a mask, coverage.
+// BenchmarkSpan measures all lookups of a join for one span of one second: ten means, a maximum, a
+// mask, coverage.
 func BenchmarkSpan(b *testing.B) {
 	st, start, end := fullStore(b)
 	b.ReportAllocs()

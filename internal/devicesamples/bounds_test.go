@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Values of a broken exporter must not stay in the running integrals, where they would corrupt all later results.
+// Values of a broken exporter must not stay in the running integrals, where they would corrupt all
+// later results.
 func TestAbsurdValuesLeaveNoTrace(t *testing.T) {
 	for f := range Field(NumFields) {
 		for _, absurd := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, 1.7e308, 1e18, -1e18, -300} {
@@ -171,8 +172,8 @@ func TestDropsCountValues(t *testing.T) {
 	assert.EqualValues(t, 3, r.store.stats.closed.Load())
 }
 
-// The possible increase of a counter is proportional to the gap, but at least the increase of one second, because
-// counters are step functions.
+// The possible increase of a counter is proportional to the gap, but at least the increase of one
+// second, because counters are step functions.
 func TestAJumpIsJudgedByTheLengthOfTheGap(t *testing.T) {
 	for _, tt := range []struct {
 		gap  time.Duration

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Device describes one GPU or one MIG instance. Empty strings and zeros mean unknown. As JSON it is an entry of a
-// recording's list of devices.
+// Device describes one GPU or one MIG instance. Empty strings and zeros mean unknown. As JSON it is
+// an entry of a recording's list of devices.
 type Device struct {
 	ID string `json:"id"` // hw.id: `GPU-<uuid>` or `MIG-<uuid>`; required
 	// hw.parent: the physical GPU's ID if ID is a MIG instance, otherwise empty
@@ -28,8 +28,8 @@ type Device struct {
 	Vendor        string `json:"vendor,omitempty"` // hw.vendor
 	DriverVersion string `json:"driver,omitempty"` // hw.driver_version
 	PCIBDF        string `json:"pci,omitempty"`    // gpu.pci.bdf; NVML's or Linux' spelling, compared after NormalizePCI
-	// Name of the device file in /dev by the driver's minor number, which is not its ordinal: "nvidia0"; of a MIG
-	// instance followed by its number, "nvidia0/gi3".
+	// Name of the device file in /dev by the driver's minor number, which is not its ordinal:
+	// "nvidia0"; of a MIG instance followed by its number, "nvidia0/gi3".
 	DeviceFile string `json:"device_file,omitempty"`
 	Ordinal    int    `json:"ordinal"`          // gpu.device.ordinal as the source numbers it; -1 when unknown
 	Source     string `json:"source,omitempty"` // gpu.measurement.source: dcgm, nvml, gpm, replay, simulated
@@ -37,9 +37,10 @@ type Device struct {
 	HostID     string `json:"-"`                // host.id of that machine
 	// Interval is the requested time between two samples; 0: unknown, then it is measured.
 	Interval time.Duration `json:"-"`
-	// Refresh is how old a value of the energy counter can be when it is read. It is used while each reading differs from
-	// the one before, for then the readings do not show it; a time that exceeds the one between two readings counts as
-	// that. 0: 100 ms for dcgm, nvml, gpm and replay, otherwise each value is current.
+	// Refresh is how old a value of the energy counter can be when it is read. It is used while
+	// each reading differs from the one before, for then the readings do not show it; a time that
+	// exceeds the one between two readings counts as that. 0: 100 ms for dcgm, nvml, gpm and
+	// replay, otherwise each value is current.
 	Refresh time.Duration `json:"-"`
 	// PowerWindow is the time of which a reading of power is the mean. 0: 100 ms.
 	PowerWindow time.Duration `json:"-"`
@@ -56,19 +57,21 @@ type MIG struct {
 	AllSlices int    `json:"all_slices,omitempty"`  // memory slices of the physical GPU
 }
 
-// Limits are peaks of the device as it is (as negotiated, as scaled for a MIG instance). 0 means unknown.
+// Limits are peaks of the device as it is (as negotiated, as scaled for a MIG instance). 0 means
+// unknown.
 type Limits struct {
 	Memory          int64   `json:"memory,omitempty"`           // By, size of device memory
 	MemoryBandwidth float64 `json:"memory_bandwidth,omitempty"` // By/s
 	PCIeBandwidth   float64 `json:"pcie_bandwidth,omitempty"`   // bytes per second, one direction of the negotiated link
 	NVLinkBandwidth float64 `json:"nvlink_bandwidth,omitempty"` // bytes per second, one direction, all links together
-	// dense FLOP per second at boost clock, by gpu.flop.precision ("bf16"); not changed after Register
+	// dense FLOP per second at boost clock, by gpu.flop.precision ("bf16"); not changed after
+	// Register
 	FLOPRate map[string]float64 `json:"flop_rate,omitempty"`
 	Power    float64            `json:"power_limit,omitempty"` // watts, enforced limit
 }
 
-// Valid returns d with texts that are valid UTF-8 and at most 256 bytes long, as the texts of spans, because they
-// become labels and keys.
+// Valid returns d with texts that are valid UTF-8 and at most 256 bytes long, as the texts of
+// spans, because they become labels and keys.
 func (d Device) Valid() Device {
 	for _, text := range [...]*string{
 		&d.ID, &d.Parent, &d.Name, &d.Model, &d.Vendor, &d.DriverVersion, &d.PCIBDF, &d.Source, &d.HostName, &d.HostID,
@@ -79,12 +82,13 @@ func (d Device) Valid() Device {
 	return d
 }
 
-// NormalizeID returns the comparable form of an identity: prefix `GPU-` or `MIG-` removed, lower case. Bare UUIDs, as
-// some emitters write them, and prefixed ones of the same device become equal.
+// NormalizeID returns the comparable form of an identity: prefix `GPU-` or `MIG-` removed, lower
+// case. Bare UUIDs, as some emitters write them, and prefixed ones of the same device become equal.
 func NormalizeID(id string) string { return strings.ToLower(spanfacts.Bare(id)) }
 
-// NormalizePCI returns the comparable form of a PCI address: lower case, domain of four digits, as Linux writes it
-// ("00000000:17:00.0" as NVML writes it, "17:00.0" and "0000:17:00.0" become equal).
+// NormalizePCI returns the comparable form of a PCI address: lower case, domain of four digits, as
+// Linux writes it ("00000000:17:00.0" as NVML writes it, "17:00.0" and "0000:17:00.0" become
+// equal).
 func NormalizePCI(bdf string) string {
 	bdf = strings.ToLower(strings.TrimSpace(bdf))
 	if bdf == "" {
@@ -114,8 +118,8 @@ type device struct {
 
 const maxEvents = 1024
 
-// refresh recomputes what a write changed. A field without a sample for gapFactor intervals is no longer live and
-// delays nothing.
+// refresh recomputes what a write changed. A field without a sample for gapFactor intervals is no
+// longer live and delays nothing.
 func (d *device) refresh() {
 	d.newest, d.primary = 0, nil
 	for _, s := range d.series {
@@ -161,8 +165,8 @@ func (d *device) setDescription(desc Device) {
 	}
 }
 
-// Field is a sampled quantity of a device. The unit is always the base unit given here, whatever the source reports
-// (DCGM's mJ, MiB, MHz and percents are converted by the writer).
+// Field is a sampled quantity of a device. The unit is always the base unit given here, whatever
+// the source reports (DCGM's mJ, MiB, MHz and percents are converted by the writer).
 type Field = gpuquantity.Quantity
 
 // The fields of a Sample. Their Kind defines how values between two samples are read.
@@ -198,15 +202,16 @@ const (
 	KindMask     = gpuquantity.Mask     // bits set since the previous sample; the mean is the share of time with any
 )
 
-// Sample holds the known values read from one device at one moment. Fields with different times are different
-// samples.
+// Sample holds the known values read from one device at one moment. Fields with different times are
+// different samples.
 type Sample struct {
 	Time   int64              // Unix nanoseconds: when the value was measured, not when it was read
 	Known  uint32             // bit f set: Values[f] is known
 	Values [NumFields]float64 // in base units, see Field
 }
 
-// Set stores a value. NaN, infinities and values outside the domain of the field mean unknown and are not stored.
+// Set stores a value. NaN, infinities and values outside the domain of the field mean unknown and
+// are not stored.
 func (s *Sample) Set(f Field, v float64) {
 	if int(f) >= NumFields || !f.Valid(v) {
 		return
@@ -235,8 +240,9 @@ type Event struct {
 	Count int64     // new errors
 }
 
-// ThrottleReason is a bit of the Throttle field: a reason for which clocks are lowered. The bits equal NVML's clock
-// event reasons (nvml.h, nvmlClocksEventReason…), which DCGM's field 112 passes on unchanged. Idle is not included.
+// ThrottleReason is a bit of the Throttle field: a reason for which clocks are lowered. The bits
+// equal NVML's clock event reasons (nvml.h, nvmlClocksEventReason…), which DCGM's field 112 passes
+// on unchanged. Idle is not included.
 type ThrottleReason uint64
 
 // The throttle reasons; String is the value of gpu.throttle.reason.
@@ -255,15 +261,16 @@ const (
 	throttleIdle ThrottleReason = 0x1 // no work: the device is not throttled
 )
 
-// throttleReasons are the values of gpu.throttle.reason, by bit. NVML's header reserves the right to add reasons: other
-// bits are named by their number.
+// throttleReasons are the values of gpu.throttle.reason, by bit. NVML's header reserves the right
+// to add reasons: other bits are named by their number.
 var throttleReasons = [...]string{
 	1: "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
 	"hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "board_limit", "reliability",
 }
 
-// ThrottleMask returns the value of the Throttle field for the driver's mask of reasons: every bit except idle. A
-// float64 holds 53 adjacent bits; of a mask that spans more, the highest are removed.
+// ThrottleMask returns the value of the Throttle field for the driver's mask of reasons: every bit
+// except idle. A float64 holds 53 adjacent bits; of a mask that spans more, the highest are
+// removed.
 func ThrottleMask(reasons uint64) float64 {
 	reasons &^= uint64(throttleIdle)
 	for bits.Len64(reasons)-bits.TrailingZeros64(reasons) > 53 {

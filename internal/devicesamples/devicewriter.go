@@ -12,7 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
-// memorySlack is by what factor the memory in use can exceed the size, because sources round it and reserve a part.
+// memorySlack is by what factor the memory in use can exceed the size, because sources round it and
+// reserve a part.
 const memorySlack = 1.02
 
 // deviceWriter writes to one device of a store.
@@ -69,7 +70,8 @@ func (w *deviceWriter) Close() {
 	w.st.mu.Unlock()
 }
 
-// write stores the known fields of one sample in the rings of a device, or of a part of it; mu is held.
+// write stores the known fields of one sample in the rings of a device, or of a part of it; mu is
+// held.
 func (st *Store) write(d *device, rings *[NumFields]*series, sample *Sample, now time.Time) {
 	if sample.Time > now.Add(maxFuture).UnixNano() {
 		st.stats.future.Add(int64(bits.OnesCount32(sample.Known)))
@@ -119,9 +121,9 @@ func (st *Store) write(d *device, rings *[NumFields]*series, sample *Sample, now
 	}
 }
 
-// room frees space for one point at time t: points that are too old are removed first, then the ring grows within the
-// budget, also at the expense of a ring four times as large, then the oldest point is removed. So each series has at
-// least half of an equal part.
+// room frees space for one point at time t: points that are too old are removed first, then the
+// ring grows within the budget, also at the expense of a ring four times as large, then the oldest
+// point is removed. So each series has at least half of an equal part.
 func (st *Store) room(s *series, t int64) bool {
 	for s.len() > 0 && s.first().t < t-st.maxAge {
 		s.head++
@@ -143,7 +145,8 @@ func (st *Store) room(s *series, t int64) bool {
 	return true
 }
 
-// grow gives a series a ring of n points, which is larger than the current one; false: there is no room.
+// grow gives a series a ring of n points, which is larger than the current one; false: there is no
+// room.
 func (st *Store) grow(s *series, n int) bool {
 	more := int64(n-len(s.pts)) * s.pointSize()
 	for st.bytes+more > st.maxBytes && st.shrinkOther(2*n) {
@@ -167,7 +170,8 @@ func (st *Store) resize(s *series, n int) {
 	st.stats.evictedBytes.Add(int64(s.resize(n)))
 }
 
-// shrinkOther halves a ring of at least n points, the one with the oldest point; it returns false if there is none.
+// shrinkOther halves a ring of at least n points, the one with the oldest point; it returns false
+// if there is none.
 func (st *Store) shrinkOther(n int) bool {
 	large := false
 	for _, rings := range st.rings[bits.Len(uint(n)):] {

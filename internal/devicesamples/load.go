@@ -18,18 +18,20 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// LoadSeries identifies one source of the number of running requests. A service with several engines has several
-// series; their sum is the load of the service.
+// LoadSeries identifies one source of the number of running requests. A service with several
+// engines has several series; their sum is the load of the service.
 type LoadSeries struct {
 	Service string // service.name of the server's spans; empty: every service without its own series
-	// Source distinguishes the series of a service: the server, then `{` and the labels of its engine.
+	// Source distinguishes the series of a service: the server, then `{` and the labels of its
+	// engine.
 	Source string
 }
 
 // maxSource bounds the source of a series, in bytes.
 const maxSource = 1024
 
-// bounded returns s with texts of a limited length. Labels only distinguish series, so long ones become a hash.
+// bounded returns s with texts of a limited length. Labels only distinguish series, so long ones
+// become a hash.
 func (s LoadSeries) bounded() LoadSeries {
 	s.Service = spanfacts.Clip(s.Service)
 	if len(s.Source) > maxSource {
@@ -47,21 +49,22 @@ func (s LoadSeries) server() string {
 
 // LoadWriter writes the number of requests that servers run.
 type LoadWriter interface {
-	// WriteLoad appends one reading; time is in Unix nanoseconds. Readings that are not newer than the newest one of
-	// their series are dropped.
+	// WriteLoad appends one reading; time is in Unix nanoseconds. Readings that are not newer than
+	// the newest one of their series are dropped.
 	WriteLoad(s LoadSeries, time int64, running float64)
 }
 
 // LoadReader returns the number of requests that servers run.
 type LoadReader interface {
-	// LoadOf returns the name of the series that has the load of a service; false if nothing reports it.
+	// LoadOf returns the name of the series that has the load of a service; false if nothing
+	// reports it.
 	LoadOf(service string) (name string, ok bool)
-	// LoadLevels appends the readings of a service that cover [from, to] (Unix nanoseconds) to dst in time order: the
-	// last one at or before from, if any, all until to, and the next one. LoadLapsed and LoadAhead mark times without a
-	// reading nearby.
+	// LoadLevels appends the readings of a service that cover [from, to] (Unix nanoseconds) to dst
+	// in time order: the last one at or before from, if any, all until to, and the next one.
+	// LoadLapsed and LoadAhead mark times without a reading nearby.
 	LoadLevels(name string, from, to int64, dst []LoadLevel) []LoadLevel
-	// LoadKnown reports whether readings of each server of a service cover all of [from, to], and at least one of each is
-	// inside. A server whose last reading was long before does not count.
+	// LoadKnown reports whether readings of each server of a service cover all of [from, to], and
+	// at least one of each is inside. A server whose last reading was long before does not count.
 	LoadKnown(name string, from, to int64) bool
 }
 
@@ -77,7 +80,8 @@ const (
 	LoadAhead  = -2 // the next level is near enough from here on
 )
 
-// loadHold is how far from a reading its value counts: half of the longest usual interval between scrapes, a minute.
+// loadHold is how far from a reading its value counts: half of the longest usual interval between
+// scrapes, a minute.
 const loadHold = int64(30 * time.Second)
 
 // maxLoadSeries bounds the series, maxLoadReadings the readings of one.
@@ -248,8 +252,8 @@ func (x *loadTable) levels(name string, from, to int64, dst []LoadLevel) []LoadL
 	return dst
 }
 
-// around returns the reading at a time. If another engine of the service was read then, it is the larger one of the
-// readings before and after; 0 if none is near.
+// around returns the reading at a time. If another engine of the service was read then, it is the
+// larger one of the readings before and after; 0 if none is near.
 func around(r []LoadLevel, t int64) (running float64) {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Time > t })
 	if i > 0 && r[i-1].Time == t {
@@ -264,7 +268,8 @@ func around(r []LoadLevel, t int64) (running float64) {
 	return running
 }
 
-// inside reports whether a reading is in [from, to]. Between two readings any number of requests can start and end.
+// inside reports whether a reading is in [from, to]. Between two readings any number of requests
+// can start and end.
 func inside(r []LoadLevel, from, to int64) bool {
 	i := sort.Search(len(r), func(i int) bool { return r[i].Time >= from })
 	return i < len(r) && r[i].Time <= to

@@ -16,9 +16,10 @@ type Part struct {
 	PID                               int64  // of a process, as the host counts it
 }
 
-// PartWriter is implemented by the DeviceWriters of a Store. WriteParts appends the part's own values, such as its
-// utilization of the device and its device memory, under the rules of DeviceWriter.Write. They never change the
-// device's own values. A device keeps the parts that were written last, at most MaxParts.
+// PartWriter is implemented by the DeviceWriters of a Store. WriteParts appends the part's own
+// values, such as its utilization of the device and its device memory, under the rules of
+// DeviceWriter.Write. They never change the device's own values. A device keeps the parts that were
+// written last, at most MaxParts.
 type PartWriter interface {
 	WriteParts(part Part, samples []Sample)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPartsDoNotChangeTheDevice writes the device's utilization and two pods' own, with other values at the same times.
+// TestPartsDoNotChangeTheDevice writes the device's utilization and two pods' own, with other
+// values at the same times.
 func TestPartsDoNotChangeTheDevice(t *testing.T) {
 	st, w := newPartRig(t, NewDefaultConfig())
 	at := time.Unix(1_800_000_000, 0)
@@ -42,7 +43,8 @@ func TestPartsDoNotChangeTheDevice(t *testing.T) {
 	assert.InDeltaMapValues(t, map[string]float64{"a": 0.7, "b": 0.25}, got, 1e-12)
 }
 
-// TestPartsAreBounded writes more parts than a device keeps: the oldest ones go, and their memory returns to the budget.
+// TestPartsAreBounded writes more parts than a device keeps: the oldest ones go, and their memory
+// returns to the budget.
 func TestPartsAreBounded(t *testing.T) {
 	cfg := NewDefaultConfig()
 	st, w := newPartRig(t, cfg)
@@ -102,8 +104,8 @@ func TestNormalizedIDsAreFinal(t *testing.T) {
 	}
 }
 
-// TestThrottleMaskKeepsUnknownReasons checks every bit of NVML's mask alone and in pairs. A float64 holds 53 adjacent
-// bits: of a wider pair, the lower one remains.
+// TestThrottleMaskKeepsUnknownReasons checks every bit of NVML's mask alone and in pairs. A float64
+// holds 53 adjacent bits: of a wider pair, the lower one remains.
 func TestThrottleMaskKeepsUnknownReasons(t *testing.T) {
 	assert.Zero(t, ThrottleMask(1), "idle")
 	for i := 2; i < 64; i++ {

@@ -9,9 +9,10 @@ import (
 	"github.com/otelgpu/otelgpu/internal/instrument"
 )
 
-// point is one stored value. For a counter v is unwrapped: it begins at 0, never decreases, and a reset adds nothing.
-// A counter is a staircase: it is refreshed at its own pace, whatever the rate of reading, so a point is a change, and
-// a repeated value is none until the counter has had time to change.
+// point is one stored value. For a counter v is unwrapped: it begins at 0, never decreases, and a
+// reset adds nothing. A counter is a staircase: it is refreshed at its own pace, whatever the rate
+// of reading, so a point is a change, and a repeated value is none until the counter has had time
+// to change.
 type point struct {
 	t        int64
 	v        float64
@@ -24,12 +25,14 @@ const (
 	minPoints    = 128 // of a ring while there is room
 	fewestPoints = 16  // where there is little
 	medianWindow = 9
-	// gapFactor: two samples further apart than this many intervals do not cover the time between them.
+	// gapFactor: two samples further apart than this many intervals do not cover the time between
+	// them.
 	gapFactor = 3
 )
 
-// series is the ring of one field of one device. Positions are absolute and only grow; the point at position i is
-// pts[i & (len(pts)-1)]; positions in [head, tail) exist. It is guarded by the store's lock.
+// series is the ring of one field of one device. Positions are absolute and only grow; the point at
+// position i is pts[i & (len(pts)-1)]; positions in [head, tail) exist. It is guarded by the
+// store's lock.
 type series struct {
 	kind       Kind
 	fastest    float64 // of a counter: the highest increase per second; at once, for counters are stairs
@@ -101,9 +104,9 @@ func (s *series) push(t int64, raw float64) {
 	}
 }
 
-// rebase makes the integrals start at the oldest point again, and a counter's values too. Otherwise they would grow for
-// as long as the process runs, and differences of large numbers lose precision: a thousandth of a span of 2 µs after
-// half a year.
+// rebase makes the integrals start at the oldest point again, and a counter's values too. Otherwise
+// they would grow for as long as the process runs, and differences of large numbers lose precision:
+// a thousandth of a span of 2 µs after half a year.
 func (s *series) rebase() {
 	first := *s.first()
 	if s.kind == KindCounter {
@@ -118,7 +121,8 @@ func (s *series) rebase() {
 	}
 }
 
-// integrate returns the integral from the older of two points over the first x of the gap ns between them.
+// integrate returns the integral from the older of two points over the first x of the gap ns
+// between them.
 func integrate(k Kind, older, newer float64, x, gap int64) float64 {
 	seconds := float64(x) * 1e-9
 	switch k {
@@ -136,9 +140,9 @@ func integrate(k Kind, older, newer float64, x, gap int64) float64 {
 	}
 }
 
-// observeGap updates the interval: the requested one or the median of the last gaps, whichever is longer. The requested
-// interval alone is unreliable: DCGM polls at the fastest watch of all its clients, a device class can have a minimum,
-// and a scraped exporter has its own period.
+// observeGap updates the interval: the requested one or the median of the last gaps, whichever is
+// longer. The requested interval alone is unreliable: DCGM polls at the fastest watch of all its
+// clients, a device class can have a minimum, and a scraped exporter has its own period.
 func (s *series) observeGap(gap int64) {
 	s.gaps[s.nGaps%medianWindow] = gap
 	s.nGaps++
@@ -155,7 +159,8 @@ func (s *series) observeGap(gap int64) {
 	s.interval = max(s.interval, sorted[(n-1)/2])
 }
 
-// resize gives the ring n points, a power of two, keeps the newest points and returns how many were dropped.
+// resize gives the ring n points, a power of two, keeps the newest points and returns how many were
+// dropped.
 func (s *series) resize(n int) (dropped int) {
 	dropped = max(0, s.len()-n)
 	s.head += uint64(dropped)
@@ -193,8 +198,9 @@ func (s *series) clear() {
 	s.nGaps, s.read, s.period, s.stairs = 0, 0, updatePeriod{}, instrument.Staircase{}
 }
 
-// after returns the position of the first point with time > t; tail if there is none. Samples are nearly equidistant,
-// so the search starts where t would be, continues in steps that double, and ends in a binary search.
+// after returns the position of the first point with time > t; tail if there is none. Samples are
+// nearly equidistant, so the search starts where t would be, continues in steps that double, and
+// ends in a binary search.
 func (s *series) after(t int64) uint64 {
 	lo, hi := s.head, s.tail
 	if lo == hi || t >= s.last().t {
@@ -238,9 +244,9 @@ func (s *series) around(guess uint64, t int64) (lo, hi uint64) {
 	return lo, s.tail
 }
 
-// between returns the integral over the covered part of [start, end], end > start, and that part's length. Pieces of
-// cells are computed from their two points alone, for in the difference of two running integrals a short piece would
-// lose its digits.
+// between returns the integral over the covered part of [start, end], end > start, and that part's
+// length. Pieces of cells are computed from their two points alone, for in the difference of two
+// running integrals a short piece would lose its digits.
 func (s *series) between(start, end int64) (integral float64, covered int64) {
 	start, end = max(start, s.first().t), min(end, s.last().t)
 	if end <= start {
@@ -311,10 +317,10 @@ func (s *series) each(start, end int64, fn func(a, b float64)) {
 	}
 }
 
-// updatePeriod measures how often a counter really changes: the mean time between two samples in which it increased. A
-// driver refreshes its energy counter every 20 to 100 ms whatever the rate of reading; a span shorter than that has no
-// separate value. Periods below the sampling interval cannot be measured; the result is then the sampling
-// interval.
+// updatePeriod measures how often a counter really changes: the mean time between two samples in
+// which it increased. A driver refreshes its energy counter every 20 to 100 ms whatever the rate of
+// reading; a span shorter than that has no separate value. Periods below the sampling interval
+// cannot be measured; the result is then the sampling interval.
 type updatePeriod struct {
 	first, last int64
 	changes     int64

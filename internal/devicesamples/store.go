@@ -17,8 +17,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
-// Store holds the rings of all devices; the extension gpu_samples is a Store with a life cycle. It implements Writer,
-// Reader, UseReader, LoadWriter and LoadReader. All methods are safe for concurrent use.
+// Store holds the rings of all devices; the extension gpu_samples is a Store with a life cycle. It
+// implements Writer, Reader, UseReader, LoadWriter and LoadReader. All methods are safe for
+// concurrent use.
 type Store struct {
 	maxAge     int64
 	maxBytes   int64
@@ -45,7 +46,8 @@ type Store struct {
 	written  atomic.Bool // the Writer has been requested
 }
 
-// SetLogger sets where the first contradiction of each source is logged. Call it before the first write.
+// SetLogger sets where the first contradiction of each source is logged. Call it before the first
+// write.
 func (st *Store) SetLogger(l *zap.Logger) { st.ledger.Logger = l }
 
 // Requested reports whether FindWriter returned the store.
@@ -88,10 +90,11 @@ type stats struct {
 }
 
 const (
-	// maxFuture is how far a sample may be ahead of the clock (the clocks of two hosts differ); one wrong timestamp would
-	// otherwise make every later sample look old.
+	// maxFuture is how far a sample may be ahead of the clock (the clocks of two hosts differ); one
+	// wrong timestamp would otherwise make every later sample look old.
 	maxFuture = time.Minute
-	// clockSlack is how far the newest point may be ahead of the clock before a step back of the clock is assumed.
+	// clockSlack is how far the newest point may be ahead of the clock before a step back of the
+	// clock is assumed.
 	clockSlack = time.Second
 	sweepEvery = time.Minute
 )
@@ -108,8 +111,8 @@ func NewDefaultConfig() Config {
 	return Config{MaxAge: 5 * time.Minute, MaxBytes: 64 << 20, MaxDevices: 1024}
 }
 
-// NewStore returns empty rings with the limits of cfg. now is the clock that samples are compared with; nil means
-// time.Now.
+// NewStore returns empty rings with the limits of cfg. now is the clock that samples are compared
+// with; nil means time.Now.
 func NewStore(cfg Config, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
@@ -254,9 +257,10 @@ func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]strin
 	return dst, FoundByNothing
 }
 
-// onlyDevice returns the only device of the workload's host; empty if it has none or several. A physical GPU divided
-// into one MIG instance is that instance. If the workload names no host, its host is the only one that has devices. A
-// lost device still counts until its samples are too old: a span may have run on it.
+// onlyDevice returns the only device of the workload's host; empty if it has none or several. A
+// physical GPU divided into one MIG instance is that instance. If the workload names no host, its
+// host is the only one that has devices. A lost device still counts until its samples are too old:
+// a span may have run on it.
 func (st *Store) onlyDevice(w *Workload) string {
 	st.hostedMu.Lock()
 	defer st.hostedMu.Unlock()

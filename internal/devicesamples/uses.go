@@ -14,7 +14,8 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Workload identifies the program that produced a span, from its resource. Empty strings and 0 mean unknown.
+// Workload identifies the program that produced a span, from its resource. Empty strings and 0 mean
+// unknown.
 type Workload struct {
 	HostID, HostName string // host.id, host.name
 	Namespace, Pod   string // k8s.namespace.name, k8s.pod.name
@@ -34,7 +35,8 @@ type DeviceUse struct {
 	Parents                   []int64 // processes above it on the host, nearest first
 }
 
-// UseOrigin identifies one reader of device uses: its new uses replace its earlier ones, and nothing else.
+// UseOrigin identifies one reader of device uses: its new uses replace its earlier ones, and
+// nothing else.
 type UseOrigin struct {
 	Owner component.ID // the component
 	Kind  UseKind      // of the uses
@@ -51,19 +53,23 @@ const (
 	UsesOfProcesses                // the driver's list of processes
 )
 
-// UseWriter is the interface of the extension for components that know which workload uses which device.
+// UseWriter is the interface of the extension for components that know which workload uses which
+// device.
 type UseWriter interface {
-	// SetUses replaces the uses of an origin; nil means that none are known any more. Uses are valid for twice refresh,
-	// the time until the next call. A use that is missing from the next call has ended, and is remembered for another
-	// `max_age`, for late spans. Uses over MaxUses are dropped and counted.
+	// SetUses replaces the uses of an origin; nil means that none are known any more. Uses are
+	// valid for twice refresh, the time until the next call. A use that is missing from the next
+	// call has ended, and is remembered for another `max_age`, for late spans. Uses over MaxUses
+	// are dropped and counted.
 	SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration)
 }
 
-// UseReader is the interface of the extension for components that look up the devices of a span that names none.
+// UseReader is the interface of the extension for components that look up the devices of a span
+// that names none.
 type UseReader interface {
-	// DevicesOf appends to dst the hw.id of every device that the workload used at any time between start and end (Unix
-	// nanoseconds), sorted and without duplicates, and returns how they were found. More than one device means that the
-	// span's work is spread over several, or that it is unknown which of them it used.
+	// DevicesOf appends to dst the hw.id of every device that the workload used at any time between
+	// start and end (Unix nanoseconds), sorted and without duplicates, and returns how they were
+	// found. More than one device means that the span's work is spread over several, or that it is
+	// unknown which of them it used.
 	//
 	// The first of these that is known decides:
 	//  1. its process in its container or pod, by their IDs and the process number inside, from the control groups of
@@ -74,11 +80,11 @@ type UseReader interface {
 	//  5. its host, if that has one device, unless other pods are known to use it. A workload without a host is on the
 	//     host of the devices if they are all on one host.
 	//
-	// A pod or container that the kubelet lists without a device is not known to have none: it may have a claim that
-	// cannot be resolved, or a privileged container's access to all devices.
+	// A pod or container that the kubelet lists without a device is not known to have none: it may
+	// have a claim that cannot be resolved, or a privileged container's access to all devices.
 	//
-	// DevicesOf never guesses. It allocates only to grow dst and does not lock the rings, so it can be called with or
-	// without a View.
+	// DevicesOf never guesses. It allocates only to grow dst and does not lock the rings, so it can
+	// be called with or without a View.
 	DevicesOf(dst []string, w *Workload, start, end int64) ([]string, FoundBy)
 }
 
@@ -102,7 +108,8 @@ func (f FoundBy) String() string {
 // MaxUses is the maximum number of uses in memory, ended ones included.
 const MaxUses = 16384
 
-// useTable keeps which workload used which device, and when. Writers replace the whole index; readers take no lock.
+// useTable keeps which workload used which device, and when. Writers replace the whole index;
+// readers take no lock.
 type useTable struct {
 	maxAge  int64
 	now     func() time.Time
@@ -200,7 +207,8 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 			continue
 		}
 		room--
-		// The same use after an interruption is another one: its process number may have been reused.
+		// The same use after an interruption is another one: its process number may have been
+		// reused.
 		u := &heldUse{
 			DeviceUse: uses[i], hostID: origin.HostID, hostName: origin.HostName,
 			from: now - int64(refresh), until: holds,
@@ -271,7 +279,8 @@ func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []stri
 		}
 	}
 	if w.PID != 0 {
-		// The number of a process in a pod is the host's only if the pod shares the host's process namespace.
+		// The number of a process in a pod is the host's only if the pod shares the host's process
+		// namespace.
 		here := func(u *heldUse) bool {
 			return onHost(w, u.hostID, u.hostName) && (w.ContainerID == "" || u.ContainerID == w.ContainerID) &&
 				(w.Pod == "" || u.PodUID != "" && (w.PodUID == "" || u.PodUID == w.PodUID))
@@ -283,7 +292,8 @@ func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []stri
 	return q.ids, FoundByNothing
 }
 
-// othersUse reports whether a device is known to be used by pods in [start, end], but not by the workload's.
+// othersUse reports whether a device is known to be used by pods in [start, end], but not by the
+// workload's.
 func (t *useTable) othersUse(device string, w *Workload, start, end int64) bool {
 	x := t.index.Load()
 	if x == nil || w.Pod == "" {
@@ -316,7 +326,8 @@ func (q *useQuery) sameContainer(u *heldUse) bool {
 	return q.w.Container == "" || u.Container == "" || u.Container == q.w.Container
 }
 
-// add appends the devices of the uses that match, sorted and without duplicates, and reports whether there were any.
+// add appends the devices of the uses that match, sorted and without duplicates, and reports
+// whether there were any.
 func (q *useQuery) add(uses []*heldUse, match func(*heldUse) bool) bool {
 	for _, u := range uses {
 		if !q.during(u) || !match(u) {

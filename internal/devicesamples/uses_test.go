@@ -62,7 +62,8 @@ func TestThePodOfTheKubeletDecides(t *testing.T) {
 	assert.Equal(t, "host: [GPU-0]", r.now(Workload{HostName: "a"}))
 }
 
-// A pod that the kubelet lists without a device can have one by a claim, or by a privileged container.
+// A pod that the kubelet lists without a device can have one by a claim, or by a privileged
+// container.
 func TestPodWithoutAListedDeviceHasTheHostsOnlyOneIfNobodyElseHasIt(t *testing.T) {
 	r := newUseRig(t)
 	r.device("GPU-0", "", "a")
@@ -75,7 +76,8 @@ func TestPodWithoutAListedDeviceHasTheHostsOnlyOneIfNobodyElseHasIt(t *testing.T
 	assert.Equal(t, "host: [GPU-0]", r.now(w), "the other pod has ended")
 }
 
-// A process in a pod counts its processes itself, unless the pod shares the host's process namespace.
+// A process in a pod counts its processes itself, unless the pod shares the host's process
+// namespace.
 func TestProcessNumbersOfPodsAreNotTheHosts(t *testing.T) {
 	r := newUseRig(t)
 	r.device("GPU-0", "", "a")

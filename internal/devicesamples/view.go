@@ -9,8 +9,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/instrument"
 )
 
-// View reads the rings under one read lock. Lookups do not allocate. A View must be used by one goroutine and not
-// after Release; until then writers wait, so do no slow work between Acquire and Release.
+// View reads the rings under one read lock. Lookups do not allocate. A View must be used by one
+// goroutine and not after Release; until then writers wait, so do no slow work between Acquire and
+// Release.
 type View struct{ st *Store }
 
 // Release releases the read lock.
@@ -46,7 +47,8 @@ func (v View) Devices(dst []DeviceView) []DeviceView {
 	return dst
 }
 
-// DeviceView is one device under the lock of a View. Times are Unix nanoseconds, intervals are closed.
+// DeviceView is one device under the lock of a View. Times are Unix nanoseconds, intervals are
+// closed.
 type DeviceView struct {
 	st *Store
 	d  *device
@@ -55,8 +57,8 @@ type DeviceView struct {
 // Device returns the writer's description, with PCIBDF normalized. Do not modify it.
 func (x DeviceView) Device() *Device { return &x.d.desc }
 
-// Board returns the physical GPU: the device itself, or the parent of a MIG instance. False if the parent has no
-// samples.
+// Board returns the physical GPU: the device itself, or the parent of a MIG instance. False if the
+// parent has no samples.
 func (x DeviceView) Board() (DeviceView, bool) {
 	if x.d.desc.Parent == "" {
 		return x, true
@@ -65,12 +67,13 @@ func (x DeviceView) Board() (DeviceView, bool) {
 	return DeviceView{x.st, d}, d != nil
 }
 
-// Newest returns the time up to which the samples of all live fields have arrived: the oldest of their newest samples,
-// where a field without a sample for 3 intervals is no longer live. It never decreases unless the clock is set back. 0
-// before the first sample.
+// Newest returns the time up to which the samples of all live fields have arrived: the oldest of
+// their newest samples, where a field without a sample for 3 intervals is no longer live. It never
+// decreases unless the clock is set back. 0 before the first sample.
 func (x DeviceView) Newest() int64 { return x.d.settled }
 
-// Interval returns the time between two samples: the requested or the measured one, whichever is longer. 0 if unknown.
+// Interval returns the time between two samples: the requested or the measured one, whichever is
+// longer. 0 if unknown.
 func (x DeviceView) Interval() time.Duration {
 	if x.d.primary == nil {
 		return x.d.desc.Interval
@@ -91,10 +94,11 @@ func (x DeviceView) field(f Field) *series {
 	return nil
 }
 
-// Mean returns the time-weighted mean over the covered part of [start, end] and that part's share of the interval:
-// time between samples at most 3 intervals apart. Instants are interpolated linearly between two samples, a ratio
-// applies to the time since the previous sample, a mask's mean is the share of time with any bit set, a counter's
-// mean is its rate per second. If coverage is 0, as for an interval of length 0, the mean is unknown.
+// Mean returns the time-weighted mean over the covered part of [start, end] and that part's share
+// of the interval: time between samples at most 3 intervals apart. Instants are interpolated
+// linearly between two samples, a ratio applies to the time since the previous sample, a mask's
+// mean is the share of time with any bit set, a counter's mean is its rate per second. If coverage
+// is 0, as for an interval of length 0, the mean is unknown.
 func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
 	s := x.field(f)
 	if s == nil {
@@ -114,8 +118,8 @@ func (s *series) mean(start, end int64) (mean, coverage float64) {
 	return integral / (float64(covered) * 1e-9), float64(covered) / float64(end-start)
 }
 
-// Integral returns the integral in value × seconds (for a counter the increase, in its unit) over the covered part of
-// [start, end], and that part's share of the interval.
+// Integral returns the integral in value × seconds (for a counter the increase, in its unit) over
+// the covered part of [start, end], and that part's share of the interval.
 func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage float64) {
 	s := x.field(f)
 	if s == nil || end <= start {
@@ -125,8 +129,8 @@ func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage floa
 	return integral, float64(covered) / float64(end-start)
 }
 
-// Max returns the largest value in the covered part of [start, end], in the unit of the field; false if nothing is
-// covered.
+// Max returns the largest value in the covered part of [start, end], in the unit of the field;
+// false if nothing is covered.
 func (x DeviceView) Max(f Field, start, end int64) (largest float64, ok bool) {
 	s := x.field(f)
 	if s == nil {
@@ -148,9 +152,10 @@ func (x DeviceView) Mask(f Field, start, end int64) (bits uint64) {
 	return bits
 }
 
-// Value returns a field at time t by linear interpolation between its neighbors; for a counter the value since an
-// unknown origin, which never decreases: a reset adds nothing, and only differences are meaningful. It returns false if
-// t is not between two samples (Coverage reports whether they are near).
+// Value returns a field at time t by linear interpolation between its neighbors; for a counter the
+// value since an unknown origin, which never decreases: a reset adds nothing, and only differences
+// are meaningful. It returns false if t is not between two samples (Coverage reports whether they
+// are near).
 func (x DeviceView) Value(f Field, t int64) (float64, bool) {
 	s := x.field(f)
 	if s == nil {
@@ -159,7 +164,8 @@ func (x DeviceView) Value(f Field, t int64) (float64, bool) {
 	return s.value(t)
 }
 
-// Range returns the times of the oldest and the newest sample of a field in the ring; 0, 0 if there is none.
+// Range returns the times of the oldest and the newest sample of a field in the ring; 0, 0 if there
+// is none.
 func (x DeviceView) Range(f Field) (oldest, newest int64) {
 	if s := x.field(f); s != nil {
 		return s.first().t, s.last().t
@@ -179,8 +185,8 @@ func (x DeviceView) Times(f Field, start, end int64, dst []int64) []int64 {
 	return dst
 }
 
-// Changes appends the changes of a counter after a time to dst. The oldest one in the ring is not Covered if earlier
-// ones were evicted after that time.
+// Changes appends the changes of a counter after a time to dst. The oldest one in the ring is not
+// Covered if earlier ones were evicted after that time.
 func (x DeviceView) Changes(f Field, after int64, dst []instrument.Change) []instrument.Change {
 	s := x.field(f)
 	if s == nil {
@@ -214,7 +220,8 @@ type TimedValue struct {
 	Value float64
 }
 
-// LastRead returns when a field was read last, also if the value repeats the previous one; 0: never.
+// LastRead returns when a field was read last, also if the value repeats the previous one; 0:
+// never.
 func (x DeviceView) LastRead(f Field) int64 {
 	if s := x.field(f); s != nil {
 		return s.read
@@ -222,8 +229,8 @@ func (x DeviceView) LastRead(f Field) int64 {
 	return 0
 }
 
-// Neighbors returns the times of the samples of a field around t: the last one before t or at t, and the first one
-// after it. False if they are too far apart to cover the time between them.
+// Neighbors returns the times of the samples of a field around t: the last one before t or at t,
+// and the first one after it. False if they are too far apart to cover the time between them.
 func (x DeviceView) Neighbors(f Field, t int64) (before, after int64, ok bool) {
 	s := x.field(f)
 	if s == nil || t < s.first().t || t >= s.last().t {
@@ -234,8 +241,8 @@ func (x DeviceView) Neighbors(f Field, t int64) (before, after int64, ok bool) {
 	return older.t, newer.t, newer.covered > older.covered
 }
 
-// UpdatePeriod returns the measured time between two changes of a counter, never below the time between its samples; 0
-// while unknown (fewer than 8 changes) and for fields that are not counters.
+// UpdatePeriod returns the measured time between two changes of a counter, never below the time
+// between its samples; 0 while unknown (fewer than 8 changes) and for fields that are not counters.
 func (x DeviceView) UpdatePeriod(f Field) time.Duration {
 	if s := x.field(f); s != nil {
 		return time.Duration(s.period.value())
@@ -243,8 +250,9 @@ func (x DeviceView) UpdatePeriod(f Field) time.Duration {
 	return 0
 }
 
-// Coverage returns the part of [start, end] between samples at most 3 intervals apart (0 to 1) and the number of
-// samples in it, both of the device's first live field in the order of the constants, usually Energy.
+// Coverage returns the part of [start, end] between samples at most 3 intervals apart (0 to 1) and
+// the number of samples in it, both of the device's first live field in the order of the constants,
+// usually Energy.
 func (x DeviceView) Coverage(start, end int64) (coverage float64, samples int) {
 	s := x.d.primary
 	switch {

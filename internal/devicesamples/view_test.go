@@ -67,7 +67,8 @@ func TestMeanOfAnInstantIsTheTrapezoid(t *testing.T) {
 		mean, coverage := d.Mean(Power, t0, t0+2*second)
 		assert.InDelta(t, (200+250)/2.0, mean, 1e-9)
 		assert.Equal(t, 1.0, coverage)
-		// Between samples: at 0.5 s it is 200 W, at 1.5 s 250 W; 0.5 s of mean 250 and 0.5 s of mean 275.
+		// Between samples: at 0.5 s it is 200 W, at 1.5 s 250 W; 0.5 s of mean 250 and 0.5 s of
+		// mean 275.
 		mean, _ = d.Mean(Power, t0+second/2, t0+3*second/2)
 		assert.InDelta(t, 262.5, mean, 1e-9)
 		// The half before the first sample is not covered.
@@ -163,8 +164,8 @@ func TestThrottleMask(t *testing.T) {
 	assert.Equal(t, []string{"sw_power_cap", "hw_thermal_slowdown"}, names)
 }
 
-// TestLookupsAgreeWithALinearScan compares binary search and prefix sums with sums over short slices of the defining
-// functions, on random series with gaps, in a ring that has wrapped around.
+// TestLookupsAgreeWithALinearScan compares binary search and prefix sums with sums over short
+// slices of the defining functions, on random series with gaps, in a ring that has wrapped around.
 func TestLookupsAgreeWithALinearScan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, f := range []Field{Power, Utilization, Energy, Throttle} {
@@ -289,7 +290,8 @@ func TestARepeatedValueOfACounterIsNoMeasurement(t *testing.T) {
 		s.Set(PCIeTransmit, bytes)
 		r.w.Write([]Sample{s})
 	}
-	// Both are refreshed each second and read ten times as often. After ten seconds there is no traffic any more.
+	// Both are refreshed each second and read ten times as often. After ten seconds there is no
+	// traffic any more.
 	for i := range 200 {
 		s := i / 10
 		write(i, 300*float64(s), 1e9*float64(min(s, 10)))

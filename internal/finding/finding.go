@@ -3,8 +3,8 @@
 
 // Package finding defines findings: notable facts of a profile, of a process or on the live page.
 //
-// Kinds, titles, thresholds and usual remedies are in semconv/registry/finding.yaml, from which package semconv and
-// docs/finding-kinds.md are generated.
+// Kinds, titles, thresholds and usual remedies are in semconv/registry/finding.yaml, from which
+// package semconv and docs/finding-kinds.md are generated.
 package finding
 
 import (
@@ -43,7 +43,8 @@ type Finding struct {
 	Gain time.Duration `json:"gain_ns"`
 	// by which findings are sorted; see docs/findings.md
 	Weight time.Duration `json:"weight_ns,omitempty"`
-	// the value compared with the threshold; a share of the window or step, unless Evidence states otherwise
+	// the value compared with the threshold; a share of the window or step, unless Evidence states
+	// otherwise
 	Share     float64   `json:"share"`
 	Threshold float64   `json:"threshold"`
 	Evidence  string    `json:"evidence"`
@@ -99,7 +100,8 @@ func Duration[N ~int64 | ~float64](ns N) string {
 	return d.String()
 }
 
-// Size formats a number of bytes that were moved, in powers of 1,000, as rates of links and memory are given.
+// Size formats a number of bytes that were moved, in powers of 1,000, as rates of links and memory
+// are given.
 func Size(bytes int64) string { return bytesIn(bytes, 1000, "kB", "MB", "GB", "TB", "PB", "EB") }
 
 // Held formats a number of bytes of memory, in powers of 1,024, as nvidia-smi and PyTorch give it.

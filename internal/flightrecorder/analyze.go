@@ -34,7 +34,8 @@ type Hang struct {
 	Elsewhere []int
 	Since     time.Time      // when the first of Waiting entered the operation; zero if no rank waits
 	Last      map[int]*Entry // the newest entry of each of Ranks that left a dump with entries
-	// Whether each of Ranks is certain. It is not if ranks may wait in operations that the recorder does not record.
+	// Whether each of Ranks is certain. It is not if ranks may wait in operations that the recorder
+	// does not record.
 	Certain bool
 }
 
@@ -49,7 +50,8 @@ type Report struct {
 	NotJudged string
 }
 
-// Analyze compares the dumps of a job's ranks. Dumps of one rank count once. It does not change them.
+// Analyze compares the dumps of a job's ranks. Dumps of one rank count once. It does not change
+// them.
 func Analyze(dumps []*Dump) Report {
 	j := newJob(dumps)
 	r := Report{World: j.world, Ranks: slices.Sorted(maps.Keys(j.dumps)), Without: j.without, Stale: j.stale}
@@ -77,8 +79,8 @@ func Analyze(dumps []*Dump) Report {
 	return r
 }
 
-// running reports whether the waits are no longer than the time that passes between operations anyway: dumps of a job
-// that runs show the operations in which the ranks just are.
+// running reports whether the waits are no longer than the time that passes between operations
+// anyway: dumps of a job that runs show the operations in which the ranks just are.
 func (j *job) running(all []*wait) bool {
 	var waited, usual time.Duration
 	for _, d := range j.dumps {
@@ -100,8 +102,9 @@ func (j *job) running(all []*wait) bool {
 	return waited >= 0 && waited <= usual
 }
 
-// restart is how much older than the oldest entries of the others the newest entry of a dump of an earlier run is, at
-// least. Ranks begin their first collective within less time of each other, and a run hangs for minutes before it ends.
+// restart is how much older than the oldest entries of the others the newest entry of a dump of an
+// earlier run is, at least. Ranks begin their first collective within less time of each other, and
+// a run hangs for minutes before it ends.
 const restart = time.Minute
 
 // job is what all dumps have in common.
@@ -155,7 +158,8 @@ func newJob(dumps []*Dump) *job {
 	return j
 }
 
-// better reports whether a dump says more than another one of the same rank: a newer one, or one with stacks.
+// better reports whether a dump says more than another one of the same rank: a newer one, or one
+// with stacks.
 func better(d, old *Dump) bool {
 	if c := d.newest().Compare(old.newest()); c != 0 {
 		return c > 0
@@ -203,7 +207,8 @@ type wait struct {
 	waiting   []int
 	queued    []int // of waiting: the rank's device is still in an earlier operation
 	since     time.Time
-	// Ranks that are waited for. Ranks in absent may wait elsewhere, the others have reached the operation.
+	// Ranks that are waited for. Ranks in absent may wait elsewhere, the others have reached the
+	// operation.
 	differing, stalled, absent, dead []int
 	uncertain                        bool
 	blocks                           []*wait // in which absent or stalled ranks wait

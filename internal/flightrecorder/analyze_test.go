@@ -68,7 +68,8 @@ func readTruth(t *testing.T, folder string) truth {
 	return truth{gloo.Culprit, gloo.Group != "", gloo.Group, gloo.Seq, kind, nil}
 }
 
-// causeOf maps the planted faults to causes. From a dump, a rank that is busy elsewhere looks like one that left.
+// causeOf maps the planted faults to causes. From a dump, a rank that is busy elsewhere looks like
+// one that left.
 var causeOf = map[string]Cause{
 	"dead": Dead, "missing": Missing, "mismatch": Mismatched, "order": Mismatched, "p2p": Missing,
 }
@@ -113,7 +114,8 @@ func TestPlantedHangsOfRealAndCraftedJobs(t *testing.T) {
 				assert.Equal(t, []int{*want.Culprit}, h.Ranks)
 				assert.Equal(t, want.Group, h.Group.String())
 				assert.Equal(t, want.Seq, h.Sequence)
-				// With one of two ranks left, Gloo shows an operation that failed like one that ended.
+				// With one of two ranks left, Gloo shows an operation that failed like one that
+				// ended.
 				assert.Equal(t, filepath.Base(folder) != "dead-w2", h.Certain)
 				assert.NotContains(t, h.Waiting, *want.Culprit)
 			})
@@ -121,7 +123,8 @@ func TestPlantedHangsOfRealAndCraftedJobs(t *testing.T) {
 	}
 }
 
-// pair returns dumps of two ranks: rank 0 waits in the n-th collective, which rank 1 has not entered.
+// pair returns dumps of two ranks: rank 0 waits in the n-th collective, which rank 1 has not
+// entered.
 func pair(n int) []*Dump {
 	at := time.Unix(1_790_000_000, 0).UTC()
 	var dumps []*Dump

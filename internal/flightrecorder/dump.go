@@ -17,13 +17,16 @@ import (
 	"time"
 )
 
-// MaxSize is the size in bytes above which a file is refused. A dump of 20,000 entries with stacks has about 60 MB.
+// MaxSize is the size in bytes above which a file is refused. A dump of 20,000 entries with stacks
+// has about 60 MB.
 const MaxSize = 256 << 20
 
-// maxRanks limits the ranks of a job, which Analyze counts one by one. Larger numbers in a dump are ignored.
+// maxRanks limits the ranks of a job, which Analyze counts one by one. Larger numbers in a dump are
+// ignored.
 const maxRanks = 1 << 20
 
-// ErrNotADump means that a file is something else. Every other error is about a dump that cannot be read.
+// ErrNotADump means that a file is something else. Every other error is about a dump that cannot be
+// read.
 var ErrNotADump = errors.New("not a dump of PyTorch's flight recorder")
 
 // Dump is what one rank recorded.
@@ -32,15 +35,16 @@ type Dump struct {
 	Version string // of the format, such as 2.10
 	Groups  map[GroupName][]int
 	Entries []Entry // in the order in which they were recorded
-	// Whether the ring has overwritten entries: the rank entered collectives that are not in Entries.
+	// Whether the ring has overwritten entries: the rank entered collectives that are not in
+	// Entries.
 	Overwritten bool
 	Ignored     int // entries that could not be read
 	// When the file was written; zero if unknown. Read leaves it to the caller.
 	Written time.Time
 }
 
-// GroupName identifies a process group. The name is a number that PyTorch counts or a hash, the description is the
-// user's or the framework's, such as TP_GROUP_1.
+// GroupName identifies a process group. The name is a number that PyTorch counts or a hash, the
+// description is the user's or the framework's, such as TP_GROUP_1.
 type GroupName struct{ Name, Description string }
 
 // String returns the description if it says something, otherwise the name.
@@ -95,7 +99,8 @@ func (f Frame) String() string {
 // finished reports whether the rank has left the operation.
 func (e *Entry) finished() bool { return e.State == Completed || e.Retired }
 
-// rankAtEnd matches the rank with which PyTorch, and its copies for other vendors, end the name of a dump.
+// rankAtEnd matches the rank with which PyTorch, and its copies for other vendors, end the name of
+// a dump.
 var rankAtEnd = regexp.MustCompile(`(?:^|[^0-9])([0-9]{1,7})(?:\.json|\.pkl|\.pickle)?$`)
 
 // RankOf returns the rank in the name of a dump's file.
@@ -119,7 +124,8 @@ func Sniff(head []byte) bool {
 		bytes.Contains(text, []byte(`"collective_seq_id"`)))
 }
 
-// Read reads a dump. The rank is taken from the dump if it states one, otherwise from the name of its file.
+// Read reads a dump. The rank is taken from the dump if it states one, otherwise from the name of
+// its file.
 func Read(path string, data []byte) (*Dump, error) {
 	if len(data) > MaxSize {
 		return nil, tooLarge(int64(len(data)))
@@ -223,8 +229,8 @@ func plain(v any) any {
 	}
 }
 
-// groups reads pg_config, which maps a group's name to its members, written as "[0, 1, 2]". Gloo has one group with
-// an empty name there, which is not used.
+// groups reads pg_config, which maps a group's name to its members, written as "[0, 1, 2]". Gloo
+// has one group with an empty name there, which is not used.
 func groups(v any) map[GroupName][]int {
 	known := map[GroupName][]int{}
 	config, _ := v.(map[string]any)

@@ -24,7 +24,8 @@ var remedies = map[Cause]string{
 		"collect its dump if it lives",
 }
 
-// Finding returns the hang as a finding. Its first sentence names the rank and what the others wait for.
+// Finding returns the hang as a finding. Its first sentence names the rank and what the others wait
+// for.
 func (h *Hang) Finding() finding.Finding {
 	sure := finding.High
 	switch {

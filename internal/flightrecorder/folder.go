@@ -14,11 +14,12 @@ import (
 	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
-// headSize is how many bytes Sniff needs: the keys of a JSON dump are sorted, and a library's version comes early.
+// headSize is how many bytes Sniff needs: the keys of a JSON dump are sorted, and a library's
+// version comes early.
 const headSize = 512
 
-// ReadFile reads the dump in a file. It returns ErrNotADump for every other file, without reading it whole, and never
-// waits for a writer, as opening a FIFO would.
+// ReadFile reads the dump in a file. It returns ErrNotADump for every other file, without reading
+// it whole, and never waits for a writer, as opening a FIFO would.
 func ReadFile(path string) (*Dump, error) {
 	file, err := regularfile.Open(path)
 	if errors.Is(err, regularfile.ErrIrregular) {
@@ -55,8 +56,8 @@ func ReadFile(path string) (*Dump, error) {
 	return d, nil
 }
 
-// ReadFolder reads all dumps directly in a folder. Errors are about single files and name them; files that are no dumps
-// are counted in others.
+// ReadFolder reads all dumps directly in a folder. Errors are about single files and name them;
+// files that are no dumps are counted in others.
 func ReadFolder(folder string) (dumps []*Dump, others int, problems []error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

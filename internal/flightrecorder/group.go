@@ -26,14 +26,15 @@ func newGroup(name GroupName, members []int, stated bool) *group {
 	}
 }
 
-// isDefault reports whether a group is the one of all ranks, which PyTorch calls "0" and default_pg.
+// isDefault reports whether a group is the one of all ranks, which PyTorch calls "0" and
+// default_pg.
 func (g *group) isDefault() bool {
 	return g.name.Description == "default_pg" || g.name.Name == "default_pg" ||
 		g.name.Name == "0" && g.name.Description == ""
 }
 
-// collectGroups finds the groups and the number of ranks. Groups of one name are different ones if their members are
-// stated and differ.
+// collectGroups finds the groups and the number of ranks. Groups of one name are different ones if
+// their members are stated and differ.
 func (j *job) collectGroups() {
 	type identity struct {
 		GroupName
@@ -88,8 +89,9 @@ func (j *job) collectGroups() {
 	})
 }
 
-// complete adds the members that the dumps imply: all ranks for the default group, ranks with entries for others, and
-// the ranks without a dump if exactly they are missing in the size of the group.
+// complete adds the members that the dumps imply: all ranks for the default group, ranks with
+// entries for others, and the ranks without a dump if exactly they are missing in the size of the
+// group.
 func (g *group) complete(j *job) {
 	if g.stated {
 		return
@@ -107,7 +109,8 @@ func (g *group) complete(j *job) {
 	}
 }
 
-// groupSize returns the number of ranks in the group by the sizes of an all-gather or a reduce-scatter, otherwise 0.
+// groupSize returns the number of ranks in the group by the sizes of an all-gather or a
+// reduce-scatter, otherwise 0.
 func (e *Entry) groupSize() int {
 	in, out := elements(e.InputSizes), elements(e.OutputSizes)
 	if strings.Contains(e.Operation, "reduce_scatter") {
@@ -146,8 +149,8 @@ func (g *group) last(rank int) (last int64) {
 	return last
 }
 
-// waits reports whether a rank is in a collective: it has not finished it, nor a later one that proves that the
-// recorder only had not noticed the end.
+// waits reports whether a rank is in a collective: it has not finished it, nor a later one that
+// proves that the recorder only had not noticed the end.
 func (g *group) waits(j *job, rank int, sequence int64) bool {
 	e := g.byRank[rank][sequence]
 	if e == nil || e.finished() {
@@ -207,7 +210,8 @@ func (g *group) stuck(j *job) *wait {
 	if failed && len(w.dead) == 0 {
 		return nil
 	}
-	// A rank that has left the collective that others are in is not waiting. If only one rank is in it, it lags itself.
+	// A rank that has left the collective that others are in is not waiting. If only one rank is in
+	// it, it lags itself.
 	if !failed && len(w.waiting) == 1 && len(w.guilty()) == 0 && len(g.members) > 1 {
 		w.stalled, w.waiting = w.waiting, nil
 	}
@@ -229,8 +233,8 @@ func (w *wait) see(j *job, rank int, e *Entry, waits bool) {
 	}
 }
 
-// doubt marks a wait as uncertain if unrecorded operations may explain it. Gloo records no send and receive, so absent
-// ranks may wait for each other in one.
+// doubt marks a wait as uncertain if unrecorded operations may explain it. Gloo records no send and
+// receive, so absent ranks may wait for each other in one.
 func (w *wait) doubt(j *job) {
 	for _, rank := range w.absent {
 		d := j.dumps[rank]
@@ -247,8 +251,8 @@ func (w *wait) doubt(j *job) {
 	}
 }
 
-// front returns the first collective in which a rank waits. Gloo finishes an operation that fails; if a rank left no
-// dump, the last collective of such a group may have failed.
+// front returns the first collective in which a rank waits. Gloo finishes an operation that fails;
+// if a rank left no dump, the last collective of such a group may have failed.
 func (g *group) front(j *job) (front int64, failed bool) {
 	for rank, entries := range g.byRank {
 		for sequence := range entries {

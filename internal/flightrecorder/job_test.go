@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The job of these tests is simulated without the analysis: every rank runs a list of operations, and an operation ends
-// when all its members have entered it.
+// The job of these tests is simulated without the analysis: every rank runs a list of operations,
+// and an operation ends when all its members have entered it.
 
 // step is an operation of a simulated rank.
 type step struct {
@@ -90,8 +90,8 @@ func newSim(r *rand.Rand, steps int) *sim {
 	return s
 }
 
-// occurrence returns the number of a step among the steps of a rank that must match: of the group, and of the pair for
-// transfers.
+// occurrence returns the number of a step among the steps of a rank that must match: of the group,
+// and of the pair for transfers.
 func (s *sim) occurrence(rank, at int) (n int) {
 	is := s.programs[rank][at]
 	for _, o := range s.programs[rank][:at+1] {

@@ -16,8 +16,8 @@ type call struct {
 	inputs, outputs  int64 // elements
 }
 
-// callOf returns what a rank called. Sizes are compared by their number of elements, which is what the libraries
-// transfer, and only if the operation needs equal ones.
+// callOf returns what a rank called. Sizes are compared by their number of elements, which is what
+// the libraries transfer, and only if the operation needs equal ones.
 func callOf(e *Entry) call {
 	c := call{operation: e.Operation, types: strings.Join(distinct(e.InputTypes), ",")}
 	if needsEqualSizes(e) {
@@ -31,8 +31,9 @@ func callOf(e *Entry) call {
 
 func distinct(types []string) []string { return slices.Compact(slices.Sorted(slices.Values(types))) }
 
-// needsEqualSizes reports whether all ranks must pass equally many elements. All-to-alls divide freely, gathers and
-// scatters differ at the root, and NCCL gathers and scatters lists of unequal tensors by broadcasts and reductions.
+// needsEqualSizes reports whether all ranks must pass equally many elements. All-to-alls divide
+// freely, gathers and scatters differ at the root, and NCCL gathers and scatters lists of unequal
+// tensors by broadcasts and reductions.
 func needsEqualSizes(e *Entry) bool {
 	switch {
 	case strings.HasPrefix(e.Operation, "all_to_all"), strings.HasPrefix(e.Operation, "alltoall"),
@@ -61,9 +62,9 @@ func (g *group) differs(sequence int64) bool {
 	return false
 }
 
-// mismatch returns the first collective until one at which ranks called different things, nil if there is none. The
-// ranks that differ from the majority are the cause; of two equally large halves, the one whose call the group had not
-// made before at the same distance.
+// mismatch returns the first collective until one at which ranks called different things, nil if
+// there is none. The ranks that differ from the majority are the cause; of two equally large
+// halves, the one whose call the group had not made before at the same distance.
 func (g *group) mismatch(j *job, until int64) *wait {
 	sequences := map[int64]bool{}
 	for _, entries := range g.byRank {
@@ -185,7 +186,8 @@ func (g *group) difference(sequence int64, w *wait, tied bool) string {
 	}
 }
 
-// exchanged reports whether a rank makes the call of the others next to its own one, and the others make its call.
+// exchanged reports whether a rank makes the call of the others next to its own one, and the others
+// make its call.
 func (g *group) exchanged(sequence int64, odd int, own, theirs call) bool {
 	for _, next := range []int64{sequence - 1, sequence + 1} {
 		if e := g.byRank[odd][next]; e == nil || callOf(e) != theirs {

@@ -12,9 +12,9 @@ import (
 	"strconv"
 )
 
-// Opcodes of Python's pickle protocols 2 to 5 that build plain data. Every other opcode is refused, above all any
-// opcode that imports a name or calls something: a dump is read from a shared folder, and reading it must not run
-// anything. Reference: the comments of CPython's Lib/pickletools.py.
+// Opcodes of Python's pickle protocols 2 to 5 that build plain data. Every other opcode is refused,
+// above all any opcode that imports a name or calls something: a dump is read from a shared folder,
+// and reading it must not run anything. Reference: the comments of CPython's Lib/pickletools.py.
 const (
 	opMark            = '('
 	opStop            = '.'
@@ -50,8 +50,8 @@ const (
 	opFrame           = 0x95
 )
 
-// maxValues limits the memory that a hostile file can take to about 300 MB. A dump of 2,000 entries with 60 stack
-// frames each has about 1.5 million values.
+// maxValues limits the memory that a hostile file can take to about 300 MB. A dump of 2,000 entries
+// with 60 stack frames each has about 1.5 million values.
 const maxValues = 16 << 20
 
 var (
@@ -59,13 +59,15 @@ var (
 	errStack     = errors.New("malformed pickle: an operation finds no value to work on")
 )
 
-// list is a Python list or tuple. Appending to a list that the memo refers to must change it everywhere.
+// list is a Python list or tuple. Appending to a list that the memo refers to must change it
+// everywhere.
 type list struct{ items []any }
 
 // mark separates the values of one container on the stack.
 type mark struct{}
 
-// unpickler executes the opcodes of one pickle. Values are map[string]any, *list, string, int64, float64, bool and nil.
+// unpickler executes the opcodes of one pickle. Values are map[string]any, *list, string, int64,
+// float64, bool and nil.
 type unpickler struct {
 	data   []byte
 	at     int
@@ -296,7 +298,8 @@ func (u *unpickler) added(marked bool, n int) ([]any, error) {
 	return items, nil
 }
 
-// key returns the text of a dictionary's key. PyTorch writes texts; the keys of some vendors' copies are integers.
+// key returns the text of a dictionary's key. PyTorch writes texts; the keys of some vendors'
+// copies are integers.
 func key(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -329,7 +332,8 @@ func (u *unpickler) top() any {
 	return u.stack[len(u.stack)-1]
 }
 
-// sinceMark removes the newest mark and returns the values above it, which are valid until the next push.
+// sinceMark removes the newest mark and returns the values above it, which are valid until the next
+// push.
 func (u *unpickler) sinceMark() ([]any, error) {
 	for i, v := range slices.Backward(u.stack) {
 		if _, ok := v.(mark); ok {

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// transfers returns the point-to-point operations in which ranks wait. A rank waits for its peer unless the peer is in
-// the opposite operation with the rank.
+// transfers returns the point-to-point operations in which ranks wait. A rank waits for its peer
+// unless the peer is in the opposite operation with the rank.
 func (j *job) transfers() (all []*wait) {
 	for _, g := range j.groups {
 		if len(g.members) == 0 {

@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freeport finds addresses for tests that start programs which cannot report where they listen.
+// Package freeport finds addresses for tests that start programs which cannot report where they
+// listen.
 package freeport
 
 import (
@@ -13,15 +14,15 @@ import (
 	"sync"
 )
 
-// Ports below the ranges that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere) and to
-// listeners on port 0. Of those, any connection on the machine could take the one that was free before the program
-// listens on it.
+// Ports below the ranges that systems give to outgoing connections (from 32768 on Linux, 49152
+// elsewhere) and to listeners on port 0. Of those, any connection on the machine could take the one
+// that was free before the program listens on it.
 //
-// The tests of several packages run at the same time, and seconds pass between the choice of a port and the program
-// that listens on it. So each process chooses ports from its own blocks, by its process ID, and never chooses a port
-// twice before all others. If several processes have the same block, its first port decides: the process that listens
-// on it owns the block. Random ports were rejected: with a dozen chosen ports that are not in use yet, one start in a
-// hundred failed.
+// The tests of several packages run at the same time, and seconds pass between the choice of a port
+// and the program that listens on it. So each process chooses ports from its own blocks, by its
+// process ID, and never chooses a port twice before all others. If several processes have the same
+// block, its first port decides: the process that listens on it owns the block. Random ports were
+// rejected: with a dozen chosen ports that are not in use yet, one start in a hundred failed.
 const (
 	first, last = 20_000, 32_000
 	block       = 16
@@ -36,7 +37,8 @@ var (
 	guards = map[int]net.Listener{} // by port
 )
 
-// Address returns a host:port on the loopback interface that is free now, and that no other process chooses.
+// Address returns a host:port on the loopback interface that is free now, and that no other process
+// chooses.
 func Address() (string, error) {
 	mu.Lock()
 	defer mu.Unlock()

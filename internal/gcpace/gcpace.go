@@ -11,10 +11,11 @@ import (
 	"sync"
 )
 
-// Start makes the heap grow to budget bytes between two collections while less is live, and by least percent of what is
-// live when that is more. With a fixed percentage (GOGC), a small heap would be collected often, or a large one would
-// grow far; a soft limit (GOMEMLIMIT) would spend all time in the collector once more than the limit is live. The
-// returned function restores the percentage.
+// Start makes the heap grow to budget bytes between two collections while less is live, and by
+// least percent of what is live when that is more. With a fixed percentage (GOGC), a small heap
+// would be collected often, or a large one would grow far; a soft limit (GOMEMLIMIT) would spend
+// all time in the collector once more than the limit is live. The returned function restores the
+// percentage.
 func Start(budget uint64, least int) (stop func()) {
 	p := &pacer{budget: budget, least: least, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
 	p.percent = p.next()
@@ -41,7 +42,8 @@ type pacer struct {
 	stopped bool
 }
 
-// watch adjusts the percentage after the next collection, which finds the object that is dropped here.
+// watch adjusts the percentage after the next collection, which finds the object that is dropped
+// here.
 func (p *pacer) watch() {
 	dropped := new(*pacer) // holds a pointer: objects without one share a block, which may never become free
 	runtime.AddCleanup(dropped, (*pacer).collected, p)

@@ -26,7 +26,8 @@ func TestPercentFillsTheBudgetAndThenIsTheLeast(t *testing.T) {
 	}
 }
 
-// The percentage follows what is live: it falls when more is live, rises when that is dropped, and is restored.
+// The percentage follows what is live: it falls when more is live, rises when that is dropped, and
+// is restored.
 func TestPercentageFollowsTheLiveHeap(t *testing.T) {
 	old := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(old)

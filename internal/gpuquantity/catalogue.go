@@ -5,8 +5,8 @@ package gpuquantity
 
 import "github.com/otelgpu/otelgpu/semconv"
 
-// Quantities with rings. Each is sampled at pace Fast, Medium or Profiling: a field that is read rarely would delay the
-// join of all spans of its device.
+// Quantities with rings. Each is sampled at pace Fast, Medium or Profiling: a field that is read
+// rarely would delay the join of all spans of its device.
 const (
 	Energy Quantity = iota
 	Power
@@ -74,8 +74,8 @@ const (
 	mebi    = 1 << 20
 )
 
-// Domains that several quantities share. Drivers report a little more than all of the time for a busy unit, since the
-// two clocks of a ratio differ; everything above 1.05 is no such rounding.
+// Domains that several quantities share. Drivers report a little more than all of the time for a
+// busy unit, since the two clocks of a ratio differ; everything above 1.05 is no such rounding.
 var (
 	ratio   = Domain{Most: 1.05}
 	clock   = Domain{Most: 100e9}                    // Hz
@@ -102,8 +102,9 @@ var catalogue = [Num]Info{
 		Metric: Metric{Name: semconv.HWPowerName, Also: Exported{Name: "hw.gpu.power.draw"}},
 		Span:   Span{Key: semconv.GPUPowerKey, Lean: true},
 		DCGM: []Field{
-			// NVML answers an unsupported instantaneous power with a call that succeeds and a status in the field; DCGM
-			// reads the result of the call only and stores 0 W. A board that is on draws more.
+			// NVML answers an unsupported instantaneous power with a call that succeeds and a
+			// status in the field; DCGM reads the result of the call only and stores 0 W. A board
+			// that is on draws more.
 			{
 				ID: 157, Names: []string{"DEV_POWER_USAGE_INSTANT", "DEV_BOARD_POWER_RAW_WATTS"}, Pace: Fast, Positive: true,
 				Instant: true,

@@ -116,8 +116,8 @@ func TestGeneratedPanels(t *testing.T) {
 	generated(t, "config/grafana/devices.json", withPanels)
 }
 
-// withPanels appends a panel for each metric that is on by default and has none. A panel that was edited or moved
-// manually stays unchanged.
+// withPanels appends a panel for each metric that is on by default and has none. A panel that was
+// edited or moved manually stays unchanged.
 func withPanels(board string) string {
 	metrics := map[string]semconv.Metric{}
 	for _, q := range All() {

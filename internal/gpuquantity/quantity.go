@@ -1,9 +1,10 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpuquantity is the catalogue of device quantities. One row of its table states everything about a quantity:
-// its domain, its field in each source, and the metric and the span attribute that it becomes. Sources, rings, the gpu
-// receiver, gpu_join, the gpu_samples exporter, trace counters and docs/device-quantities.md are filled from it.
+// Package gpuquantity is the catalogue of device quantities. One row of its table states everything
+// about a quantity: its domain, its field in each source, and the metric and the span attribute
+// that it becomes. Sources, rings, the gpu receiver, gpu_join, the gpu_samples exporter, trace
+// counters and docs/device-quantities.md are filled from it.
 package gpuquantity
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Quantity is a quantity that is read from a device, in base units. Quantities below NumRings are kept in the rings of
-// gpu_samples and can become span attributes and trace counters; the others are for metrics only.
+// Quantity is a quantity that is read from a device, in base units. Quantities below NumRings are
+// kept in the rings of gpu_samples and can become span attributes and trace counters; the others
+// are for metrics only.
 type Quantity uint8
 
 // Kind is the meaning of a value between two samples.
@@ -28,10 +30,12 @@ const (
 	Instant Kind = iota
 	// Interval is a mean over the time since the previous sample, as every utilization is.
 	Interval
-	// Counter only increases; between two samples it is interpolated linearly. A decrease is a reset: what was counted
-	// across it is unknown and counts as zero, uncovered; so is an increase that no device can reach.
+	// Counter only increases; between two samples it is interpolated linearly. A decrease is a
+	// reset: what was counted across it is unknown and counts as zero, uncovered; so is an increase
+	// that no device can reach.
 	Counter
-	// Mask is a set of bits that were set since the previous sample. Its mean is the share of time with any bit set.
+	// Mask is a set of bits that were set since the previous sample. Its mean is the share of time
+	// with any bit set.
 	Mask
 )
 
@@ -50,10 +54,11 @@ type Info struct {
 	// Name is the quantity's name in telemetry of the components and in recorded files.
 	Name string
 	Kind Kind
-	// Domain is the closed interval of values that a device can have. Others are errors of a driver or of an exporter and
-	// are dropped. The limits are far beyond real values.
+	// Domain is the closed interval of values that a device can have. Others are errors of a driver
+	// or of an exporter and are dropped. The limits are far beyond real values.
 	Domain Domain
-	// Metric is the metric of the gpu receiver, whose unit, instrument and description are the registry's.
+	// Metric is the metric of the gpu receiver, whose unit, instrument and description are the
+	// registry's.
 	Metric Metric
 	// Span is the attribute that gpu_join writes. Only quantities with rings have one.
 	Span Span
@@ -86,12 +91,13 @@ type Metric struct {
 	Value string
 	// Implied states that a point of another exporter without Key is one of this quantity.
 	Implied bool
-	// Off states that the metric is emitted only if the configuration enables it. Fields of such quantities are not
-	// watched otherwise, unless the quantity has a ring.
+	// Off states that the metric is emitted only if the configuration enables it. Fields of such
+	// quantities are not watched otherwise, unless the quantity has a ring.
 	Off bool
 	// Float states that a counter has a fractional part.
 	Float bool
-	// NoPod states that a gauge describes the physical GPU, so that it does not name the pod that uses the device.
+	// NoPod states that a gauge describes the physical GPU, so that it does not name the pod that
+	// uses the device.
 	NoPod bool
 }
 
@@ -100,7 +106,8 @@ type Span struct {
 	Key attribute.Key
 	// Max selects the highest value in the span instead of the mean.
 	Max bool
-	// OwnOnly states that a MIG instance has the value only if it measures it itself. Otherwise it has its physical GPU's.
+	// OwnOnly states that a MIG instance has the value only if it measures it itself. Otherwise it
+	// has its physical GPU's.
 	OwnOnly bool
 	// Lean states that spans of several devices have the attribute at level lean.
 	Lean bool
@@ -134,11 +141,13 @@ type Field struct {
 	Names []string
 	// Scale converts to the base unit; 0 means 1.
 	Scale float64
-	// Rank orders the fields of one quantity: once a device has given a value of a lower rank, higher ones are ignored.
+	// Rank orders the fields of one quantity: once a device has given a value of a lower rank,
+	// higher ones are ignored.
 	Rank uint8
 	Form Form
 	Pace Pace
-	// Since46 states that an older host engine does not know the field, and refuses the field group that has it.
+	// Since46 states that an older host engine does not know the field, and refuses the field group
+	// that has it.
 	Since46 bool
 	// Positive states that 0 is stored if the driver reports that it has no such value.
 	Positive bool
@@ -146,9 +155,11 @@ type Field struct {
 	Instant bool
 	// Levels are the kinds of MIG instances that have the field.
 	Levels Level
-	// RatioOrPercent states that the headers of DCGM 4.6 give the name to another field, in percent.
+	// RatioOrPercent states that the headers of DCGM 4.6 give the name to another field, in
+	// percent.
 	RatioOrPercent bool
-	// Extra states that not every device with profiling has the field: it is tried first and omitted if refused.
+	// Extra states that not every device with profiling has the field: it is tried first and
+	// omitted if refused.
 	Extra bool
 }
 
@@ -162,7 +173,8 @@ type Call struct {
 	Use      int  // index of the result
 	Wide     bool // the result has 64 bits
 	Second   bool // the value is the second number of a structure of two
-	// FieldID selects a value of nvmlDeviceGetFieldValues, which is tried first. A Call without Function has no other.
+	// FieldID selects a value of nvmlDeviceGetFieldValues, which is tried first. A Call without
+	// Function has no other.
 	FieldID uint32
 }
 
@@ -185,17 +197,19 @@ type Exported struct {
 	Key, Value string
 	// Positive states that the exporter writes 0 for a value that the device does not have.
 	Positive bool
-	// Highest states that a device has several points at a time, as of the clocks of its dies; the highest counts.
+	// Highest states that a device has several points at a time, as of the clocks of its dies; the
+	// highest counts.
 	Highest bool
-	// Numbered states that the label of the metric's own name is the number of the device, and -1 an unknown value: in
-	// amd_smi_exporter.
+	// Numbered states that the label of the metric's own name is the number of the device, and -1
+	// an unknown value: in amd_smi_exporter.
 	Numbered bool
 }
 
 // Info returns the row of the quantity.
 func (q Quantity) Info() *Info { return &catalogue[q] }
 
-// String returns the quantity's name in telemetry and in recorded files; "unknown" for a number that is no quantity.
+// String returns the quantity's name in telemetry and in recorded files; "unknown" for a number
+// that is no quantity.
 func (q Quantity) String() string {
 	if int(q) >= Num {
 		return "unknown"
@@ -211,8 +225,8 @@ func (q Quantity) Kind() Kind {
 	return catalogue[q].Kind
 }
 
-// maxBits is the number of bits of a mask that can be set at a time: NVML has ten reasons for throttling, of which a
-// few apply together. A number that is no mask has more.
+// maxBits is the number of bits of a mask that can be set at a time: NVML has ten reasons for
+// throttling, of which a few apply together. A number that is no mask has more.
 const maxBits = 16
 
 // Valid reports whether a device can have the value. A NaN is never valid.

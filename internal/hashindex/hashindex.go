@@ -4,11 +4,13 @@
 // Package hashindex finds the positions of elements in a list by the hashes of their keys.
 package hashindex
 
-// Index maps keys to positions in a list that has the keys. It holds 8 bytes for each, in open addressing with linear
-// probing: a map from keys of 24 bytes to positions is four times as large, so that fewer lookups are in the
-// processor's cache. The zero value is empty. It is not safe for concurrent use.
+// Index maps keys to positions in a list that has the keys. It holds 8 bytes for each, in open
+// addressing with linear probing: a map from keys of 24 bytes to positions is four times as large,
+// so that fewer lookups are in the processor's cache. The zero value is empty. It is not safe for
+// concurrent use.
 //
-// Callers pass the hash of a key, and a function that reports whether the element at a position has the key.
+// Callers pass the hash of a key, and a function that reports whether the element at a position has
+// the key.
 type Index struct {
 	slots []slot // a power of two; a quarter of them is free
 	used  int
@@ -46,8 +48,8 @@ func (x *Index) Put(hash uint64, at int32, is func(at int32) bool) {
 	*s = slot{uint32(hash), at + 1}
 }
 
-// Delete removes the key at a position, which it must have. The keys after it move up, so that no search ends at the
-// gap.
+// Delete removes the key at a position, which it must have. The keys after it move up, so that no
+// search ends at the gap.
 func (x *Index) Delete(hash uint64, at int32) {
 	last := uint32(len(x.slots) - 1)
 	gap := uint32(hash) & last

@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A map is the oracle. Some keys have equal hashes, as by chance, and searches wrap around the end of the table.
+// A map is the oracle. Some keys have equal hashes, as by chance, and searches wrap around the end
+// of the table.
 func TestIndexEqualsAMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	var x Index

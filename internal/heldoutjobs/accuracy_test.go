@@ -109,9 +109,10 @@ const (
 	aim                  = 0.95
 )
 
-// A sample of each kind in one style, Nsight only with -tags sqlite; with OTELGPU_ALL_JOBS each kind in all styles, several times, which takes minutes
-// and also compares the page of the documentation. With -short, as under the race detector, no job is analyzed: the
-// rates of a smaller sample would be meaningless.
+// A sample of each kind in one style, Nsight only with -tags sqlite; with OTELGPU_ALL_JOBS each
+// kind in all styles, several times, which takes minutes and also compares the page of the
+// documentation. With -short, as under the race detector, no job is analyzed: the rates of a
+// smaller sample would be meaningless.
 func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	all := os.Getenv("OTELGPU_ALL_JOBS") != ""
 	if testing.Short() && !all {
@@ -160,8 +161,8 @@ func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	assert.Equal(t, string(was), page, "write it again with -update")
 }
 
-// row counts the jobs whose true cause is a finding, the jobs where it is the first finding, and how many of the latter
-// are right.
+// row counts the jobs whose true cause is a finding, the jobs where it is the first finding, and
+// how many of the latter are right.
 type row struct{ planted, found, right int }
 
 func share(a, b int) float64 {

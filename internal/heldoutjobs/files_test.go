@@ -136,7 +136,8 @@ func (p *process) activity(e *event, recent bool) string {
 	return args
 }
 
-// sparse writes the file of PyTorch 1.x: whole microseconds, old names of categories, no frames, no shapes.
+// sparse writes the file of PyTorch 1.x: whole microseconds, old names of categories, no frames, no
+// shapes.
 func (p *process) sparse() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"schemaVersion":1,%s,`, p.properties())

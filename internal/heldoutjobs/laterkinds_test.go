@@ -18,8 +18,8 @@ func (w *world) hip() {
 	}
 }
 
-// laterKinds are kinds that were written after the rules had been adjusted to the others, from the documentation of
-// PyTorch, Nsight Systems and ROCm.
+// laterKinds are kinds that were written after the rules had been adjusted to the others, from the
+// documentation of PyTorch, Nsight Systems and ROCm.
 func laterKinds() []Kind {
 	well := []string{Healthy}
 	blind := unnamed(Healthy, "not_judged")
@@ -154,7 +154,8 @@ func laterKinds() []Kind {
 				if !w.sick {
 					rows -= 2
 				}
-				// A block takes as long beside fewer others, so the second wave takes as long as the first.
+				// A block takes as long beside fewer others, so the second wave takes as long as
+				// the first.
 				part := w.between(0.55, 0.68) // of the peak, in full waves
 				n := max(4, int(w.share(0.4, 0.9)/int64(w.model.layers)/(600*us)))
 				layers(func(p *process) {
@@ -280,7 +281,8 @@ func (p *process) name(e *event) string {
 	return e.name
 }
 
-// rocprofv3 writes the file of rocprofv3 --hip-trace --kernel-trace --memory-copy-trace --marker-trace --output-format json.
+// rocprofv3 writes the file of rocprofv3 --hip-trace --kernel-trace --memory-copy-trace
+// --marker-trace --output-format json.
 func (p *process) rocprofv3() string {
 	calls, callIDs := []string{}, map[string]int{}
 	symbols, symbolIDs := []string{}, map[string]int{}

@@ -441,8 +441,8 @@ func (p *process) after(stream int, t int64) {
 	p.streams[stream] = max(p.streams[stream], t)
 }
 
-// collective runs a collective of ranks: it starts on each rank when that arrives, and ends once the last rank has
-// arrived and the bytes are transferred.
+// collective runs a collective of ranks: it starts on each rank when that arrives, and ends once
+// the last rank has arrived and the bytes are transferred.
 func (w *world) collective(operation string, bytes int64, moving int64, members []int) {
 	kernels := map[string][2]string{
 		"allreduce":            {"ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "ncclKernel_AllReduce_RING_LL_Sum_half"},

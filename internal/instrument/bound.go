@@ -13,18 +13,20 @@ const (
 	floorError = 0.003 // of the energy
 )
 
-// calibration compares the errors of left-out knots with what the bound predicts for them, continuously.
+// calibration compares the errors of left-out knots with what the bound predicts for them,
+// continuously.
 type calibration struct {
 	residual, time, shape float64 // mean squares
 	n                     int
 }
 
-// leastTime is the least share of the predicted error of refresh times that is stated, leastCalibrated the number of
-// left-out knots from which it is less than the whole.
+// leastTime is the least share of the predicted error of refresh times that is stated,
+// leastCalibrated the number of left-out knots from which it is less than the whole.
 const leastTime, leastCalibrated = 0.04, 3
 
-// timeFactor returns the share of the error of refresh times that is stated: less than the whole if left-out knots show
-// that knots are placed far better than their windows, as the knots of a regular counter at steady power are.
+// timeFactor returns the share of the error of refresh times that is stated: less than the whole if
+// left-out knots show that knots are placed far better than their windows, as the knots of a
+// regular counter at steady power are.
 func (c *calibration) timeFactor() float64 {
 	if c.n < leastCalibrated {
 		return 1
@@ -68,8 +70,9 @@ func (c *calibration) learn(e *Energy, a, b, d knot) {
 	c.shape += (shape*shape - c.shape) * weight
 }
 
-// ends returns the standard errors of the curve at t inside of a period: of the refresh times, and of the shape.
-// at is power's running sum of squared steps at t, and slot where power keeps what is around t.
+// ends returns the standard errors of the curve at t inside of a period: of the refresh times, and
+// of the shape. at is power's running sum of squared steps at t, and slot where power keeps what is
+// around t.
 func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (time, shape float64) {
 	x := max(t-p.k0, 0)
 	y := max(p.k1-t, 0)
@@ -128,7 +131,8 @@ func (e *Energy) index(t float64) int {
 	return max(lo-1, 0)
 }
 
-// neighbors returns the highest mean power of the period of a piece and its neighbors, and the largest step to them.
+// neighbors returns the highest mean power of the period of a piece and its neighbors, and the
+// largest step to them.
 func (e *Energy) neighbors(i int) (most, step float64) {
 	p := &e.pieces[i]
 	most = p.mean
@@ -156,8 +160,8 @@ func (e *Energy) neighbors(i int) (most, step float64) {
 	return most, step
 }
 
-// mark is a time of the curve with what a span has of it that begins or ends there. Two are kept because most spans
-// begin where another one ends.
+// mark is a time of the curve with what a span has of it that begins or ends there. Two are kept
+// because most spans begin where another one ends.
 type mark struct {
 	valid       bool
 	at          int64
@@ -210,8 +214,9 @@ func (e *Energy) mark(at int64) *mark {
 // forgetMarks is called when the curve changes.
 func (e *Energy) forgetMarks() { e.marks[0].valid, e.marks[1].valid = false, false }
 
-// used returns the share of the error of the shape that is stated. Power that is sampled fast shows most changes, but
-// until left-out knots have confirmed that at changes of this size, its lag is unknown.
+// used returns the share of the error of the shape that is stated. Power that is sampled fast shows
+// most changes, but until left-out knots have confirmed that at changes of this size, its lag is
+// unknown.
 func (e *Energy) used(p *piece, shape float64) float64 {
 	if p.linear { // power does not shape it
 		return 1
@@ -223,11 +228,12 @@ func (e *Energy) used(p *piece, shape float64) float64 {
 	return min(used*shape/usual, 1)
 }
 
-// mostSurprise is how many times larger than the usual one an error of the shape may be for its calibration to hold.
+// mostSurprise is how many times larger than the usual one an error of the shape may be for its
+// calibration to hold.
 const mostSurprise = 3
 
-// Bound returns by how many joules the energy of [start, end] can differ from the truth. energy is the curve's.
-// Infinity means that no bound holds.
+// Bound returns by how many joules the energy of [start, end] can differ from the truth. energy is
+// the curve's. Infinity means that no bound holds.
 func (e *Energy) Bound(start, end int64, energy float64) float64 {
 	if len(e.pieces) == 0 {
 		return 0
@@ -261,8 +267,9 @@ func (e *Energy) Bound(start, end int64, energy float64) float64 {
 	return b + e.deviate*energy + e.clockError(s, t)
 }
 
-// Inside returns by how many joules the energy up to some time inside of [start, end] can differ from the truth: where
-// the share of the device that a span has changes, this moves energy to other spans or from them.
+// Inside returns by how many joules the energy up to some time inside of [start, end] can differ
+// from the truth: where the share of the device that a span has changes, this moves energy to other
+// spans or from them.
 func (e *Energy) Inside(start, end int64) (bound float64) {
 	if len(e.pieces) == 0 {
 		return 0
@@ -281,8 +288,8 @@ func (e *Energy) Inside(start, end int64) (bound float64) {
 
 const insideTimes = 3
 
-// earlyShare returns the share of [s, t] that was settled before the counter's increase was known; 1 if the span is in
-// several periods and any part was.
+// earlyShare returns the share of [s, t] that was settled before the counter's increase was known;
+// 1 if the span is in several periods and any part was.
 func (e *Energy) earlyShare(i, j int, s, t float64) (share float64) {
 	for k := i; k <= j; k++ {
 		p := &e.pieces[k]
@@ -304,8 +311,8 @@ func (e *Energy) earlyShare(i, j int, s, t float64) (share float64) {
 	return share
 }
 
-// longestGap is the time between two readings, in seconds, from which pulses between them cannot be distinguished from
-// steady power; meteredGap is this time if a counter has their energy.
+// longestGap is the time between two readings, in seconds, from which pulses between them cannot be
+// distinguished from steady power; meteredGap is this time if a counter has their energy.
 const longestGap, meteredGap = 6, 20
 
 // unusable reports whether no bound holds for spans of a length.
@@ -320,7 +327,8 @@ func (e *Energy) unusable(length float64, p *period) bool {
 	return length < e.track.period() && e.track.period() > longestGap || length < p.window && !e.track.slow()
 }
 
-// near returns the bound of a span in one or two periods: the range of power near it for its length.
+// near returns the bound of a span in one or two periods: the range of power near it for its
+// length.
 func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
 	length, used := t-s, 1.0
 	period := p.k1 - p.k0
@@ -347,8 +355,8 @@ func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
 	return most
 }
 
-// powerBound returns the bound of energy that is integrated from power alone: each interval between two readings has
-// its own error, and the averaging window hides changes at the ends.
+// powerBound returns the bound of energy that is integrated from power alone: each interval between
+// two readings has its own error, and the averaging window hides changes at the ends.
 func (e *Energy) powerBound(s, t, energy float64) float64 {
 	x := &e.power
 	if !x.known() {

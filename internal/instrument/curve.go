@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
-// Knot is a point of the curve; between two of them the energy is a straight line plus Bend × s × (1 − s) at the part s
-// of the time.
+// Knot is a point of the curve; between two of them the energy is a straight line plus Bend × s ×
+// (1 − s) at the part s of the time.
 type Knot struct {
 	Time    int64   // Unix ns
 	Value   float64 // J since the first knot, without gaps
@@ -19,7 +19,8 @@ type Knot struct {
 	Bend    float64 // J
 }
 
-// mostPeriods is for how many periods without a change a counter is extrapolated if there is no power.
+// mostPeriods is for how many periods without a change a counter is extrapolated if there is no
+// power.
 const mostPeriods = 2
 
 // limit returns until when the curve of a piece is known.
@@ -49,7 +50,8 @@ func (e *Energy) from(p *piece, t float64) float64 {
 	return p.rate * (e.shape(&p.period, t) - p.x0)
 }
 
-// Ready returns the time up to which the curve is final; later readings change it after that. False: nothing is known.
+// Ready returns the time up to which the curve is final; later readings change it after that.
+// False: nothing is known.
 func (e *Energy) Ready() (int64, bool) {
 	p := e.open()
 	switch {
@@ -61,8 +63,8 @@ func (e *Energy) Ready() (int64, bool) {
 	return e.nanos(e.limit(p)), true
 }
 
-// Knots appends the curve over [from, to]: the first knot is at from, the last one at to. What is read again after it
-// was settled has the readings that arrived since.
+// Knots appends the curve over [from, to]: the first knot is at from, the last one at to. What is
+// read again after it was settled has the readings that arrived since.
 func (e *Energy) Knots(from, to int64, dst []Knot) []Knot {
 	dst = append(dst, Knot{Time: from})
 	if len(e.pieces) > 0 {
@@ -152,8 +154,8 @@ func (e *Energy) at(t float64) float64 {
 	return p.c0 + e.from(p, min(max(t, p.t0), e.limit(p)))
 }
 
-// Balance returns the joules that the counter counted and that the curve does not have: increases across gaps, and what
-// was settled by power before the counter changed. It can be negative.
+// Balance returns the joules that the counter counted and that the curve does not have: increases
+// across gaps, and what was settled by power before the counter changed. It can be negative.
 func (e *Energy) Balance() float64 { return e.balance }
 
 // Counted returns the increase of the counter between the knots so far.
@@ -165,8 +167,8 @@ func (e *Energy) Known() bool { return len(e.pieces) > 0 }
 // Period returns the time between two knots in ns; 0 while unknown.
 func (e *Energy) Period() int64 { return int64(e.track.period() * float64(e.thin.every) * 1e9) }
 
-// Standstill returns for how long the counter has not changed, how much energy power has in that time, and the usual
-// time between two changes; 0 if unknown.
+// Standstill returns for how long the counter has not changed, how much energy power has in that
+// time, and the usual time between two changes; 0 if unknown.
 func (e *Energy) Standstill() (still time.Duration, joules float64, usual time.Duration) {
 	if e.read <= e.track.lastHi || !e.power.known() {
 		return 0, 0, 0
@@ -180,7 +182,8 @@ func (e *Energy) Standstill() (still time.Duration, joules float64, usual time.D
 	return time.Duration((e.read - e.track.lastHi) * 1e9), b - a, usual
 }
 
-// longestAssumed is the longest assumed refresh period, in seconds, that is used for a counter which has never changed.
+// longestAssumed is the longest assumed refresh period, in seconds, that is used for a counter
+// which has never changed.
 const longestAssumed = 1
 
 // Compare returns the newest change of the counter for which power is known. False: there is none.

@@ -12,8 +12,8 @@ import (
 type Config struct {
 	// Settle is how long after a moment its energy is attributed.
 	Settle time.Duration
-	// Assumed is the refresh period of the counter while readings do not show it; 0: each value is current when it is
-	// read.
+	// Assumed is the refresh period of the counter while readings do not show it; 0: each value is
+	// current when it is read.
 	Assumed time.Duration
 	// Interval is the requested time between two readings; 0: unknown.
 	Interval time.Duration
@@ -21,8 +21,8 @@ type Config struct {
 	Window time.Duration
 }
 
-// Energy is the curve of the energy that a device consumed. Values before the settled time never change. It must not be
-// used by several goroutines at once.
+// Energy is the curve of the energy that a device consumed. Values before the settled time never
+// change. It must not be used by several goroutines at once.
 type Energy struct {
 	settle  float64
 	origin  int64
@@ -56,8 +56,9 @@ type Energy struct {
 	newestMark int
 }
 
-// piece is a part of the curve with one rate, inside of one period: the time between two knots, or from the last one
-// on. A period has several pieces if a part of it was settled before the counter's increase was known.
+// piece is a part of the curve with one rate, inside of one period: the time between two knots, or
+// from the last one on. A period has several pieces if a part of it was settled before the
+// counter's increase was known.
 type piece struct {
 	t0, t1  float64 // t1 only if closed
 	c0      float64 // energy of the curve at t0
@@ -116,8 +117,9 @@ func (e *Energy) AddPower(t int64, watts float64) {
 	e.power.add(at, watts, e.collected(at))
 }
 
-// collected reports whether a scraped value that is read at a time can be an old one: an exporter collects the counter
-// and power together, and the counter has not changed since the last reading of power.
+// collected reports whether a scraped value that is read at a time can be an old one: an exporter
+// collects the counter and power together, and the counter has not changed since the last reading
+// of power.
 func (e *Energy) collected(at float64) bool {
 	if e.track.assumed <= longestAssumed || e.track.n == 0 || len(e.power.pts) == 0 {
 		return false
@@ -129,8 +131,9 @@ func (e *Energy) collected(at float64) bool {
 	return e.track.lastHi <= last && at-last <= limit
 }
 
-// longestCollect is the longest time, in seconds, between two collections of an exporter that is assumed before the
-// time is known, stillGaps how many of them can pass afterwards until the counter counts as frozen.
+// longestCollect is the longest time, in seconds, between two collections of an exporter that is
+// assumed before the time is known, stillGaps how many of them can pass afterwards until the
+// counter counts as frozen.
 const longestCollect, stillGaps = 60, 4
 
 // AddChange adds a change of the counter, in time order.
@@ -147,7 +150,8 @@ func (e *Energy) AddChange(c Change) {
 	e.queue = append(e.queue, e.track.place(hi, since, c.Value, c.Covered))
 }
 
-// Advance uses the readings so far. read is when the counter was read last, 0 if the device has none.
+// Advance uses the readings so far. read is when the counter was read last, 0 if the device has
+// none.
 func (e *Energy) Advance(read int64) {
 	e.forgetMarks()
 	if !e.started {
@@ -243,8 +247,9 @@ func (e *Energy) use(k knot) {
 	}
 }
 
-// UsePower makes the energy follow power alone from the settled time on, because the counter contradicts it. calibrated
-// means that the counter was right before, so that power is scaled as it was then.
+// UsePower makes the energy follow power alone from the settled time on, because the counter
+// contradicts it. calibrated means that the counter was right before, so that power is scaled as it
+// was then.
 func (e *Energy) UsePower(calibrated bool) {
 	if e.stopped {
 		return
@@ -280,7 +285,8 @@ func (e *Energy) UsePower(calibrated bool) {
 // UseCounter ends UsePower at the next change of the counter.
 func (e *Energy) UseCounter() { e.stopped = false }
 
-// Widen adds a share of the energy, and the energy of an offset of the clock, to all bounds from now on.
+// Widen adds a share of the energy, and the energy of an offset of the clock, to all bounds from
+// now on.
 func (e *Energy) Widen(share float64, offset time.Duration) {
 	e.deviate, e.offset = share, offset.Abs().Seconds()
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/instrument/instrumenttest"
 )
 
-// TestGeneratedTableOfExporters simulates dcgm-exporter by its collection interval, behind the pipeline kubernetes/dcgm-exporter with
-// the waits that docs/kubernetes.md recommends: power is a mean of a second, and the refresh period is not known beforehand.
+// TestGeneratedTableOfExporters simulates dcgm-exporter by its collection interval, behind the
+// pipeline kubernetes/dcgm-exporter with the waits that docs/kubernetes.md recommends: power is a
+// mean of a second, and the refresh period is not known beforehand.
 func TestGeneratedTableOfExporters(t *testing.T) {
 	var specs []instrumenttest.Spec
 	for _, x := range []struct{ collect, scrape float64 }{{30, 15}, {30, 5}, {15, 5}, {10, 5}, {5, 1}, {1, 1}} {

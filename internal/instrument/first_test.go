@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The age of a scraped counter's first reading is unknown, also after a gap. The energy between it and the next one
-// must not be spread over the longest possible age.
+// The age of a scraped counter's first reading is unknown, also after a gap. The energy between it
+// and the next one must not be spread over the longest possible age.
 func TestTheFirstReadingOfAScrapedCounterIsNotOld(t *testing.T) {
 	const watts, gap = 200, 40 // the gap is after reading 40
 	for _, interval := range []float64{.1, 1, 5} {

@@ -15,8 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/instrument/instrumenttest"
 )
 
-// Readings can arrive long after their time was attributed. What was attributed, the rest of the curve and the balance
-// are always the counter's increase, and the curve has the energy of the time that was attributed without readings.
+// Readings can arrive long after their time was attributed. What was attributed, the rest of the
+// curve and the balance are always the counter's increase, and the curve has the energy of the time
+// that was attributed without readings.
 func TestReadingsThatArriveLateChangeNothingThatWasAttributed(t *testing.T) {
 	for i := range instrumenttest.Specs {
 		for _, lack := range []without{nothing, noPower, noCounter} {

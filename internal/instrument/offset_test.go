@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// At steady power each shape predicts a regular counter, and nothing shows the age of its values. At the first step the
-// energy must follow power, up to the time between two readings, and the error must have the unknown age.
+// At steady power each shape predicts a regular counter, and nothing shows the age of its values.
+// At the first step the energy must follow power, up to the time between two readings, and the
+// error must have the unknown age.
 func TestAStepAfterSteadyPowerFollowsPower(t *testing.T) {
 	for _, age := range []float64{0, .03, .06, .09} {
 		truth := func(s float64) float64 { return 200*s + 400*min(max(s-60, 0), 30) }

@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// Settle states up to when energy has been attributed. It must be called before readings that arrived later are added.
+// Settle states up to when energy has been attributed. It must be called before readings that
+// arrived later are added.
 func (e *Energy) Settle(t int64) {
 	e.start(t)
 	e.settled = max(e.settled, e.seconds(t))
@@ -37,8 +38,8 @@ func (e *Energy) Settle(t int64) {
 	e.pieces = append(e.pieces, open)
 }
 
-// tail returns the piece from the known end of an open one up to the newest reading of power, which shows power
-// before it. It is used if the time is settled before power is known there.
+// tail returns the piece from the known end of an open one up to the newest reading of power, which
+// shows power before it. It is used if the time is settled before power is known there.
 func (e *Energy) tail(p *piece, from float64) (rest piece, ok bool) {
 	if p.closed || p.linear || math.IsNaN(p.rate) {
 		return rest, false
@@ -51,8 +52,8 @@ func (e *Energy) tail(p *piece, from float64) (rest piece, ok bool) {
 	return rest, rest.t1 > from
 }
 
-// skip appends a piece without energy from a time to the settled time, and moves p, which is not appended yet, behind
-// it.
+// skip appends a piece without energy from a time to the settled time, and moves p, which is not
+// appended yet, behind it.
 func (e *Energy) skip(p *piece, from float64) {
 	if n := len(e.pieces); n > 0 && math.IsNaN(e.pieces[n-1].rate) && e.pieces[n-1].t1 == from &&
 		e.pieces[n-1].number == p.number {
@@ -72,8 +73,9 @@ func (e *Energy) cut(p *piece, t float64) float64 {
 	return p.c0 + e.from(p, t)
 }
 
-// end closes the open period at a knot with the counter's increase. It returns from when on the next period can have
-// energy, and the curve's energy there: what was attributed before the knot was known keeps its value.
+// end closes the open period at a knot with the counter's increase. It returns from when on the
+// next period can have energy, and the curve's energy there: what was attributed before the knot
+// was known keeps its value.
 func (e *Energy) end(p *piece, k knot) (from, c float64) {
 	length, increase := k.t-p.k0, k.v-p.v0
 	s1 := e.shape(&p.period, k.t)
@@ -132,9 +134,9 @@ func (e *Energy) end(p *piece, k knot) (from, c float64) {
 	return from, c + e.fill(&final, k.t)
 }
 
-// fill gives the pieces of the newest period that were settled without energy what the curve has there now, up to a
-// time: readings that arrive late do not change what was attributed, but spans that arrive late can have it. It returns
-// the energy added, which the balance still has.
+// fill gives the pieces of the newest period that were settled without energy what the curve has
+// there now, up to a time: readings that arrive late do not change what was attributed, but spans
+// that arrive late can have it. It returns the energy added, which the balance still has.
 func (e *Energy) fill(by *piece, to float64) (added float64) {
 	first := len(e.pieces)
 	for first > 0 && e.pieces[first-1].number == by.number {
@@ -163,8 +165,8 @@ func (e *Energy) fill(by *piece, to float64) (added float64) {
 	return added
 }
 
-// fillOpen does so with the open period, up to where its shape is known. read: up to the newest reading, because it is
-// read now.
+// fillOpen does so with the open period, up to where its shape is known. read: up to the newest
+// reading, because it is read now.
 func (e *Energy) fillOpen(read bool) {
 	p := e.open()
 	if p == nil || math.IsNaN(p.rate) {
@@ -186,7 +188,8 @@ func (e *Energy) book(c, increase float64) {
 	e.booked = c
 }
 
-// begin appends an open piece from a knot on, and chooses its shape. at is from when on it can have energy.
+// begin appends an open piece from a knot on, and chooses its shape. at is from when on it can have
+// energy.
 func (e *Energy) begin(k knot, at, c float64, metered bool) {
 	e.number++
 	p := piece{t0: at, c0: c, early: true, gainOff: e.gainOff, rate: math.NaN(), period: period{

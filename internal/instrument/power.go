@@ -41,7 +41,8 @@ const (
 	slots
 )
 
-// leastGaps is the number of readings from which their mean distance is used instead of the longest one.
+// leastGaps is the number of readings from which their mean distance is used instead of the longest
+// one.
 const leastGaps = 4
 
 const mostGaps = 3 // readings further apart than this many intervals do not cover the time between them
@@ -137,7 +138,8 @@ func (p *power) after(t float64) int {
 	return lo + sort.Search(hi-lo, func(i int) bool { return p.pts[lo+i].t > t })
 }
 
-// at returns the integral up to t and the steps up to t. Power before the first and after the last reading is theirs.
+// at returns the integral up to t and the steps up to t. Power before the first and after the last
+// reading is theirs.
 func (p *power) at(t float64) (integral, steps float64) {
 	i := p.after(t)
 	if i == 0 {
@@ -152,15 +154,16 @@ func (p *power) at(t float64) (integral, steps float64) {
 	return a.integral + (t-a.t)*(a.w+(b.w-a.w)*x/2), a.steps + (b.steps-a.steps)*x
 }
 
-// reach is the range of the readings after one of them, kept because the spans that end one after the other share it.
+// reach is the range of the readings after one of them, kept because the spans that end one after
+// the other share it.
 type reach struct {
 	first, pts int
 	length     float64
 	lo, hi     float64
 }
 
-// around returns the lowest and the highest reading in [from, from + length] with the ones before and after. slot
-// selects where the result is kept.
+// around returns the lowest and the highest reading in [from, from + length] with the ones before
+// and after. slot selects where the result is kept.
 func (p *power) around(slot int, from, length float64) (lo, hi float64) {
 	first := max(p.after(from)-1, 0)
 	r := &p.kept[slot]
@@ -192,7 +195,8 @@ func (p *power) recent(t float64) float64 {
 	return (now - then) / (t - from)
 }
 
-// typicalStep returns the typical step between two readings, from the mean of the squared steps per second.
+// typicalStep returns the typical step between two readings, from the mean of the squared steps per
+// second.
 func (p *power) typicalStep(recent float64) float64 {
 	if p.gap == 0 {
 		return 0
@@ -200,8 +204,8 @@ func (p *power) typicalStep(recent float64) float64 {
 	return math.Sqrt(recent*p.gap) / p.gap
 }
 
-// lag returns by how much a reading is later than the middle of the time that it describes. Without a window readings
-// are current.
+// lag returns by how much a reading is later than the middle of the time that it describes. Without
+// a window readings are current.
 func (p *power) lag() float64 {
 	if p.window == 0 {
 		return 0
@@ -209,8 +213,8 @@ func (p *power) lag() float64 {
 	return p.window/2 + min(p.gap, 1)/2
 }
 
-// used returns the share of a range of power that errors use: power that is sampled and averaged faster than 250 ms
-// shows most changes.
+// used returns the share of a range of power that errors use: power that is sampled and averaged
+// faster than 250 ms shows most changes.
 func (p *power) used() float64 {
 	switch {
 	case !p.known():

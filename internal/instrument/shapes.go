@@ -12,9 +12,11 @@ const (
 	longestLag = 1.0 // s
 	linear     = 0   // candidate: energy is linear between two knots; candidate i is power at lags[i-1]
 	candidates = len(lags) + 1
-	// linearFavor multiplies the squared residual of the linear candidate, which wins only if it is clearly better.
+	// linearFavor multiplies the squared residual of the linear candidate, which wins only if it is
+	// clearly better.
 	linearFavor = 1.1
-	// undecided is the difference of squared residuals, relative to the error of refresh times, that shows nothing.
+	// undecided is the difference of squared residuals, relative to the error of refresh times,
+	// that shows nothing.
 	undecided = 1e-4
 	// scoreHalf and gainHalf are the half-lives of the forgetting means, in knots.
 	scoreHalf, shapeHalf, gainHalf = 128, 64, 8
@@ -35,7 +37,8 @@ func (e *Energy) choose() int {
 	if e.power.gap > longestLag {
 		n = 2
 	}
-	// At steady power all candidates are right, and the usual lag is the best guess for when it changes.
+	// At steady power all candidates are right, and the usual lag is the best guess for when it
+	// changes.
 	least := e.scores[linear] * linearFavor
 	for _, x := range e.scores[1:n] {
 		least = min(least, x)
@@ -52,8 +55,8 @@ func (e *Energy) choose() int {
 	return best
 }
 
-// usualLag returns by how much power is late before the candidates have been compared. Knots cannot wait for power that
-// is read rarely.
+// usualLag returns by how much power is late before the candidates have been compared. Knots cannot
+// wait for power that is read rarely.
 func (e *Energy) usualLag(metered bool) float64 {
 	if metered && e.power.gap > longestLag {
 		return 0

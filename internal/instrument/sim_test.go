@@ -162,8 +162,9 @@ func TestGrid(t *testing.T) {
 	})
 }
 
-// The true energy is inside the stated error for at least 95 % of the spans of each instrument and length, up to the
-// noise of a sample, and the median of the stated error is no multiple of the real one.
+// The true energy is inside the stated error for at least 95 % of the spans of each instrument and
+// length, up to the noise of a sample, and the median of the stated error is no multiple of the
+// real one.
 func TestTheStatedErrorHolds(t *testing.T) {
 	for _, lack := range []without{nothing, noPower, noCounter} {
 		table([]float64{.02, .5, 5}, 2, 60, lack, func(spec *instrumenttest.Spec, list []summary) {

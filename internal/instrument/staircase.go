@@ -7,8 +7,8 @@ import "slices"
 
 const recentGaps = 9
 
-// Staircase decides which readings of a quantity that is refreshed more slowly than it is read are measurements. The
-// zero value is ready for use.
+// Staircase decides which readings of a quantity that is refreshed more slowly than it is read are
+// measurements. The zero value is ready for use.
 type Staircase struct {
 	gaps    [recentGaps]int64 // ns between two changes
 	changes uint64
@@ -24,8 +24,9 @@ func (s *Staircase) Changed(t int64) {
 	s.changes++
 }
 
-// Period returns the refresh period in ns, 0 while unknown: the second shortest of the recent times between two
-// changes. Longer ones occur while the quantity does not change, and one shorter one after a late reading.
+// Period returns the refresh period in ns, 0 while unknown: the second shortest of the recent times
+// between two changes. Longer ones occur while the quantity does not change, and one shorter one
+// after a late reading.
 func (s *Staircase) Period() int64 {
 	n := int(min(s.changes, recentGaps+1)) - 1
 	if n < 3 {
@@ -36,5 +37,6 @@ func (s *Staircase) Period() int64 {
 	return gaps[1]
 }
 
-// Stale reports whether a repeated value read at time t is not a measurement: the source has had no time to refresh it.
+// Stale reports whether a repeated value read at time t is not a measurement: the source has had no
+// time to refresh it.
 func (s *Staircase) Stale(t int64) bool { return 2*(t-s.last) <= 3*s.Period() }

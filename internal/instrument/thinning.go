@@ -15,8 +15,8 @@ const (
 	mostExcess       = 1.5 // of the residual of skipped changes over what their windows alone cause
 )
 
-// thinning decides whether only every n-th change of a counter is a knot: the unknown refresh time distorts short
-// periods, and power can explain what the counter does between distant knots.
+// thinning decides whether only every n-th change of a counter is a knot: the unknown refresh time
+// distorts short periods, and power can explain what the counter does between distant knots.
 type thinning struct {
 	every  int // 1: each change
 	size   int // changes of a group; 0: not decided yet

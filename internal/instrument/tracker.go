@@ -13,7 +13,8 @@ type Change struct {
 	Covered bool    // the increase since the last change was counted without a gap or a reset
 }
 
-// knot is a change of a counter with its place in time: the value was true at some time in (hi − window, hi].
+// knot is a change of a counter with its place in time: the value was true at some time in (hi −
+// window, hi].
 type knot struct {
 	t      float64 // the estimate, s
 	hi     float64
@@ -24,8 +25,9 @@ type knot struct {
 	turned bool // only now it is known that the counter is refreshed more slowly than it is read
 }
 
-// tracker places the changes of a counter. If readings without a change exist, the refresh happened after the last of
-// them, and the period is the mean time between changes. Otherwise the period cannot be observed, and one is assumed.
+// tracker places the changes of a counter. If readings without a change exist, the refresh happened
+// after the last of them, and the period is the mean time between changes. Otherwise the period
+// cannot be observed, and one is assumed.
 type tracker struct {
 	assumed float64 // s; 0: each value is current when it is read
 

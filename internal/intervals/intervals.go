@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intervals measures unions of time intervals: how long at least one of them lasted. Set accepts intervals in
-// any order and keeps them; Ordered accepts them in the order of their starts and keeps only what the length needs.
+// Package intervals measures unions of time intervals: how long at least one of them lasted. Set
+// accepts intervals in any order and keeps them; Ordered accepts them in the order of their starts
+// and keeps only what the length needs.
 package intervals
 
 import (
@@ -13,7 +14,8 @@ import (
 // Interval is [Start, End) in ns.
 type Interval struct{ Start, End int64 }
 
-// Unix returns an interval from unsigned unix ns, as in spans. Times after the year 2262 become the largest int64.
+// Unix returns an interval from unsigned unix ns, as in spans. Times after the year 2262 become the
+// largest int64.
 func Unix(start, end uint64) Interval {
 	return Interval{int64(min(start, math.MaxInt64)), int64(min(end, math.MaxInt64))}
 }
@@ -21,8 +23,9 @@ func Unix(start, end uint64) Interval {
 // Set is a union of intervals as disjoint intervals in order. The zero value is empty.
 type Set []Interval
 
-// Add adds an interval; it ignores an interval without length. If that makes more than limit intervals, Add joins the
-// two with the smallest gap between them, so the length is then too large by that gap. A limit of 0 is no limit.
+// Add adds an interval; it ignores an interval without length. If that makes more than limit
+// intervals, Add joins the two with the smallest gap between them, so the length is then too large
+// by that gap. A limit of 0 is no limit.
 func (s *Set) Add(v Interval, limit int) {
 	if v.End <= v.Start {
 		return
@@ -99,16 +102,17 @@ func (s Set) Gaps(v Interval) (gaps Set) {
 // after returns the index of the first interval that ends after t.
 func (s Set) after(t int64) int { return sort.Search(len(s), func(i int) bool { return s[i].End > t }) }
 
-// Ordered is the union of intervals that are added in the order of their starts. Intervals without length do not
-// change the length, but count for the start and end of the union. The zero value is empty.
+// Ordered is the union of intervals that are added in the order of their starts. Intervals without
+// length do not change the length, but count for the start and end of the union. The zero value is
+// empty.
 type Ordered struct {
 	Length     int64 // ns
 	Start, End int64 // of the first and the last interval; valid if Any
 	Any        bool
 }
 
-// Add adds [start, end) and returns the gap before it: the time from the end of the union to start, at least 0; 0 for
-// the first interval.
+// Add adds [start, end) and returns the gap before it: the time from the end of the union to start,
+// at least 0; 0 for the first interval.
 func (u *Ordered) Add(start, end int64) (gap int64) {
 	if !u.Any {
 		*u = Ordered{Length: end - start, Start: start, End: end, Any: true}

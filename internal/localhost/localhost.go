@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package localhost protects HTTP servers on a loopback address from DNS rebinding: a web site that resolves its own
-// name to 127.0.0.1 makes the browser of a local user send requests to them, and may read what they return.
+// Package localhost protects HTTP servers on a loopback address from DNS rebinding: a web site that
+// resolves its own name to 127.0.0.1 makes the browser of a local user send requests to them, and
+// may read what they return.
 package localhost
 
 import (
@@ -18,7 +19,8 @@ import (
 // Hosts are the names of this machine besides localhost and addresses.
 type Hosts []string
 
-// NewHosts returns the hosts of these names, which are compared in any case and with or without the final dot.
+// NewHosts returns the hosts of these names, which are compared in any case and with or without the
+// final dot.
 func NewHosts(names ...string) Hosts {
 	h := make(Hosts, len(names))
 	for i, name := range names {
@@ -51,9 +53,9 @@ func isName(name string) bool {
 
 func normalize(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
-// Allow reports whether the Host header of a request names this machine. It is localhost or a name below it, an
-// address, or one of the hosts. Requests that did not arrive at a loopback address are always allowed: a machine does
-// not know its names in a network.
+// Allow reports whether the Host header of a request names this machine. It is localhost or a name
+// below it, an address, or one of the hosts. Requests that did not arrive at a loopback address are
+// always allowed: a machine does not know its names in a network.
 func (h Hosts) Allow(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok || !at.IP.IsLoopback() {

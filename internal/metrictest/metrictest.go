@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrictest reads the metrics that a component reports about itself in tests. The generated packages
-// metadatatest do, too, but each instantiates the generic functions of metricdatatest, which takes the compiler 5 s of
-// CPU for a component.
+// Package metrictest reads the metrics that a component reports about itself in tests. The
+// generated packages metadatatest do, too, but each instantiates the generic functions of
+// metricdatatest, which takes the compiler 5 s of CPU for a component.
 package metrictest
 
 import (
@@ -15,7 +15,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// Sum returns the values of a counter by attributes, as "reason=rank"; the key is empty if a point has none.
+// Sum returns the values of a counter by attributes, as "reason=rank"; the key is empty if a point
+// has none.
 func Sum(t *testing.T, tel *componenttest.Telemetry, name string) map[string]float64 {
 	t.Helper()
 	m, err := tel.GetMetric(name)

@@ -3,8 +3,9 @@
 
 package occupancy
 
-// target is what limits the workgroups of an AMD device, for the unit that holds a workgroup: a compute unit, or of
-// RDNA a pair of them, because compilers default to work-group processor mode there.
+// target is what limits the workgroups of an AMD device, for the unit that holds a workgroup: a
+// compute unit, or of RDNA a pair of them, because compilers default to work-group processor mode
+// there.
 type target struct {
 	units        int64 // compute units
 	simds        int64
@@ -28,9 +29,9 @@ var (
 	rdna3  = target{2, 4, 16, 1536, 24, 0, 128 << 10, 32, 32, false} // with 192 KiB of vectors for a SIMD
 )
 
-// targets are known by LLVM's names. The limits are in AMD's instruction set architecture documents and in the backend
-// of LLVM (AMDGPUUsage, and getTotalNumVGPRs, getVGPRAllocGranule, getMaxWavesPerEU and getMaxWorkGroupsPerCU of
-// AMDGPUBaseInfo.cpp).
+// targets are known by LLVM's names. The limits are in AMD's instruction set architecture documents
+// and in the backend of LLVM (AMDGPUUsage, and getTotalNumVGPRs, getVGPRAllocGranule,
+// getMaxWavesPerEU and getMaxWorkGroupsPerCU of AMDGPUBaseInfo.cpp).
 var targets = map[string]*target{
 	"gfx908": &cdna1, "gfx90a": &cdna23, "gfx940": &cdna23, "gfx941": &cdna23, "gfx942": &cdna23,
 	"gfx1030": &rdna2, "gfx1031": &rdna2, "gfx1032": &rdna2, "gfx1033": &rdna2, "gfx1034": &rdna2, "gfx1035": &rdna2,
@@ -39,10 +40,10 @@ var targets = map[string]*target{
 	"gfx1102": &rdna2, "gfx1103": &rdna2, "gfx1150": &rdna2, "gfx1152": &rdna2, // RDNA 3 with 128 KiB of vectors
 }
 
-// Vectors returns the vector registers of a thread that limit how many waves run on an AMD device: devices of CDNA have
-// accumulators beside the others, in registers of their own (CDNA 1) or in the same (since CDNA 2). Both numbers are as
-// rocprofv3 states them, in allocated units. Of an unknown device it is the vectors; ok is false if a device cannot
-// have so many.
+// Vectors returns the vector registers of a thread that limit how many waves run on an AMD device:
+// devices of CDNA have accumulators beside the others, in registers of their own (CDNA 1) or in the
+// same (since CDNA 2). Both numbers are as rocprofv3 states them, in allocated units. Of an unknown
+// device it is the vectors; ok is false if a device cannot have so many.
 func Vectors(device string, vectors, accumulators int64) (n int64, ok bool) {
 	switch t := targets[device]; {
 	case t == nil:
@@ -56,7 +57,8 @@ func Vectors(device string, vectors, accumulators int64) (n int64, ok bool) {
 	}
 }
 
-// resident returns how many workgroups of a launch a unit holds at a time, and which resource limits them.
+// resident returns how many workgroups of a launch a unit holds at a time, and which resource
+// limits them.
 func (t *target) resident(l Launch) (groups int64, limit Limit) {
 	const threads = 1024 // of a workgroup, at most
 	if t == nil || l.Threads <= 0 || l.Threads > threads || min(l.Registers, l.Scalars, l.SharedMemory) < 0 ||

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AMD's table for CDNA 2 in "Register pressure in AMD CDNA2 GPUs" (AMD lab notes): registers and waves on a SIMD.
+// AMD's table for CDNA 2 in "Register pressure in AMD CDNA2 GPUs" (AMD lab notes): registers and
+// waves on a SIMD.
 func TestOccupancyOfCDNA2IsAsAMDDocuments(t *testing.T) {
 	for registers, waves := range map[int64]int64{
 		64: 8, 72: 7, 80: 6, 96: 5, 128: 4, 168: 3, 256: 2, 512: 1, 513: 0,
@@ -72,7 +73,8 @@ func TestWavesOfAMDDevices(t *testing.T) {
 	}
 }
 
-// llvm.tsv has what LLVM's compiler states for kernels with given resources, in waves per SIMD, rounded up.
+// llvm.tsv has what LLVM's compiler states for kernels with given resources, in waves per SIMD,
+// rounded up.
 func TestOccupancyOfAMDDevicesIsAsLLVMStates(t *testing.T) {
 	file, err := os.ReadFile("testdata/llvm.tsv")
 	require.NoError(t, err)

@@ -1,9 +1,10 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package occupancy computes how many blocks of a kernel fit on a multiprocessor at a time, from what the launch of the
-// kernel needs and what the device has: by the rules of NVIDIA's occupancy calculator, and for AMD's devices by the
-// limits that AMD and LLVM document. Blocks, warps and shared memory are AMD's workgroups, waves and LDS.
+// Package occupancy computes how many blocks of a kernel fit on a multiprocessor at a time, from
+// what the launch of the kernel needs and what the device has: by the rules of NVIDIA's occupancy
+// calculator, and for AMD's devices by the limits that AMD and LLVM document. Blocks, warps and
+// shared memory are AMD's workgroups, waves and LDS.
 package occupancy
 
 import "slices"
@@ -29,8 +30,8 @@ type Launch struct {
 	SharedMemory int64 // of a block, bytes
 }
 
-// Units in which NVIDIA's devices allocate registers (to a warp) and shared memory, and parts of a multiprocessor that
-// have separate registers, all from compute capability 5.0 on.
+// Units in which NVIDIA's devices allocate registers (to a warp) and shared memory, and parts of a
+// multiprocessor that have separate registers, all from compute capability 5.0 on.
 const (
 	warpSize      = 32
 	registerUnit  = 256
@@ -71,8 +72,9 @@ func least(a int64, ofA Limit, b int64, ofB Limit) (int64, Limit) {
 	return a, ofA
 }
 
-// Resident returns how many blocks of a launch a multiprocessor holds at a time, and which resource limits them; 0 if
-// that is unknown, as for devices of other vendors. Of RDNA it is a work-group processor, which has two compute units.
+// Resident returns how many blocks of a launch a multiprocessor holds at a time, and which resource
+// limits them; 0 if that is unknown, as for devices of other vendors. Of RDNA it is a work-group
+// processor, which has two compute units.
 func (d *Device) Resident(l Launch) (blocks int64, limit Limit) {
 	if d.Target != "" {
 		return targets[d.Target].resident(l)
@@ -100,8 +102,9 @@ func (d *Device) Resident(l Launch) (blocks int64, limit Limit) {
 	return blocks, limit
 }
 
-// maxBlocks returns the most blocks of a multiprocessor. Profiles of PyTorch state the compute capability only; the
-// numbers are in the table of technical specifications in NVIDIA's CUDA C++ Programming Guide.
+// maxBlocks returns the most blocks of a multiprocessor. Profiles of PyTorch state the compute
+// capability only; the numbers are in the table of technical specifications in NVIDIA's CUDA C++
+// Programming Guide.
 func (d *Device) maxBlocks() int64 {
 	if d.Blocks > 0 {
 		return d.Blocks
@@ -123,8 +126,8 @@ func (d *Device) PerMultiprocessor(blocks int64) float64 {
 	return float64(blocks) / float64(d.Multiprocessors)
 }
 
-// Waves returns how many times a grid fills all multiprocessors, and the part of their threads that its blocks have
-// meanwhile, from 0 to 1, with what limits that; 0 if they are unknown.
+// Waves returns how many times a grid fills all multiprocessors, and the part of their threads that
+// its blocks have meanwhile, from 0 to 1, with what limits that; 0 if they are unknown.
 func (d *Device) Waves(l Launch) (waves, occupancy float64, limit Limit) {
 	each := d.PerMultiprocessor(l.Blocks) * d.Units()
 	resident, limit := d.Resident(l)

@@ -22,8 +22,9 @@ var (
 	}
 )
 
-// Each limit decides once; the numbers are of NVIDIA's occupancy calculator. The receiver of PyTorch's profiles compares
-// tens of thousands of recorded launches with what cuda_occupancy.h computed for them.
+// Each limit decides once; the numbers are of NVIDIA's occupancy calculator. The receiver of
+// PyTorch's profiles compares tens of thousands of recorded launches with what cuda_occupancy.h
+// computed for them.
 func TestResidentBlocks(t *testing.T) {
 	for _, x := range []struct {
 		name   string

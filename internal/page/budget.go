@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
-// maxState bounds the JSON of a report on profiles, so that the page, with its scripts, is at most 2 MB: lists become
-// shorter and timelines coarser until it fits.
+// maxState bounds the JSON of a report on profiles, so that the page, with its scripts, is at most
+// 2 MB: lists become shorter and timelines coarser until it fits.
 const maxState = 1_800_000
 
 // budget is how long the lists of each profile and device are.
@@ -37,8 +37,8 @@ func budgetOf(devices int) budget {
 	}
 }
 
-// less returns a smaller budget, and false if nothing more can be saved: first timelines become coarser and the flame
-// graph smaller, then lists become shorter.
+// less returns a smaller budget, and false if nothing more can be saved: first timelines become
+// coarser and the flame graph smaller, then lists become shorter.
 func (b budget) less() (budget, bool) {
 	before := b
 	halve := func(least int, n *int) { *n = max(min(*n, least), *n/2) }
@@ -107,8 +107,8 @@ func (p *Profile) within(l budget) *Profile {
 	return &out
 }
 
-// modulesWithin returns the n modules with the most time, in their order, with their outer ones: none has less than
-// what is in it. Instances of merged ones are omitted before any module is.
+// modulesWithin returns the n modules with the most time, in their order, with their outer ones:
+// none has less than what is in it. Instances of merged ones are omitted before any module is.
 func modulesWithin(list []facts.Module, n, more int) ([]facts.Module, int) {
 	instances := 0
 	for i := range list {

@@ -32,7 +32,8 @@ type deviceError struct {
 	trace  string  // of a span that ran then
 }
 
-// errorNames are the values of error.type that are findings, as the alerts GPUXID and GPUMemoryErrors have them.
+// errorNames are the values of error.type that are findings, as the alerts GPUXID and
+// GPUMemoryErrors have them.
 var errorNames = map[string]string{
 	"xid":                      "XID",
 	"ecc_uncorrected":          "uncorrected memory error",
@@ -86,7 +87,8 @@ func (m *Model) sectionPoint(service string, resource pcommon.Map, p pmetric.Num
 	}
 }
 
-// pointDevice returns the device of a point and the point's time in unix s; nil if it has no device or no value.
+// pointDevice returns the device of a point and the point's time in unix s; nil if it has no device
+// or no value.
 func (m *Model) pointDevice(p pmetric.NumberDataPoint) (*device, int64) {
 	id := text(p, string(semconv.HWIDKey))
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
@@ -161,11 +163,13 @@ func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 // leastObserved is the minimum section time of a process for a share of it, s.
 const leastObserved = semconv.FindingStarvedObserved
 
-// busyDevice is the utilization above which a device is not starved, whatever one of its processes does.
+// busyDevice is the utilization above which a device is not starved, whatever one of its processes
+// does.
 const busyDevice = semconv.FindingStarvedBusy
 
-// starved returns the training process that left its device without work for the largest share of its time. A service
-// without requests is idle, so only services with steps are judged, as by the alert GPUStarved.
+// starved returns the training process that left its device without work for the largest share of
+// its time. A service without requests is idle, so only services with steps are judged, as by the
+// alert GPUStarved.
 func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 	steps := map[string]string{} // an example by service
 	m.steps.each(func(st *Step) {

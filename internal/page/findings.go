@@ -22,8 +22,8 @@ import (
 // leastRequests is the minimum number of requests of a service for a median.
 const leastRequests = semconv.FindingSlowRequestRequests
 
-// found returns a finding of live telemetry: the description, the value that is compared with the threshold of the
-// kind, and an example trace.
+// found returns a finding of live telemetry: the description, the value that is compared with the
+// threshold of the kind, and an example trace.
 func found(kind, subject, text string, share float64, trace string) finding.Finding {
 	f := finding.New(kind, finding.High)
 	f.Subject, f.Chain, f.Share, f.Trace = subject, []string{text}, share, trace
@@ -58,8 +58,8 @@ func (m *Model) served(f *spanfacts.Facts) {
 	m.lengths.Put(f.Key.Trace, max(m.lengths.Get(f.Key.Trace), seconds))
 }
 
-// findingsOf collects the findings from one time to another, in unix ms, and in the operations' buckets from the first
-// to the last index.
+// findingsOf collects the findings from one time to another, in unix ms, and in the operations'
+// buckets from the first to the last index.
 func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	for _, f := range []func() (finding.Finding, bool){
 		func() (finding.Finding, bool) { return m.deviceError(from, to) },
@@ -76,7 +76,8 @@ func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 	}
 }
 
-// lateRank returns the rank that cost its job most, if it was late for the live threshold's share of its steps.
+// lateRank returns the rank that cost its job most, if it was late for the live threshold's share
+// of its steps.
 func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	type rank struct {
 		service, job, loop string
@@ -188,13 +189,13 @@ func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 	return found(semconv.GPUFindingKindSlowRequest, cmp.Or(slow.Service, "requests"), text, times, slow.Trace), true
 }
 
-// leastThrottled is the throttled time, s, that is a finding whatever its share of all operations' time: a single slow
-// request matters to its sender, however much else ran.
+// leastThrottled is the throttled time, s, that is a finding whatever its share of all operations'
+// time: a single slow request matters to its sender, however much else ran.
 const leastThrottled = semconv.FindingThrottleLiveDuration
 
-// throttled returns the operation during which the clock was throttled most often: concurrent operations have the
-// reasons too. The throttled time must be at least the threshold's share of its own time, and at least leastThrottled
-// or the live threshold's share of all operations' time.
+// throttled returns the operation during which the clock was throttled most often: concurrent
+// operations have the reasons too. The throttled time must be at least the threshold's share of its
+// own time, and at least leastThrottled or the live threshold's share of all operations' time.
 func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	type held struct {
 		*operation
@@ -219,8 +220,8 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	return found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace), true
 }
 
-// deviceTime sums the device time in seconds of all operations that are not steps: sections inside others count as
-// well.
+// deviceTime sums the device time in seconds of all operations that are not steps: sections inside
+// others count as well.
 func (m *Model) deviceTime(first, last int64) (sum float64) {
 	for k, o := range m.operations {
 		if k.kind != semconv.GPUOperationTypeStep {
@@ -231,8 +232,8 @@ func (m *Model) deviceTime(first, last int64) (sum float64) {
 	return sum
 }
 
-// pageable returns the operation that moves most bytes from or to pageable memory, if all such copies take at least the
-// live threshold's share of all operations' time.
+// pageable returns the operation that moves most bytes from or to pageable memory, if all such
+// copies take at least the live threshold's share of all operations' time.
 func (m *Model) pageable(first, last int64) (finding.Finding, bool) {
 	all := map[operationKey]*spansums.Sums{}
 	copying := 0.0

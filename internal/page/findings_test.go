@@ -35,7 +35,8 @@ func TestFindingsArePrinted(t *testing.T) {
 	m := at()
 	require.Empty(t, m.State(Query{}).Findings)
 
-	// Five requests of 50 ms and one of 400 ms, each with a usage record; the length of a seventh is unknown.
+	// Five requests of 50 ms and one of 400 ms, each with a usage record; the length of a seventh
+	// is unknown.
 	for i := range byte(7) {
 		length := 50 * time.Millisecond
 		if i == 3 {
@@ -190,7 +191,8 @@ func TestLengthsOfRequestsWithoutAUsageRecordAreBounded(t *testing.T) {
 	require.Zero(t, m.lengths.Get(pcommon.TraceID{1, 0, 4}), "the oldest leave")
 }
 
-// One copy of 4 bytes and one throttled span of a thousand are irrelevant. Tests both sides of each threshold.
+// One copy of 4 bytes and one throttled span of a thousand are irrelevant. Tests both sides of each
+// threshold.
 func TestLiveFindingsHaveThresholds(t *testing.T) {
 	for name, c := range map[string]struct {
 		copied, held, free time.Duration // free: other runs of the throttled operation
@@ -231,7 +233,8 @@ func TestLiveFindingsHaveThresholds(t *testing.T) {
 	}
 }
 
-// liveCases has a row for each finding of the page with a threshold: telemetry whose value is a multiple of it.
+// liveCases has a row for each finding of the page with a threshold: telemetry whose value is a
+// multiple of it.
 var liveCases = map[string]func(t *testing.T, m *Model, of float64){
 	semconv.GPUFindingKindLateRank: func(t *testing.T, m *Model, of float64) {
 		for i := range 10 {
@@ -310,7 +313,8 @@ func TestEveryLiveFindingHasItsThreshold(t *testing.T) {
 	}
 }
 
-// A process that copies through pageable memory has the same finding from its spans as from its profile.
+// A process that copies through pageable memory has the same finding from its spans as from its
+// profile.
 func TestTheSameFactsGiveTheSameFindingAsInAProfile(t *testing.T) {
 	for share, is := range map[float64]bool{0.009: false, 0.051: true, 0.3: true} {
 		copied := time.Duration(share * float64(time.Second))

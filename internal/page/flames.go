@@ -20,8 +20,8 @@ import (
 const (
 	profileWindow = 15 * time.Second // a requested time is rounded outward to multiples of it
 	profileSettle = 3 * time.Second
-	// shownNodes bounds a flame graph: 20,000 nodes are about a megabyte of JSON, and more than a screen has pixels
-	// for.
+	// shownNodes bounds a flame graph: 20,000 nodes are about a megabyte of JSON, and more than a
+	// screen has pixels for.
 	shownNodes = 20_000
 	// maxProfileAnswers is how many profiles are written at a time.
 	maxProfileAnswers = 8
@@ -33,8 +33,8 @@ var liveProfile = stackprofile.Options{
 	Repeats: 200_000,
 }
 
-// profiled adds spans to the live profile, calls visit for each, and removes what is older than the kept time. The
-// caller holds m.mu.
+// profiled adds spans to the live profile, calls visit for each, and removes what is older than the
+// kept time. The caller holds m.mu.
 func (m *Model) profiled(td ptrace.Traces, now time.Time, visit stackprofile.Visit) {
 	m.stacks.AddEach(td, now.UnixNano(), visit)
 	if now.Sub(m.resolved).Abs() >= profileSettle {
@@ -73,8 +73,8 @@ func (m *Model) Profiles(q ProfileQuery) []*stackprofile.Profile {
 	})
 }
 
-// Flames returns the flame graph of everything that the model holds. It counts traces that wait for spans as they are:
-// call it when no more spans arrive.
+// Flames returns the flame graph of everything that the model holds. It counts traces that wait for
+// spans as they are: call it when no more spans arrive.
 func (m *Model) Flames() *stackprofile.Graph {
 	m.mu.Lock()
 	m.stacks.Resolve(m.now().UnixNano(), true)

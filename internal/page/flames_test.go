@@ -23,7 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 )
 
-// profiledModel returns a model with spans of 4 s, then 2 s, whose stacks have settled, and its clock.
+// profiledModel returns a model with spans of 4 s, then 2 s, whose stacks have settled, and its
+// clock.
 func profiledModel(t testing.TB) (*Model, *time.Time) {
 	now := noon
 	m := NewWithClock(func() time.Time { return now })
@@ -152,7 +153,8 @@ func TestGoToolPprofReadsThePage(t *testing.T) {
 	assert.NotRegexp(t, `(?m) norm$`, text)
 }
 
-// go tool pprof reads every type of values, and differences of two versions that have no stack in common.
+// go tool pprof reads every type of values, and differences of two versions that have no stack in
+// common.
 func TestGoToolPprofReadsEveryTypeAndDisjointVersions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the go command")

@@ -1,14 +1,14 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page provides the GPU page: a model of recent GPU work in bounded memory, the page that shows it live, and
-// the same page as one file.
+// Package page provides the GPU page: a model of recent GPU work in bounded memory, the page that
+// shows it live, and the same page as one file.
 //
 //	spans, metrics ──► Model ──► State (JSON) ──┬─► Handler: /, /api/state, /api/events   live
 //	                                            └─► Report: one HTML file, no network
 //
-// The page's scripts and styles are in assets, without any library: six views, drawn as SVG, each under the question
-// that it answers. No text from the wire reaches HTML but as text.
+// The page's scripts and styles are in assets, without any library: six views, drawn as SVG, each
+// under the question that it answers. No text from the wire reaches HTML but as text.
 package page
 
 import (
@@ -150,7 +150,8 @@ type second struct {
 	mask uint64
 }
 
-// Measures of a device, by index. Throttling is 1 if a throttle time increased since the previous sample, otherwise 0.
+// Measures of a device, by index. Throttling is 1 if a throttle time increased since the previous
+// sample, otherwise 0.
 const (
 	busy = iota
 	power
@@ -204,7 +205,8 @@ func (m *Model) operation(k operationKey, at int64) *operation {
 	return o
 }
 
-// dropOldestOperations removes a tenth, so that a flood of names costs a sort now and then instead of one for each.
+// dropOldestOperations removes a tenth, so that a flood of names costs a sort now and then instead
+// of one for each.
 func (m *Model) dropOldestOperations() {
 	type aged struct {
 		k    operationKey
@@ -258,8 +260,8 @@ func (m *Model) trim(o *operation, index int64) {
 	m.buckets -= n
 }
 
-// shorten removes the oldest quarter of the operations' time: if many operations are always active, the history is
-// shorter.
+// shorten removes the oldest quarter of the operations' time: if many operations are always active,
+// the history is shorter.
 func (m *Model) shorten() {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, o := range m.operations {
@@ -304,8 +306,8 @@ func (m *Model) deviceOf(key, name, model string) *device {
 	return d
 }
 
-// cover marks the time that a span covered in the device's last ten minutes, to a 64th of a second. Seconds beyond the
-// latest are from a clock that was set back since.
+// cover marks the time that a span covered in the device's last ten minutes, to a 64th of a second.
+// Seconds beyond the latest are from a clock that was set back since.
 func (d *device) cover(start, end uint64, latest int64) {
 	const part = uint64(time.Second) / 64
 	first, last := start/part, (end+part-1)/part

@@ -100,8 +100,8 @@ func update(text *string, stated string) {
 	}
 }
 
-// peak learns the device's roof from a span that states its share of it, which is the roof that gpu_derive used, from
-// the table, the device or the configuration.
+// peak learns the device's roof from a span that states its share of it, which is the roof that
+// gpu_derive used, from the table, the device or the configuration.
 func (m *Model) peak(f *spanfacts.Facts) {
 	switch {
 	case f.Device.Model == "" || f.Time <= 0 || f.BelowFloor || !f.HasRoofline || f.Roofline <= 0:
@@ -172,7 +172,8 @@ func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	return q
 }
 
-// engine adds the span of a request that its engine times on the host. Work within it has a separate usage record.
+// engine adds the span of a request that its engine times on the host. Work within it has a
+// separate usage record.
 func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q := m.request(f, r)
 	q.Model = cmp.Or(f.RequestModel, q.Model)
@@ -310,8 +311,9 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 	}
 }
 
-// increase returns the increase of a counter since the previous point; a point that is not newer is repeated or late. A
-// reason's counter may start with its first occurrence: then it counts from 0, unless the device itself is new.
+// increase returns the increase of a counter since the previous point; a point that is not newer is
+// repeated or late. A reason's counter may start with its first occurrence: then it counts from 0,
+// unless the device itself is new.
 func (d *device) increase(key string, p pmetric.NumberDataPoint, delta bool) float64 {
 	now := counter{p.Timestamp(), number(p)}
 	before, known := d.counters[key]

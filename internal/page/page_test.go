@@ -213,7 +213,8 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	assert.Len(t, d.Power, 60)
 }
 
-// Devices are read every ten seconds or less often: values apply to the time since the previous reading.
+// Devices are read every ten seconds or less often: values apply to the time since the previous
+// reading.
 func TestASampleCoversTheTimeSinceThePreviousOne(t *testing.T) {
 	m := at()
 	for before, watts := range map[int]float64{170: 100, 50: 200, 40: 300, 20: 400} {
@@ -306,7 +307,8 @@ func TestStepsAndRequests(t *testing.T) {
 	assert.Equal(t, []Phase{{"prefill", 0.2}, {"decode", 0.5}}, s.Requests[0].Parts)
 }
 
-// A request that its engine times on the host is shown together with batched ones; counts of batches have priority.
+// A request that its engine times on the host is shown together with batched ones; counts of
+// batches have priority.
 func TestRequestsOfEngines(t *testing.T) {
 	m := at()
 	request := span{

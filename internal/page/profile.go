@@ -48,7 +48,8 @@ type Profile struct {
 	whole    bool // it was read to its end
 }
 
-// DeviceReport is the work of a device in a profile. Durations are ns, as in the report of the analysis.
+// DeviceReport is the work of a device in a profile. Durations are ns, as in the report of the
+// analysis.
 type DeviceReport struct {
 	facts.Report
 	Roof            *Roof `json:"roof,omitempty"` // of its model
@@ -68,8 +69,9 @@ type Comparison struct {
 	MoreKernels   int       `json:"moreKernels,omitempty"`
 }
 
-// Book collects a report on profiles: what an observer of each gets, and the results of their analysis. Profiles that
-// were observed only could not be read, and are not included. It is not safe for concurrent use.
+// Book collects a report on profiles: what an observer of each gets, and the results of their
+// analysis. Profiles that were observed only could not be read, and are not included. It is not
+// safe for concurrent use.
 type Book struct {
 	profiles []*Profile
 	more     int // profiles beyond the limit; Stacks has theirs
@@ -228,7 +230,8 @@ func worked(r facts.Rate) float64 {
 // most returns the first n, and how many more there are.
 func most[T any](list []T, n int) ([]T, int) { return list[:min(n, len(list))], max(0, len(list)-n) }
 
-// State returns the report, with lists as long as its size allows. Nothing can be added to the book afterwards.
+// State returns the report, with lists as long as its size allows. Nothing can be added to the book
+// afterwards.
 func (b *Book) State(list []jobs.Job) *State {
 	s := &State{
 		Version: 2, Now: time.Now().UnixMilli(), Findings: []finding.Finding{}, Devices: []Device{},
@@ -264,7 +267,8 @@ func (b *Book) withoutTransfers(ranks []jobs.Rank) {
 // Stacks returns the stacks of the profiles that were read to their end.
 func (b *Book) Stacks() *stackprofile.Total { return b.stacks }
 
-// Flames returns the flame graph of the profiles that were read to their end; nil if there are no stacks.
+// Flames returns the flame graph of the profiles that were read to their end; nil if there are no
+// stacks.
 func (b *Book) Flames() *stackprofile.Graph { return b.flames(shownNodes) }
 
 func (b *Book) flames(nodes int) *stackprofile.Graph {
@@ -275,7 +279,8 @@ func (b *Book) flames(nodes int) *stackprofile.Graph {
 	return stackprofile.NewGraph(list, nodes)
 }
 
-// Compared returns the report on what changed from the first profile to the second; flames may be nil.
+// Compared returns the report on what changed from the first profile to the second; flames may be
+// nil.
 func Compared(names [2]string, reports [2][]facts.Report, flames [2]*stackprofile.Graph) *State {
 	c := &Comparison{Comparison: facts.Compare(reports[0], reports[1]), Names: names}
 	c.Operators, c.MoreOperators = most(c.Operators, shownChanges)

@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 )
 
-// TestATimelineKeepsEveryNanosecond adds activities in any order, over periods that make cells coarser, and verifies
-// that no time is lost.
+// TestATimelineKeepsEveryNanosecond adds activities in any order, over periods that make cells
+// coarser, and verifies that no time is lost.
 func TestATimelineKeepsEveryNanosecond(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, reach := range []int64{1000, 1e6, 1e9, 1e12} {
@@ -114,7 +114,8 @@ func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	assert.Zero(t, got[0].Occupancy.Value())
 }
 
-// observe adds a profile with these events to a report; it was read to its end unless the report is told.
+// observe adds a profile with these events to a report; it was read to its end unless the report is
+// told.
 func observe(t *testing.T, b *Book, name string, fill func(p *profiletrace.Profile, add func(event.Event, string))) {
 	t.Helper()
 	p := profiletrace.New(profiletrace.Options{

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sinktest"
 )
 
-// Every kind of span that the page reads: work, steps, usage records, requests of an engine, their queue and server,
-// and late ranks.
+// Every kind of span that the page reads: work, steps, usage records, requests of an engine, their
+// queue and server, and late ranks.
 func TestRepeatedSpansCountOnce(t *testing.T) {
 	var feed []ptrace.Traces
 	for i := range byte(12) {
@@ -122,8 +122,8 @@ func TestSpansWithoutAnIDAlwaysCount(t *testing.T) {
 	assert.EqualValues(t, 2, m.State(Query{}).Operations[0].Count)
 }
 
-// A device has a limited number of counters. Those of processes that have ended make way for others, and until then the
-// others are not counted from 0 with each point.
+// A device has a limited number of counters. Those of processes that have ended make way for
+// others, and until then the others are not counted from 0 with each point.
 func TestCountersOfADeviceAreBounded(t *testing.T) {
 	m := at()
 	at := noon.Add(-20 * time.Minute)

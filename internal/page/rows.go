@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// rows is the observer of a profile that draws its activities on rows of streams, and calls that launch work or wait
-// for it on rows of threads.
+// rows is the observer of a profile that draws its activities on rows of streams, and calls that
+// launch work or wait for it on rows of threads.
 type rows struct {
 	in       *link.Input
 	timeline *timeline

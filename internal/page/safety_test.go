@@ -61,7 +61,8 @@ func TestEndedSeriesAreIgnored(t *testing.T) {
 	assert.Zero(t, m.devices["GPU-1"].memory)
 }
 
-// A service that sends invalid numbers, or numbers with invalid sums, must not break the page for others.
+// A service that sends invalid numbers, or numbers with invalid sums, must not break the page for
+// others.
 func TestInvalidNumbersDoNotStopThePage(t *testing.T) {
 	m := at()
 	for _, name := range []string{
@@ -94,7 +95,8 @@ func TestInvalidNumbersDoNotStopThePage(t *testing.T) {
 	require.NoError(t, Report(&bytes.Buffer{}, m.State(Query{})))
 }
 
-// Requests for a name that a hostile site points to loopback are rejected, because the site could read the page.
+// Requests for a name that a hostile site points to loopback are rejected, because the site could
+// read the page.
 func TestThePageOfTheLoopbackAnswersToItsOwnNames(t *testing.T) {
 	srv := httptest.NewServer(Handler(at(), "", "GPU.Example."))
 	defer srv.Close()

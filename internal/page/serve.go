@@ -50,11 +50,13 @@ const (
 // Mark is near the beginning of every report.
 const Mark = "<!-- otelgpu -->"
 
-// policy lets the page run its own script and style and connect to its own server, and nothing else.
+// policy lets the page run its own script and style and connect to its own server, and nothing
+// else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the page of a model. traceURL, if not empty, is a template with {traceID} that clicks lead to.
+// Handler serves the page of a model. traceURL, if not empty, is a template with {traceID} that
+// clicks lead to.
 //
 //	GET /             the page
 //	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600; ?from=<unix ms>&to=<unix ms> for a part of it;
@@ -64,8 +66,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 //	GET /pprof        the same as pprof; ?type=gpu_time, gpu_energy or gpu_idle is what viewers show first
 //	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
 //
-// Requests to a loopback address are answered for localhost, addresses and the given hosts only (see package
-// localhost).
+// Requests to a loopback address are answered for localhost, addresses and the given hosts only
+// (see package localhost).
 func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 	mux, names := http.NewServeMux(), localhost.NewHosts(hosts...)
 	for path, asset := range map[string]struct {
@@ -104,7 +106,8 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		answer(w, r, "application/json", encode)
 	}))
 	mux.HandleFunc("GET /report.html", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
-		// The policy of the header forbids the scripts in the file, so browsers must save it instead of showing it.
+		// The policy of the header forbids the scripts in the file, so browsers must save it
+		// instead of showing it.
 		w.Header().Set("Content-Disposition", `attachment; filename="otelgpu.html"`)
 		answer(w, r, "text/html; charset=utf-8", func(s *State) ([]byte, error) {
 			s.Live = false
@@ -151,7 +154,8 @@ func atMost(n int64, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// encode returns a state as JSON. Sums of numbers from the wire may overflow (1e308 twice): such values are omitted.
+// encode returns a state as JSON. Sums of numbers from the wire may overflow (1e308 twice): such
+// values are omitted.
 func encode(s *State) ([]byte, error) {
 	b, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that contains it
 	if none := new(json.UnsupportedValueError); errors.As(err, &none) {
@@ -286,7 +290,8 @@ func Report(w io.Writer, s *State) error {
 	return err
 }
 
-// WriteReport writes a report to a file in a folder, which is created if missing, and returns its path.
+// WriteReport writes a report to a file in a folder, which is created if missing, and returns its
+// path.
 func WriteReport(folder, name string, s *State) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("cannot create the folder of the page: %w", err)

@@ -28,8 +28,8 @@ const (
 	shownRecent     = 2000 // newest spans of all devices together, 200 of one
 )
 
-// State is the content of the page: the JSON of /api/state, version 2. Times are unix milliseconds, durations seconds,
-// energies joules, rates per second. Unknown values are omitted.
+// State is the content of the page: the JSON of /api/state, version 2. Times are unix milliseconds,
+// durations seconds, energies joules, rates per second. Unknown values are omitted.
 type State struct {
 	Version    int               `json:"version"`
 	Now        int64             `json:"now"`
@@ -259,7 +259,8 @@ func (m *Model) Generation() uint64 {
 	return m.generation
 }
 
-// operationsOf sums the buckets from the first to the last index, and how much of the spans' time has samples.
+// operationsOf sums the buckets from the first to the last index, and how much of the spans' time
+// has samples.
 func (m *Model) operationsOf(s *State, first, last int64, wanted func(service string) bool) (joined mean) {
 	models := map[string]bool{}
 	for k, o := range m.operations {
@@ -341,8 +342,8 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 	})
 }
 
-// strip returns the device's last seconds, in at most shownCells cells: the mean of several seconds; throttling if any
-// second has it.
+// strip returns the device's last seconds, in at most shownCells cells: the mean of several
+// seconds; throttling if any second has it.
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells keep their seconds as time passes
@@ -370,7 +371,8 @@ func (d *device) strip(newest, span int64) Device {
 	return out
 }
 
-// cells returns the means of a measure, rounded to 1/parts. A sample covers the time since the previous one.
+// cells returns the means of a measure, rounded to 1/parts. A sample covers the time since the
+// previous one.
 func (d *device) cells(measure int, first, newest, step int64, parts float64) (list []*float64) {
 	known := func(i int64) bool { s := &d.samples[i%keptSeconds]; return s.at == i && s.known[measure] }
 	before := first - 1

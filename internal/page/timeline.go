@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Limits of a timeline: rows beyond are not drawn and are counted, times are summed into cells that are as fine as
-// these allow.
+// Limits of a timeline: rows beyond are not drawn and are counted, times are summed into cells that
+// are as fine as these allow.
 const (
 	maxRows      = 256
 	shownRows    = 48
@@ -31,8 +31,9 @@ const (
 	classes
 )
 
-// timeline holds what ran on each row (a stream of a device) over time, summed into cells of one length, a power of two
-// in ns. The length doubles if the time does not fit, so that memory does not grow with the profile.
+// timeline holds what ran on each row (a stream of a device) over time, summed into cells of one
+// length, a power of two in ns. The length doubles if the time does not fit, so that memory does
+// not grow with the profile.
 type timeline struct {
 	origin int64 // unix ns of cell 0
 	length int64
@@ -104,8 +105,8 @@ func (t *timeline) add(key rowKey, start, end int64, class int, name string) {
 	}
 }
 
-// stretch extends the side that is too short: by moving the origin while cells are free, else by doubling their
-// length.
+// stretch extends the side that is too short: by moving the origin while cells are free, else by
+// doubling their length.
 func (t *timeline) stretch(start int64) {
 	if start < t.origin {
 		if by := int((t.origin-start)/t.length) + 1; t.origin-start < maxCells*t.length && t.used+by <= maxCells {
@@ -169,9 +170,10 @@ type Timeline struct {
 	More   int64    `json:"more,omitempty"`  // rows and activities that are not drawn
 }
 
-// Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in which something ran,
-// the class with the most time (0 computing, 1 communicating, 2 copying, 3 setting, 4 launching, 5 waiting), and the
-// index in Names of the longest activity, -1 if it is unknown.
+// Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in
+// which something ran, the class with the most time (0 computing, 1 communicating, 2 copying, 3
+// setting, 4 launching, 5 waiting), and the index in Names of the longest activity, -1 if it is
+// unknown.
 type Row struct {
 	Device int64   `json:"device"`
 	Stream int64   `json:"stream"`

@@ -14,8 +14,8 @@ const (
 	leastAges   = 10 // observations of a window
 )
 
-// Clock estimates the offset of a source's clock from the age of its newest sample: of many observations, the sample
-// with the least age was just taken. The zero value is ready for use.
+// Clock estimates the offset of a source's clock from the age of its newest sample: of many
+// observations, the sample with the least age was just taken. The zero value is ready for use.
 type Clock struct {
 	since  int64 // start of the window
 	least  int64 // least age in it, ns
@@ -24,9 +24,10 @@ type Clock struct {
 	offset time.Duration
 }
 
-// Add adds an observation: a new sample of a source that samples every interval has the time newest at now. Both are
-// Unix nanoseconds. It returns by how much the source's clock is ahead, negative if it is behind; 0 if that cannot be
-// told from the time that samples take to arrive. judged reports that a window ended. Two windows in a row must agree.
+// Add adds an observation: a new sample of a source that samples every interval has the time newest
+// at now. Both are Unix nanoseconds. It returns by how much the source's clock is ahead, negative
+// if it is behind; 0 if that cannot be told from the time that samples take to arrive. judged
+// reports that a window ended. Two windows in a row must agree.
 func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Duration, judged bool) {
 	age := now - newest
 	if c.n == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A clock that is wrong is so in each window. Samples that wait in a queue are as old, but their age changes.
+// A clock that is wrong is so in each window. Samples that wait in a queue are as old, but their
+// age changes.
 func TestADelayThatChangesIsNoOffsetOfTheClock(t *testing.T) {
 	const second = int64(time.Second)
 	for name, tt := range map[string]struct {

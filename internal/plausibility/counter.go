@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Thresholds of the comparison of an energy counter with the integral of power. Simulated healthy counters stay within
-// them (see the tests).
+// Thresholds of the comparison of an energy counter with the integral of power. Simulated healthy
+// counters stay within them (see the tests).
 const (
 	longWindow  = time.Minute
 	shortWindow = 2500 * time.Millisecond // of a contradiction beyond gross
@@ -153,7 +153,8 @@ func (c *Counter) regress(r Reading) {
 	c.pair = r
 }
 
-// module reports whether the counter exceeds the sensor by a constant, which is judged only if power varies.
+// module reports whether the counter exceeds the sensor by a constant, which is judged only if
+// power varies.
 func (c *Counter) module() bool {
 	if c.n < leastPairs {
 		return false
@@ -167,8 +168,8 @@ func (c *Counter) module() bool {
 	return slope > 0.85 && slope < 1.15 && y-slope*x > moduleWatts
 }
 
-// Still judges a counter that has not changed for a time in which power integrates to joules. usual is the time between
-// two changes; 0 if it is unknown.
+// Still judges a counter that has not changed for a time in which power integrates to joules. usual
+// is the time between two changes; 0 if it is unknown.
 func (c *Counter) Still(still time.Duration, joules float64, usual time.Duration) (Contradiction, bool) {
 	limit := max(stillGaps*usual, leastStill)
 	if usual == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feed adds a change each second for some minutes; power alternates between 100 and 500 W every 7 s.
+// feed adds a change each second for some minutes; power alternates between 100 and 500 W every 7
+// s.
 func feed(c *Counter, minutes int, counter func(power float64) float64) (reasons []Reason) {
 	p, k := 0.0, 0.0
 	for i := range 60 * minutes {

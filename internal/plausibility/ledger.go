@@ -22,7 +22,8 @@ type Contradiction struct {
 	Other  string // what contradicts it, "300 W of the power sensor"
 }
 
-// Entry is what a Ledger knows about one reason of one source. As JSON it is part of the page's state.
+// Entry is what a Ledger knows about one reason of one source. As JSON it is part of the page's
+// state.
 type Entry struct {
 	Source string `json:"source"`
 	Reason string `json:"reason"`
@@ -35,10 +36,12 @@ type Entry struct {
 	Last   int64  `json:"last"` // unix ms
 }
 
-// maxSources bounds the sources of a Ledger. Contradictions of further ones are counted as of "other".
+// maxSources bounds the sources of a Ledger. Contradictions of further ones are counted as of
+// "other".
 const maxSources = 64
 
-// Ledger collects contradictions. The zero value is ready for use; all methods are safe for concurrent use.
+// Ledger collects contradictions. The zero value is ready for use; all methods are safe for
+// concurrent use.
 type Ledger struct {
 	// Logger logs the first contradiction of each source and reason. Nil: none is logged.
 	Logger *zap.Logger

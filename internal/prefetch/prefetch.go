@@ -1,22 +1,25 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prefetch prepares batches on one goroutine while another consumes earlier ones. Batches are reused.
+// Package prefetch prepares batches on one goroutine while another consumes earlier ones. Batches
+// are reused.
 package prefetch
 
-// Batches is the number of batches in circulation: one is being filled, one is in use, one waits for either.
+// Batches is the number of batches in circulation: one is being filled, one is in use, one waits
+// for either.
 const Batches = 3
 
-// Pipe passes batches from the goroutine that fills them to the one that uses them, and back. Both channels have room
-// for all batches, so a goroutine waits only for a batch, never to pass one on.
+// Pipe passes batches from the goroutine that fills them to the one that uses them, and back. Both
+// channels have room for all batches, so a goroutine waits only for a batch, never to pass one on.
 type Pipe[T any] struct {
 	full, free chan T
 	over       chan struct{}
 }
 
-// Run calls fill in a new goroutine, and use in the calling one with each batch that fill sends, in order. fill has
-// one batch from the beginning; the others are free, and zero values until they have been used. Run waits for fill to
-// return and returns the first error of use. It repeats a panic of fill in the calling goroutine.
+// Run calls fill in a new goroutine, and use in the calling one with each batch that fill sends, in
+// order. fill has one batch from the beginning; the others are free, and zero values until they
+// have been used. Run waits for fill to return and returns the first error of use. It repeats a
+// panic of fill in the calling goroutine.
 func Run[T any](fill func(*Pipe[T]), use func(T) error) error {
 	p := &Pipe[T]{make(chan T, Batches), make(chan T, Batches), make(chan struct{})}
 	for range Batches - 1 {
@@ -62,8 +65,8 @@ func (p *Pipe[T]) Take() (b T, ok bool) {
 	}
 }
 
-// Wait takes n batches that Free returns. If they include all batches that were sent, no batch is in use when Wait
-// returns.
+// Wait takes n batches that Free returns. If they include all batches that were sent, no batch is
+// in use when Wait returns.
 func (p *Pipe[T]) Wait(n int) (all []T, ok bool) {
 	for range n {
 		b, ok := p.Take()

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilefile recognizes files of profilers by their first bytes, for all readers, and names the command that
-// converts unsupported ones.
+// Package profilefile recognizes files of profilers by their first bytes, for all readers, and
+// names the command that converts unsupported ones.
 package profilefile
 
 import (
@@ -19,8 +19,8 @@ import (
 // HeadSize is how many bytes of a file [Foreign] needs.
 const HeadSize = 4096
 
-// kind is a format that is known by name. Formats are recognized by their first bytes if documented, otherwise by the
-// end of the file's name.
+// kind is a format that is known by name. Formats are recognized by their first bytes if
+// documented, otherwise by the end of the file's name.
 type kind struct {
 	is     func(head []byte) bool // nil: by the name alone
 	ends   []string
@@ -72,8 +72,9 @@ var kinds = []kind{
 	{is: begins("version https://git-lfs"), says: "a pointer of Git LFS", remedy: "git lfs pull"},
 }
 
-// IsXPlane reports whether a file is a message XSpace (tsl/profiler/protobuf/xplane.proto), plain or gzip: by its first
-// field, which are planes, whose names begin with /host: or /device:, or by its name.
+// IsXPlane reports whether a file is a message XSpace (tsl/profiler/protobuf/xplane.proto), plain
+// or gzip: by its first field, which are planes, whose names begin with /host: or /device:, or by
+// its name.
 func IsXPlane(path string, head []byte) bool {
 	return len(head) > 0 && head[0] == 0x0a && (bytes.Contains(head, []byte("/host:")) ||
 		bytes.Contains(head, []byte("/device:"))) ||
@@ -90,13 +91,15 @@ func table(head []byte) bool {
 		func(column string) bool { return bytes.Contains(first, []byte(column)) })
 }
 
-// rocTable looks for columns of all of rocprofv3's tables (ROCprofiler-SDK, source/lib/output/generateCSV.cpp).
+// rocTable looks for columns of all of rocprofv3's tables (ROCprofiler-SDK,
+// source/lib/output/generateCSV.cpp).
 func rocTable(head []byte) bool {
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	return table(head) && bytes.Contains(first, []byte("Correlation_Id"))
 }
 
-// documents are forms of JSON that are not traces, by keys and prefixes of texts that all of them have.
+// documents are forms of JSON that are not traces, by keys and prefixes of texts that all of them
+// have.
 var documents = []struct {
 	keys         []string
 	says, remedy string
@@ -132,8 +135,9 @@ func named(path, says, remedy string) string {
 	return "it is " + says + " (" + strings.ReplaceAll(remedy, "FILE", filepath.Base(path)) + ")"
 }
 
-// Foreign describes a file that cannot be read, with the remedy in brackets: "it is a report of Nsight Systems (nsys
-// export --type sqlite FILE)". It is empty for files that are read, and for unknown ones.
+// Foreign describes a file that cannot be read, with the remedy in brackets: "it is a report of
+// Nsight Systems (nsys export --type sqlite FILE)". It is empty for files that are read, and for
+// unknown ones.
 func Foreign(path string, head []byte) string {
 	for _, k := range kinds {
 		ends := slices.ContainsFunc(k.ends, func(end string) bool { return strings.HasSuffix(path, end) })
@@ -150,7 +154,8 @@ func readable(head []byte) bool { return IsSQLite(head) || begins("{")(head) || 
 // IsSQLite looks for the magic string of SQLite (file format, section 1.3).
 func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) }
 
-// besideXPlane reports whether a file is the shortened Chrome trace that JAX writes beside a profile.
+// besideXPlane reports whether a file is the shortened Chrome trace that JAX writes beside a
+// profile.
 func besideXPlane(path string) bool {
 	stem, ok := strings.CutSuffix(path, ".trace.json.gz")
 	if filepath.Base(path) == "perfetto_trace.json.gz" {
@@ -176,16 +181,16 @@ func Head(path string) ([]byte, error) {
 // endings are the endings of names of supported profiles.
 var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite", "_results.db", ".xplane.pb", ".xplane.pb.gz"}
 
-// runs are the endings of what rocprofv3 writes for one run with several output formats, the most complete first. The
-// last two are not supported.
+// runs are the endings of what rocprofv3 writes for one run with several output formats, the most
+// complete first. The last two are not supported.
 var runs = []string{"_results.json", "_results.db", "_kernel_trace.csv", "_results.pftrace"}
 
 // Endings lists the endings of names of profiles.
 func Endings() []string { return slices.Clone(endings) }
 
-// InFolder reports whether a file of a folder should be read, by its name: profiles, and reports that need an export
-// first, so that the user learns that they were not read. A report beside its export is skipped, and so is a run of
-// rocprofv3 beside the same in a more complete format.
+// InFolder reports whether a file of a folder should be read, by its name: profiles, and reports
+// that need an export first, so that the user learns that they were not read. A report beside its
+// export is skipped, and so is a run of rocprofv3 beside the same in a more complete format.
 func InFolder(path string) bool {
 	for i, end := range runs {
 		if stem, ok := strings.CutSuffix(path, end); ok {

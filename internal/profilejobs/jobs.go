@@ -86,7 +86,8 @@ func train(f func(r *rank)) func(s *sim, sick bool) {
 	}
 }
 
-// logged returns a loop that reads its loss once in a step, after the first layers, as loops that log do.
+// logged returns a loop that reads its loss once in a step, after the first layers, as loops that
+// log do.
 func logged(f func(r *rank)) func(s *sim, sick bool) {
 	return func(s *sim, sick bool) {
 		s.steps(10, func(int) {

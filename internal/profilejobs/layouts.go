@@ -82,8 +82,8 @@ func Layouts() (list []Layout) {
 	return list
 }
 
-// mesh returns the groups of one dimension of a mesh: size ranks each, a stride apart. Without a name each has a unique
-// one, as new_group gives it.
+// mesh returns the groups of one dimension of a mesh: size ranks each, a stride apart. Without a
+// name each has a unique one, as new_group gives it.
 func mesh(n int, description, name string, size, stride int) (list []group) {
 	for first := range n {
 		if first/stride%size != 0 {

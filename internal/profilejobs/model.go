@@ -64,7 +64,8 @@ func (r *rank) layers(n int) {
 	})
 }
 
-// elementwise adds a kernel of one operator on bytes of each of its tensors, at a share of the bandwidth.
+// elementwise adds a kernel of one operator on bytes of each of its tensors, at a share of the
+// bandwidth.
 func (r *rank) elementwise(operator, name string, elements int64, share float64) {
 	bytes := 4 * float64(elements)
 	r.operator(operator, fmt.Sprintf(`"Input Dims":[[%d]],"Input type":["c10::BFloat16"]`, elements), kernel{

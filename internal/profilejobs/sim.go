@@ -1,12 +1,14 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilejobs simulates GPU jobs and writes PyTorch profiles of them, with losses of known cause, location and
-// size, because they were planted. Tests compare the findings on a profile with them.
+// Package profilejobs simulates GPU jobs and writes PyTorch profiles of them, with losses of known
+// cause, location and size, because they were planted. Tests compare the findings on a profile with
+// them.
 //
-// The simulation knows hosts that launch work, streams that run it in order, and collectives that end on all ranks when
-// the last rank has arrived. It is written from the public documentation of PyTorch and CUDA and must stay independent
-// of the rules that it tests: never adjust a job to a rule.
+// The simulation knows hosts that launch work, streams that run it in order, and collectives that
+// end on all ranks when the last rank has arrived. It is written from the public documentation of
+// PyTorch and CUDA and must stay independent of the rules that it tests: never adjust a job to a
+// rule.
 package profilejobs
 
 import (
@@ -236,7 +238,8 @@ func (r *rank) item() {
 	})
 }
 
-// copyIn copies bytes to the device at a rate in GB/s; from pageable memory the call returns when it is done.
+// copyIn copies bytes to the device at a rate in GB/s; from pageable memory the call returns when
+// it is done.
 func (r *rank) copyIn(bytes int64, rate float64, pageable bool, stream int) (end int64) {
 	memory := "Pinned"
 	if pageable {
@@ -276,8 +279,8 @@ type group struct {
 
 func (g *group) ranks() string { return strings.Join(strings.Fields(fmt.Sprint(g.members)), ", ") }
 
-// collective runs a collective of a group: it starts on each rank when that one arrives, and ends on all when the last
-// has arrived and the bytes have moved.
+// collective runs a collective of a group: it starts on each rank when that one arrives, and ends
+// on all when the last has arrived and the bytes have moved.
 func (s *sim) collective(g group, operation string, elements, moving int64, stream int) {
 	names := map[string]string{
 		"allreduce": "AllReduce_Sum_bf16_RING_LL", "_allgather_base": "AllGather_RING_LL",

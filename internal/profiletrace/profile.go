@@ -16,7 +16,8 @@ type Source struct {
 	Scope   string // name of the instrumentation scope
 	Root    string // name of the span of the window
 	Service string // service.name if neither the file nor the options state one
-	// Recording is how long the profiler keeps the host for each event that it records. Zero: not known.
+	// Recording is how long the profiler keeps the host for each event that it records. Zero: not
+	// known.
 	Recording link.Recording
 }
 
@@ -44,7 +45,8 @@ func New(o Options, s Source) *Profile {
 	}
 }
 
-// SetSource replaces the source where the file's first bytes tell the profiler. A service name that was set stays.
+// SetSource replaces the source where the file's first bytes tell the profiler. A service name that
+// was set stays.
 func (p *Profile) SetSource(s Source) {
 	if p.Service == p.source.Service {
 		p.Service = s.Service

@@ -41,8 +41,8 @@ type Stats struct {
 	event.Unused
 }
 
-// Emit writes the profile as traces, in batches that the function owns. It stops at the function's first error and when
-// the context ends. It may be called again, and writes the same.
+// Emit writes the profile as traces, in batches that the function owns. It stops at the function's
+// first error and when the context ends. It may be called again, and writes the same.
 func (p *Profile) Emit(ctx context.Context, next consumer.ConsumeTracesFunc) (Stats, error) {
 	s, err := p.emit(ctx, next)
 	s.Unused = event.Unused{
@@ -94,7 +94,8 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 	if err := p.write(ctx, p.opts.Detail, next, replays, observer, &st); err != nil || p.opts.All == nil {
 		return st, err
 	}
-	// The second sweep writes more spans, and finds the same. It does not search for critical paths again.
+	// The second sweep writes more spans, and finds the same. It does not search for critical paths
+	// again.
 	first := st
 	paths := p.Paths
 	p.Paths = false

@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
-// Launches are remembered for late activities, spread over the whole profile if their correlations are. They must not
-// keep data of written spans.
+// Launches are remembered for late activities, spread over the whole profile if their correlations
+// are. They must not keep data of written spans.
 func TestWrittenSpansAreFreedWhileTheirLaunchesAreRemembered(t *testing.T) {
 	p := New(Options{Detail: emit.LevelKernels, MemoryMiB: 1, TempDir: t.TempDir()}, Source{Scope: "s", Root: "r"})
 	defer p.Close()

@@ -1,12 +1,13 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queuestorage keeps the persistent queues of exporterhelper from losing requests while their disk is full.
+// Package queuestorage keeps the persistent queues of exporterhelper from losing requests while
+// their disk is full.
 //
 // exporterhelper (0.159) writes its position whenever it reads a request, and skips the request if
-// that fails. When it starts, it deletes the requests that were being sent at its end and then writes
-// them to the end of the queue, where they do not fit. It also sends an empty request for each one
-// that it could not write.
+// that fails. When it starts, it deletes the requests that were being sent at its end and then
+// writes them to the end of the queue, where they do not fit. It also sends an empty request for
+// each one that it could not write.
 package queuestorage
 
 import (
@@ -23,7 +24,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Extension returns a storage extension whose queues of exporters can be read while the disk is full.
+// Extension returns a storage extension whose queues of exporters can be read while the disk is
+// full.
 func Extension(ext storage.Extension, log *zap.Logger) storage.Extension {
 	if _, done := ext.(*extension); done {
 		return ext
@@ -142,7 +144,8 @@ func (c *client) Batch(ctx context.Context, ops ...*storage.Operation) error {
 		c.kept[key] = *moved
 		return nil
 	case len(reads) > 0:
-		// The position is written with the next request; after a kill before that, requests are sent again.
+		// The position is written with the next request; after a kill before that, requests are
+		// sent again.
 		if err := c.Client.Batch(ctx, reads...); err != nil {
 			return err
 		}
@@ -165,8 +168,8 @@ func (c *client) Batch(ctx context.Context, ops ...*storage.Operation) error {
 	return nil
 }
 
-// extend adds what waits to be written. A position is not written without it, because the requests that wait would be
-// before it.
+// extend adds what waits to be written. A position is not written without it, because the requests
+// that wait would be before it.
 func (c *client) extend(ops, deletions []*storage.Operation, writes bool) []*storage.Operation {
 	for key, k := range c.kept {
 		sent := slices.ContainsFunc(deletions, func(op *storage.Operation) bool { return op.Key == key })
@@ -197,8 +200,8 @@ func (c *client) find(ctx context.Context, reads []*storage.Operation) error {
 	return nil
 }
 
-// move reports whether what has just been read is deleted, which is how the queue begins to write requests under other
-// keys. They stay until they are written; missing ones have been sent.
+// move reports whether what has just been read is deleted, which is how the queue begins to write
+// requests under other keys. They stay until they are written; missing ones have been sent.
 func (c *client) move(deletions []*storage.Operation) bool {
 	for _, op := range deletions {
 		if _, ok := c.found[op.Key]; !ok {

@@ -44,7 +44,8 @@ func (h host) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{id: h.storage, component.MustNewID("other"): nil}
 }
 
-// start returns an exporter with a queue in the storage and three consumers, as exporterhelper makes it.
+// start returns an exporter with a queue in the storage and three consumers, as exporterhelper
+// makes it.
 func start(t *testing.T, s *sinktest.Storage, to *sinktest.Sink, log *zap.Logger) exporter.Traces {
 	t.Helper()
 	set := exportertest.NewNopSettings(component.MustNewType("otlp_http"))
@@ -74,8 +75,9 @@ func request(n byte) ptrace.Traces {
 	return td
 }
 
-// The disk becomes full and has space again, the store is away and returns, and the process is killed or stopped, at
-// random. In the end every accepted request has arrived, and nothing is left in the storage but the position.
+// The disk becomes full and has space again, the store is away and returns, and the process is
+// killed or stopped, at random. In the end every accepted request has arrived, and nothing is left
+// in the storage but the position.
 func TestRequestsOfAQueueOnAFullDiskArrive(t *testing.T) {
 	rejected, repeated := 0, 0
 	for seed := range uint64(200) {
@@ -162,7 +164,8 @@ func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 	})
 }
 
-// A storage that cannot be read, either, is not hidden, and other components have the storage itself.
+// A storage that cannot be read, either, is not hidden, and other components have the storage
+// itself.
 func TestOtherErrorsAndOtherComponentsAreLeftAlone(t *testing.T) {
 	s := new(sinktest.Storage)
 	all := queuestorage.Host(host{s}, id, zap.NewNop()).GetExtensions()

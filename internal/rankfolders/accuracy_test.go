@@ -95,7 +95,8 @@ func everybody(n int) (list []int) {
 	return list
 }
 
-// Faults that cost less than 1.5 % of a step are not counted. With OTELGPU_RANK_FOLDERS, that many jobs are simulated.
+// Faults that cost less than 1.5 % of a step are not counted. With OTELGPU_RANK_FOLDERS, that many
+// jobs are simulated.
 func TestLateRanksOfFolders(t *testing.T) {
 	n := 50
 	if text := os.Getenv("OTELGPU_RANK_FOLDERS"); text != "" {

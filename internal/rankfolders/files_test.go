@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// write writes the profiles of ranks to a folder. Clocks differ by up to 5 s and 20 ppm, ends of a collective by about
-// a microsecond.
+// write writes the profiles of ranks to a folder. Clocks differ by up to 5 s and 20 ppm, ends of a
+// collective by about a microsecond.
 func (j *job) write(dir string, out *run, ranks []int) (files []string, err error) {
 	for _, r := range ranks {
 		noise := rand.New(rand.NewPCG(uint64(r), 5))

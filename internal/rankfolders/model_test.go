@@ -34,7 +34,8 @@ type job struct {
 	moving  [][][]float64 // transfers, by step, round and first member of the group
 }
 
-// round is what each rank does before one collective of a group, and how long that moves bytes; shares of a step.
+// round is what each rank does before one collective of a group, and how long that moves bytes;
+// shares of a step.
 type round struct {
 	group     string
 	own, move float64
@@ -276,7 +277,8 @@ func (j *job) run(planted bool) *run {
 	return out
 }
 
-// pipeline runs the forward and backward passes of 4 micro-batches through the stages of each replica.
+// pipeline runs the forward and backward passes of 4 micro-batches through the stages of each
+// replica.
 func (j *job) pipeline(s int, now, idle, work []float64, add func(int, event)) {
 	const batches, message = 4, 0.02
 	for replica := 0; replica < j.ranks; replica += j.tensor {

@@ -10,7 +10,8 @@ import (
 	"strconv"
 )
 
-// pattern finds the rank in names such as from nsys profile -o train_rank%q{RANK}, or rank3.pt.trace.json.gz.
+// pattern finds the rank in names such as from nsys profile -o train_rank%q{RANK}, or
+// rank3.pt.trace.json.gz.
 var pattern = regexp.MustCompile(`(?i)(?:^|[^a-z])rank[-_.=]?(\d{1,9})(?:[^0-9]|$)`)
 
 // Of returns the rank in the name of a file; false if it has none.

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recorded finds files that real profilers and devices wrote. Tests read them; the repository does not contain
-// them.
+// Package recorded finds files that real profilers and devices wrote. Tests read them; the
+// repository does not contain them.
 package recorded
 
 import (
@@ -12,9 +12,10 @@ import (
 	"testing"
 )
 
-// Path returns the path of a file or folder of the recorded data. The data are in the folder that OTELGPU_TESTDATA
-// names, otherwise in shared/data beside the repository, and contain a MANIFEST.md. Path skips the test if there is
-// neither folder; it does not check that the path exists.
+// Path returns the path of a file or folder of the recorded data. The data are in the folder that
+// OTELGPU_TESTDATA names, otherwise in shared/data beside the repository, and contain a
+// MANIFEST.md. Path skips the test if there is neither folder; it does not check that the path
+// exists.
 func Path(t testing.TB, elem ...string) string {
 	t.Helper()
 	below := func(dir string) string { return filepath.Join(dir, filepath.Join(elem...)) }
@@ -35,8 +36,9 @@ func Path(t testing.TB, elem ...string) string {
 	return ""
 }
 
-// Ranks returns the folder of a recorded job of eight ranks and, for each rank, what another program computed for its
-// matched collectives: at how many of them the rank arrived last, and for how many ms the others waited for it.
+// Ranks returns the folder of a recorded job of eight ranks and, for each rank, what another
+// program computed for its matched collectives: at how many of them the rank arrived last, and for
+// how many ms the others waited for it.
 func Ranks(t testing.TB) (dir string, lastAt map[string]int, heldUp map[string]float64) {
 	t.Helper()
 	dir = Path(t, "kineto", "param", "dlrm_8ranks")

@@ -15,8 +15,9 @@ import (
 // ErrIrregular means that a path is a folder, a named pipe, a device or a socket.
 var ErrIrregular = errors.New("not a regular file")
 
-// Open opens a regular file, or a link to one, for reading. It never waits for the writer of a named pipe, and opens
-// no device, which may react. The error names the path; for paths of other kinds it is ErrIrregular.
+// Open opens a regular file, or a link to one, for reading. It never waits for the writer of a
+// named pipe, and opens no device, which may react. The error names the path; for paths of other
+// kinds it is ErrIrregular.
 func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY) }
 
 // OpenFile is like Open, with other flags.

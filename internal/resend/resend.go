@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resend repeats data that the next component of a pipeline rejects. Each attempt must send data that nobody
-// else has seen, because the next component may share or change what it rejects.
+// Package resend repeats data that the next component of a pipeline rejects. Each attempt must send
+// data that nobody else has seen, because the next component may share or change what it rejects.
 package resend
 
 import (
@@ -18,16 +18,16 @@ import (
 const (
 	// DrainTimeout is how long a connector tries to deliver its last data at shutdown.
 	DrainTimeout = 10 * time.Second
-	// minDelay is the delay before the first repetition: a full queue has space again when its exporter has sent one
-	// request, and a longer delay would limit the rate after an outage.
+	// minDelay is the delay before the first repetition: a full queue has space again when its
+	// exporter has sent one request, and a longer delay would limit the rate after an outage.
 	minDelay = 10 * time.Millisecond
 )
 
 // ErrRejected is the error of an attempt that left something to be sent.
 var ErrRejected = errors.New("the next component rejects data")
 
-// Permanent reports whether all of an error is permanent. A fan-out returns the errors of several components: if one of
-// them may accept the data later, it is sent again.
+// Permanent reports whether all of an error is permanent. A fan-out returns the errors of several
+// components: if one of them may accept the data later, it is sent again.
 func Permanent(err error) bool {
 	for consumererror.IsPermanent(err) {
 		if several, ok := err.(interface{ Unwrap() []error }); ok {
@@ -47,7 +47,8 @@ func Permanent(err error) bool {
 	return false
 }
 
-// Delay returns the delays between attempts: from 10 ms, doubled, to InitialInterval, and from there as in exporters.
+// Delay returns the delays between attempts: from 10 ms, doubled, to InitialInterval, and from
+// there as in exporters.
 type Delay struct {
 	Config *configretry.BackOffConfig
 	now    time.Duration
@@ -68,8 +69,8 @@ func (d *Delay) Next() time.Duration {
 	return time.Duration(float64(d.now) * (1 + spread))
 }
 
-// Until calls try until it returns nil or a permanent error, or the context ends, and returns its last error. The
-// delays between the attempts grow from 10 ms to 1 s.
+// Until calls try until it returns nil or a permanent error, or the context ends, and returns its
+// last error. The delays between the attempts grow from 10 ms to 1 s.
 func Until(ctx context.Context, try func(context.Context) error) error {
 	delay := Delay{Config: &configretry.BackOffConfig{InitialInterval: time.Second, MaxInterval: time.Second}}
 	for {

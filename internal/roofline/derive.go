@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package roofline derives rates, utilizations and limits of work on a device from its declared work, its time and the
-// peaks of the device.
+// Package roofline derives rates, utilizations and limits of work on a device from its declared
+// work, its time and the peaks of the device.
 package roofline
 
 import (
@@ -13,15 +13,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The thresholds of the definitions. They are not configurable: a number in a dashboard must mean the same everywhere.
+// The thresholds of the definitions. They are not configurable: a number in a dashboard must mean
+// the same everywhere.
 const (
 	// floorFactor: a section shorter than this many empty sections is mostly the cost of timing.
 	floorFactor = semconv.FindingBelowFloorFloor
-	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was empty
-	// at its end: the GPU waited for the host.
+	// launchShare: the host was still submitting for all but this share of the section's GPU time,
+	// so the queue was empty at its end: the GPU waited for the host.
 	launchShare = semconv.FindingLaunchBoundQueue
-	// launchRoof: a section at or above this share of its roof was not starved, regardless of its delays (an application
-	// that synchronizes before End shows the same delay).
+	// launchRoof: a section at or above this share of its roof was not starved, regardless of its
+	// delays (an application that synchronizes before End shows the same delay).
 	launchRoof = semconv.FindingLaunchBoundRoof
 	// latencyRoof: below this share of the roof neither bandwidth nor arithmetic limits.
 	latencyRoof = semconv.FindingLaunchBoundLatency
@@ -46,8 +47,8 @@ var absent = func() Values {
 	}
 }()
 
-// Share returns the part of its roof that the work attained: Utilization, otherwise the larger of the two other
-// utilizations; NaN if none is known.
+// Share returns the part of its roof that the work attained: Utilization, otherwise the larger of
+// the two other utilizations; NaN if none is known.
 func (d *Values) Share() float64 {
 	if math.IsNaN(d.Utilization) {
 		return larger(d.IOUtilization, d.FLOPUtilization)
@@ -67,8 +68,8 @@ const (
 	Outcomes
 )
 
-// Derive computes everything that the facts allow for a roof (nil: unknown device). floor is the duration of an empty
-// section in seconds, for spans that do not state it.
+// Derive computes everything that the facts allow for a roof (nil: unknown device). floor is the
+// duration of an empty section in seconds, for spans that do not state it.
 func (d *Values) Derive(f *spanfacts.Facts, r *Roof, floor float64) Outcome {
 	*d = absent
 	if f.Kind == spanfacts.Step {
@@ -122,7 +123,8 @@ func rate(amount, t float64) float64 {
 	return amount / t
 }
 
-// utilization compares the rates with the peak of the link that the bytes used and with the peak of the precision.
+// utilization compares the rates with the peak of the link that the bytes used and with the peak of
+// the precision.
 func (d *Values) utilization(f *spanfacts.Facts, r *Roof, t float64) {
 	var used Peak
 	var attained float64
@@ -162,8 +164,9 @@ func (d *Values) utilization(f *spanfacts.Facts, r *Roof, t float64) {
 	}
 }
 
-// roofline classifies work on device memory (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009): with
-// arithmetic intensity I, peak bandwidth B and peak P of the precision, the roof is min(P, I·B), the ridge P/B.
+// roofline classifies work on device memory (Williams, Waterman, Patterson: Roofline, CACM 52(4),
+// 2009): with arithmetic intensity I, peak bandwidth B and peak P of the precision, the roof is
+// min(P, I·B), the ridge P/B.
 func (d *Values) roofline(f *spanfacts.Facts, r *Roof, t float64) {
 	if f.Kind == spanfacts.Collective || f.Kind == spanfacts.Copy || f.Direction != "" {
 		return
@@ -174,7 +177,8 @@ func (d *Values) roofline(f *spanfacts.Facts, r *Roof, t float64) {
 	var bound string
 	switch {
 	case f.FLOPs > 0 && f.Size > 0 && flops.Rate > 0 && r.Memory.Rate > 0:
-		// Written without I, so that no DRAM traffic at all (every byte a hit) is the flat part of the roof.
+		// Written without I, so that no DRAM traffic at all (every byte a hit) is the flat part of
+		// the roof.
 		roofTime := max(f.FLOPs/flops.Rate, dram/r.Memory.Rate)
 		attained = roofTime / t
 		d.Utilization = attained
@@ -200,7 +204,8 @@ func (d *Values) roofline(f *spanfacts.Facts, r *Roof, t float64) {
 	}
 }
 
-// starved reports whether the queue was almost empty when the host reached the end of a section of t seconds.
+// starved reports whether the queue was almost empty when the host reached the end of a section of
+// t seconds.
 func starved(f *spanfacts.Facts, t float64) bool {
 	return f.HasEndDelay && f.TimingError < launchShare*t && f.EndDelay < launchShare*t
 }
@@ -223,10 +228,12 @@ func (d *Values) step(f *spanfacts.Facts, r *Roof) Outcome {
 		if model > 0 {
 			d.MFU = model / (t * flops.Rate)
 		}
-		// Hardware cannot do less than the model needs: fewer FLOPs mean that only some sections declare any.
+		// Hardware cannot do less than the model needs: fewer FLOPs mean that only some sections
+		// declare any.
 		if f.FLOPs > 0 && f.FLOPs >= model*(1-1e-9) {
-			// The sections below a step belong to this process and its device; gpu.step.device.count applies to the model's
-			// FLOPs, which the application may state for all ranks together.
+			// The sections below a step belong to this process and its device;
+			// gpu.step.device.count applies to the model's FLOPs, which the application may state
+			// for all ranks together.
 			d.HFU = f.FLOPs / (t * flops.Rate)
 		}
 		if !math.IsNaN(d.MFU) || !math.IsNaN(d.HFU) {

@@ -60,7 +60,8 @@ func TestLatencyBoundsWorkBelowATenthOfTheRoof(t *testing.T) {
 	}
 }
 
-// If the timing error of a section's end is as large as its delay, the queue may not have been empty.
+// If the timing error of a section's end is as large as its delay, the queue may not have been
+// empty.
 func TestOnlyACertainDelayShowsThatTheQueueWasEmpty(t *testing.T) {
 	for _, tt := range []struct {
 		timingError, delay, share float64

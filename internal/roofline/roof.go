@@ -45,9 +45,9 @@ func (r *Roof) Instance(row *peaks.Device, profile string) {
 	}
 }
 
-// Divide scales the peaks of a physical GPU to a MIG instance: arithmetic by its share of the SMs, memory by its share
-// of the slices. The host link is shared and unchanged; NVLink cannot be used. If the shares are 0, those peaks are
-// unknown, because the physical GPU's peaks would be too high.
+// Divide scales the peaks of a physical GPU to a MIG instance: arithmetic by its share of the SMs,
+// memory by its share of the slices. The host link is shared and unchanged; NVLink cannot be used.
+// If the shares are 0, those peaks are unknown, because the physical GPU's peaks would be too high.
 func (r *Roof) Divide(sms, memory float64) {
 	r.Interconnect, r.Domain = Peak{}, 0
 	if sms == 0 {

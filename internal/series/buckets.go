@@ -13,12 +13,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// MaxBuckets is how many series of a connector have explicit buckets. In Prometheus' text format each of them has 19
-// lines of about 300 bytes, so that 30,000 would be a page of 170 MB, which takes seconds. Beyond the limit the metric
-// with most series has count and sum only, in all series: quantiles over a part of them would be wrong.
+// MaxBuckets is how many series of a connector have explicit buckets. In Prometheus' text format
+// each of them has 19 lines of about 300 bytes, so that 30,000 would be a page of 170 MB, which
+// takes seconds. Beyond the limit the metric with most series has count and sum only, in all
+// series: quantiles over a part of them would be wrong.
 const MaxBuckets = 2000
 
-// withoutBuckets returns the names of histograms that exceed MaxBuckets, starting with the most series.
+// withoutBuckets returns the names of histograms that exceed MaxBuckets, starting with the most
+// series.
 func withoutBuckets(resources iter.Seq[[]Family]) map[string]bool {
 	count, all := map[string]int{}, 0
 	for families := range resources {

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// The histograms with most series lose their buckets first, in all resources, and no more than necessary.
+// The histograms with most series lose their buckets first, in all resources, and no more than
+// necessary.
 func TestHistogramsOfManySeriesHaveNoBuckets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		steps, phases, counts int // series

@@ -31,8 +31,9 @@ type histogramPoint interface {
 	Exemplars() pmetric.ExemplarSlice
 }
 
-// distribution is a histogram of weighted values: a sampled span represents a number of spans that need not be whole.
-// The remainder of rounding is carried to the next value, so that counts add up over all buckets and all deltas.
+// distribution is a histogram of weighted values: a sampled span represents a number of spans that
+// need not be whole. The remainder of rounding is carried to the next value, so that counts add up
+// over all buckets and all deltas.
 type distribution struct {
 	histogram
 	count         uint64
@@ -94,8 +95,9 @@ func (h *explicitHistogram) write(m pmetric.Metric) histogramPoint {
 
 func (h *explicitHistogram) reset() { clear(h.counts) }
 
-// exponentialHistogram has buckets (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry metrics data model,
-// exponential histograms), of which it halves the resolution whenever a value does not fit in.
+// exponentialHistogram has buckets (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry
+// metrics data model, exponential histograms), of which it halves the resolution whenever a value
+// does not fit in.
 type exponentialHistogram struct{ structure.Histogram[float64] }
 
 func (h *exponentialHistogram) record(value float64, n uint64) { h.UpdateByIncr(value, n) }

@@ -30,8 +30,8 @@ func TestExplicitBoundsAreInclusive(t *testing.T) {
 	assert.Equal(t, 1e9+14.6, p.Sum())
 }
 
-// Every value is in its bucket (base^i, base^(i+1)], the number of buckets is within the limit, and a finer scale would
-// exceed it.
+// Every value is in its bucket (base^i, base^(i+1)], the number of buckets is within the limit, and
+// a finer scale would exceed it.
 func TestExponentialBucketsHoldTheirValues(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))

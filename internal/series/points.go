@@ -21,7 +21,8 @@ type pointBase interface {
 	Attributes() pcommon.Map
 }
 
-// millisecond is the resolution of Prometheus. It rejects a whole request with two values of a series at one time.
+// millisecond is the resolution of Prometheus. It rejects a whole request with two values of a
+// series at one time.
 const millisecond = uint64(time.Millisecond)
 
 // Next returns the first time after t that Prometheus distinguishes from t, unix ns.
@@ -51,7 +52,8 @@ type exemplar struct {
 	span  pcommon.SpanID
 }
 
-// GivenUp reports whether the family has evicted the series, or s is nil. Nothing may be added then.
+// GivenUp reports whether the family has evicted the series, or s is nil. Nothing may be added
+// then.
 func (s *Series) GivenUp() bool { return s == nil || s.gone }
 
 func (s *Series) touch(now int64) { s.seen, s.changed = now, true }
@@ -81,8 +83,8 @@ func (s *Series) Example(v float64, span spanfacts.Key, end uint64) {
 	}
 }
 
-// Record adds a value, which counts weight times, to a distribution. The span becomes an exemplar with the time end,
-// unless it has no trace ID.
+// Record adds a value, which counts weight times, to a distribution. The span becomes an exemplar
+// with the time end, unless it has no trace ID.
 func (s *Series) Record(v, weight float64, span spanfacts.Key, end uint64, now int64) {
 	s.distribution.record(v, weight)
 	if n := cap(s.exemplars); n > 0 && !span.Trace.IsEmpty() {
@@ -98,9 +100,9 @@ func magnitude(v float64) int {
 	return exponent + 1100 // of the smallest number it is -1073
 }
 
-// write adds the series' point to a metric of its form; it returns false if there is none to write. A cumulative
-// series begins with a point of 0, without which its first increase is invisible, and is written even if nothing has
-// changed.
+// write adds the series' point to a metric of its form; it returns false if there is none to write.
+// A cumulative series begins with a point of 0, without which its first increase is invisible, and
+// is written even if nothing has changed.
 func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime) bool {
 	delta, f := st.Delta, of.Form
 	if !s.changed && (delta || f == Gauge) {
@@ -142,7 +144,8 @@ func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime)
 	return wrote
 }
 
-// writeZero adds a point of 0 at the start of the series, at most startpoint.Before earlier than its first point.
+// writeZero adds a point of 0 at the start of the series, at most startpoint.Before earlier than
+// its first point.
 func (s *Series) writeZero(st *Settings, m pmetric.Metric, of *Family, ts pointTime) {
 	at := max(s.start, ts.at-min(ts.at, uint64(startpoint.Before(st.Interval))))
 	if at/millisecond <= ts.before/millisecond {
@@ -191,8 +194,8 @@ func (s *Series) dress(p pointBase, start, ts uint64) {
 	s.attrs.CopyTo(p.Attributes())
 }
 
-// writeExemplars writes the exemplars. Exemplars of a cumulative series stay until others replace them, because scrapes
-// are not synchronized with outputs.
+// writeExemplars writes the exemplars. Exemplars of a cumulative series stay until others replace
+// them, because scrapes are not synchronized with outputs.
 func (s *Series) writeExemplars(out pmetric.ExemplarSlice) {
 	for i := range s.exemplars {
 		x := &s.exemplars[i]
@@ -207,6 +210,7 @@ func (s *Series) writeExemplars(out pmetric.ExemplarSlice) {
 	}
 }
 
-// toInt converts a whole number to int64. A counter that reaches 2^63, as bytes do within weeks, restarts at 0, which
-// rates handle as a restart; a counter that stayed at the largest number would show no more activity.
+// toInt converts a whole number to int64. A counter that reaches 2^63, as bytes do within weeks,
+// restarts at 0, which rates handle as a restart; a counter that stayed at the largest number would
+// show no more activity.
 func toInt(v float64) int64 { return int64(math.Mod(v, 1<<63)) }

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package series keeps the time series of a connector between two outputs and writes them as points. A cumulative
-// series begins with a point of 0, without which its first increase is invisible (see package startpoint).
+// Package series keeps the time series of a connector between two outputs and writes them as
+// points. A cumulative series begins with a point of 0, without which its first increase is
+// invisible (see package startpoint).
 package series
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// OverflowKey is the attribute of overflow series, as the OpenTelemetry metrics SDK specification defines it.
+// OverflowKey is the attribute of overflow series, as the OpenTelemetry metrics SDK specification
+// defines it.
 const OverflowKey = "otel.metric.overflow"
 
 // Settings are shared by all series of a connector.
@@ -38,8 +40,8 @@ type Settings struct {
 	bare map[string]bool // names of histograms whose points have no buckets
 }
 
-// Output prepares the next output of the families of all resources. It returns the names of the histograms that have no
-// buckets from now on; see MaxBuckets.
+// Output prepares the next output of the families of all resources. It returns the names of the
+// histograms that have no buckets from now on; see MaxBuckets.
 func (st *Settings) Output(resources iter.Seq[[]Family]) (bare []string) {
 	clear(st.Begun)
 	st.Begun = st.Begun[:0]
@@ -96,9 +98,9 @@ type Family struct {
 	overflow *Series   // also in list
 }
 
-// Get returns the series with these attributes. It creates the series if there is none, or returns the overflow series
-// if there are too many. start is the time from which a new series counts, unix ns. Get only reads attrs, but sorts
-// its names; the maps of one family must have one order.
+// Get returns the series with these attributes. It creates the series if there is none, or returns
+// the overflow series if there are too many. start is the time from which a new series counts, unix
+// ns. Get only reads attrs, but sorts its names; the maps of one family must have one order.
 func (f *Family) Get(st *Settings, attrs pcommon.Map, start uint64) *Series {
 	key := canonical(attrs)
 	if s := f.byKey[key]; s != nil {
@@ -169,8 +171,8 @@ func (f *Family) Expire(st *Settings, before int64) int {
 	return n - len(f.list)
 }
 
-// earliest returns the earliest time of the next points after points at the time written: a changed series is never at
-// the time of its last point, and a new series needs room for its point of 0.
+// earliest returns the earliest time of the next points after points at the time written: a changed
+// series is never at the time of its last point, and a new series needs room for its point of 0.
 func (f *Family) earliest(st *Settings, written uint64) uint64 {
 	t := written
 	for _, s := range f.list {
@@ -193,9 +195,9 @@ type pointTime struct {
 	before uint64 // of the previous points; 0: none
 }
 
-// Write adds the points of a resource's families, if there are any, and reports whether there were. Their time is the
-// first one from at on that may follow written, the time of the previous points (0: none); Write returns it. instance
-// is the service.instance.id to add to attrs; empty: none.
+// Write adds the points of a resource's families, if there are any, and reports whether there were.
+// Their time is the first one from at on that may follow written, the time of the previous points
+// (0: none); Write returns it. instance is the service.instance.id to add to attrs; empty: none.
 func (st *Settings) Write(
 	out pmetric.Metrics, attrs pcommon.Map, instance string, families []Family, at, written uint64,
 ) (time uint64, wrote bool) {
@@ -212,8 +214,8 @@ func (st *Settings) Write(
 	if sm.Metrics().Len() == 0 {
 		return at, false
 	}
-	// The scope has no version, and the schema URL is set on the resource only: both would be labels of each series in
-	// Prometheus, so that a release would rename all of them.
+	// The scope has no version, and the schema URL is set on the resource only: both would be
+	// labels of each series in Prometheus, so that a release would rename all of them.
 	sm.Scope().SetName(st.Scope)
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	attrs.CopyTo(rm.Resource().Attributes())
@@ -256,8 +258,8 @@ func (f *Family) write(st *Settings, out pmetric.MetricSlice, ts pointTime) {
 	}
 }
 
-// canonical returns a text that is equal for maps with equal names and values. Names are in the order in which they
-// were put, because one function makes all maps of a family.
+// canonical returns a text that is equal for maps with equal names and values. Names are in the
+// order in which they were put, because one function makes all maps of a family.
 func canonical(attrs pcommon.Map) string {
 	var b []byte
 	for k, v := range attrs.All() {

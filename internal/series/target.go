@@ -14,9 +14,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Targets finds the resource of metrics that are derived from spans. Prometheus makes labels of the service and its
-// instance only, so metrics of two resources that agree in these would be one series there, with two values at one
-// time, and it rejects the whole request. It is not safe for concurrent use; the zero value is ready.
+// Targets finds the resource of metrics that are derived from spans. Prometheus makes labels of the
+// service and its instance only, so metrics of two resources that agree in these would be one
+// series there, with two values at one time, and it rejects the whole request. It is not safe for
+// concurrent use; the zero value is ready.
 type Targets struct {
 	Kept []string // attributes of spans' resources that metrics keep; none: all
 
@@ -24,14 +25,15 @@ type Targets struct {
 	key   []byte
 }
 
-// instanceNames are the attributes that identify an instance of a service in the semantic conventions.
+// instanceNames are the attributes that identify an instance of a service in the semantic
+// conventions.
 var instanceNames = [...]string{
 	string(semconv.ServiceNameKey), string(semconv.ServiceInstanceIDKey), "service.namespace",
 }
 
-// Key returns a key that is equal for the resources of one instance: resources with the same service.instance.id,
-// whatever else has changed (as a container's ID does after a restart), or, without it, with the same kept attributes
-// in any order. It is valid until the next call.
+// Key returns a key that is equal for the resources of one instance: resources with the same
+// service.instance.id, whatever else has changed (as a container's ID does after a restart), or,
+// without it, with the same kept attributes in any order. It is valid until the next call.
 func (t *Targets) Key(attrs pcommon.Map) []byte {
 	t.names = t.names[:0]
 	for k := range attrs.All() {
@@ -45,7 +47,8 @@ func (t *Targets) Key(attrs pcommon.Map) []byte {
 	return t.text(attrs)
 }
 
-// Whole returns a key that is equal for resources with the same attributes. It is valid until the next call.
+// Whole returns a key that is equal for resources with the same attributes. It is valid until the
+// next call.
 func (t *Targets) Whole(attrs pcommon.Map) []byte {
 	t.names = t.names[:0]
 	for k := range attrs.All() {
@@ -70,7 +73,8 @@ func (t *Targets) text(attrs pcommon.Map) []byte {
 	return t.key
 }
 
-// Resources are stored for as long as their services run, thousands of them, and a sender may write megabytes on one.
+// Resources are stored for as long as their services run, thousands of them, and a sender may write
+// megabytes on one.
 const (
 	maxText     = 1 << 10
 	maxResource = 16 * maxText
@@ -85,11 +89,11 @@ func (t *Targets) instance(attrs pcommon.Map) bool {
 // instanceNamespace is the namespace of service.instance.id in the semantic conventions.
 var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
-// Attributes returns the attributes that metrics keep, and the service.instance.id to add to them. The latter is a hash
-// of the key, which must be the one of the last call, as the semantic conventions recommend. It is empty if attrs has
-// one, and if only the service's name and namespace are known, which Prometheus has as job. Values are truncated to
-// 1 KiB, and attributes beyond 16 KiB in total are omitted, except the names of the instance. Names and values become
-// valid UTF-8.
+// Attributes returns the attributes that metrics keep, and the service.instance.id to add to them.
+// The latter is a hash of the key, which must be the one of the last call, as the semantic
+// conventions recommend. It is empty if attrs has one, and if only the service's name and namespace
+// are known, which Prometheus has as job. Values are truncated to 1 KiB, and attributes beyond 16
+// KiB in total are omitted, except the names of the instance. Names and values become valid UTF-8.
 func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance string) {
 	kept = pcommon.NewMap()
 	own, service, namespace := false, false, false

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/startpoint"
 )
 
-// Connector is embedded by connectors that make metrics and spans from spans. The Collector makes one component for
-// each kind of output; both share one instance, so that each span counts once.
+// Connector is embedded by connectors that make metrics and spans from spans. The Collector makes
+// one component for each kind of output; both share one instance, so that each span counts once.
 type Connector struct {
 	Metrics startpoint.Output // without Next if no metrics pipeline has the connector as its receiver
 
@@ -34,8 +34,8 @@ func (*Connector) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: false}
 }
 
-// Begin calls first and then starts run, which lasts until End, both once. Before both components have started there
-// is no input, and so nothing to write.
+// Begin calls first and then starts run, which lasts until End, both once. Before both components
+// have started there is no input, and so nothing to write.
 func (c *Connector) Begin(first func(), run func(context.Context)) {
 	c.started.Do(func() {
 		first()
@@ -45,10 +45,11 @@ func (c *Connector) Begin(first func(), run func(context.Context)) {
 	})
 }
 
-// End waits for run to end and calls rest, which writes the remaining data, once. If ctx ends before run, rest is not
-// called. If it ends before either, End returns an error. The Collector stops everything that
-// sends to a connector before its components, and each component before its consumers: when the first component is
-// shut down, no input arrives any more and both outputs are still open.
+// End waits for run to end and calls rest, which writes the remaining data, once. If ctx ends
+// before run, rest is not called. If it ends before either, End returns an error. The Collector
+// stops everything that sends to a connector before its components, and each component before its
+// consumers: when the first component is shut down, no input arrives any more and both outputs are
+// still open.
 func (c *Connector) End(ctx context.Context, rest func()) (err error) {
 	c.ended.Do(func() {
 		if c.stop != nil {
@@ -74,8 +75,9 @@ type TwoOutputs interface {
 	Embedded() *Connector
 }
 
-// ConnectorFactory returns a factory whose connectors with the same configuration pointer share one instance as long
-// as its output is free. The stability levels are for metrics and traces, in this order.
+// ConnectorFactory returns a factory whose connectors with the same configuration pointer share one
+// instance as long as its output is free. The stability levels are for metrics and traces, in this
+// order.
 func ConnectorFactory[C comparable, I TwoOutputs](
 	of component.Type, defaults component.CreateDefaultConfigFunc, create func(C, connector.Settings) (I, error),
 	metrics, traces component.StabilityLevel,
@@ -114,8 +116,8 @@ func ConnectorFactory[C comparable, I TwoOutputs](
 		}, traces))
 }
 
-// TracesOutput is the component that writes traces. The Collector passes each batch to both components; this one
-// accepts it only if there is no component for metrics.
+// TracesOutput is the component that writes traces. The Collector passes each batch to both
+// components; this one accepts it only if there is no component for metrics.
 type TracesOutput struct {
 	connector.Traces
 	base *Connector

@@ -13,7 +13,8 @@ import (
 	"go.opentelemetry.io/collector/connector/connectortest"
 )
 
-// The instance ID does not change with a restart, after which the Collector has a different service.instance.id.
+// The instance ID does not change with a restart, after which the Collector has a different
+// service.instance.id.
 func TestInstanceIDHasTheHostAndTheConnectorsName(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sharedcomponent has what several components need, above all one instance behind components of several
-// signals: the Collector creates one component for each signal, and all components with one configuration share it.
+// Package sharedcomponent has what several components need, above all one instance behind
+// components of several signals: the Collector creates one component for each signal, and all
+// components with one configuration share it.
 package sharedcomponent
 
 import (
@@ -19,15 +20,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Instances holds the instances of a factory by their configuration, C; I is a pointer. The factory keeps it, because
-// it creates the components of all signals. The zero value is ready.
+// Instances holds the instances of a factory by their configuration, C; I is a pointer. The factory
+// keeps it, because it creates the components of all signals. The zero value is ready.
 type Instances[C, I comparable] struct {
 	mu  sync.Mutex
 	all map[C]I
 }
 
-// Get returns the instance of a configuration if there is one that fits (nil: any fits), otherwise a new one, which
-// calls forget when it has ended. Another configuration, as after a reload, has another instance.
+// Get returns the instance of a configuration if there is one that fits (nil: any fits), otherwise
+// a new one, which calls forget when it has ended. Another configuration, as after a reload, has
+// another instance.
 func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func()) (I, error)) (I, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +77,8 @@ func PutText[K ~string](m pcommon.Map, key K, value string) {
 	}
 }
 
-// SpanID returns a hash of the parts (FNV-1a, 64 bits). Equal parts have equal IDs, in this Collector and in others.
+// SpanID returns a hash of the parts (FNV-1a, 64 bits). Equal parts have equal IDs, in this
+// Collector and in others.
 func SpanID(of ...[]byte) (id pcommon.SpanID) {
 	h := fnv.New64a()
 	for _, b := range of {
@@ -88,10 +91,11 @@ func SpanID(of ...[]byte) (id pcommon.SpanID) {
 	return id
 }
 
-// InstanceID returns the collector.instance.id of a connector's points, which distinguishes its series from another
-// connector's: the configured one, otherwise the name of the host, otherwise the Collector's service.instance.id,
-// followed by the connector's name. It does not change with a restart of the Collector, unlike a service.instance.id
-// that is not configured: each restart would double the series of a store.
+// InstanceID returns the collector.instance.id of a connector's points, which distinguishes its
+// series from another connector's: the configured one, otherwise the name of the host, otherwise
+// the Collector's service.instance.id, followed by the connector's name. It does not change with a
+// restart of the Collector, unlike a service.instance.id that is not configured: each restart would
+// double the series of a store.
 func InstanceID(configured string, set connector.Settings) string {
 	if configured != "" {
 		return configured

@@ -22,11 +22,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Connector runs a connector with consumers that accept everything and then with others, which share,
-// change and reject data at random, until the shutdown and through it, and with requests that arrive
-// repeatedly, as behind a fan-out. All outputs of the others are the same in the end, and nothing
-// arrived twice. feed returns the connector's input in each of three rounds; its spans are moved in
-// time so that the last ends now.
+// Connector runs a connector with consumers that accept everything and then with others, which
+// share, change and reject data at random, until the shutdown and through it, and with requests
+// that arrive repeatedly, as behind a fan-out. All outputs of the others are the same in the end,
+// and nothing arrived twice. feed returns the connector's input in each of three rounds; its spans
+// are moved in time so that the last ends now.
 func Connector(
 	t *testing.T, f connector.Factory, configure func() component.Config, feed func(round byte) []ptrace.Traces,
 ) {
@@ -109,7 +109,8 @@ func (out *outputs) connectors(t *testing.T, f connector.Factory, cfg component.
 	return all
 }
 
-// hang checks that a shutdown ends although the next components do not return and do not respect the context.
+// hang checks that a shutdown ends although the next components do not return and do not respect
+// the context.
 func hang(t *testing.T, f connector.Factory, cfg component.Config, feed func(round byte) []ptrace.Traces) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

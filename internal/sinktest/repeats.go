@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Repeats checks that requests count once in a component that receives some of them repeatedly, as behind a fan-out
-// whose other consumer rejects them, or from a sender that misses a response. start returns the consumer of a new
-// component, and a function that stops it and returns its result. All requests are shared with others.
+// Repeats checks that requests count once in a component that receives some of them repeatedly, as
+// behind a fan-out whose other consumer rejects them, or from a sender that misses a response.
+// start returns the consumer of a new component, and a function that stops it and returns its
+// result. All requests are shared with others.
 func Repeats[T interface{ MarkReadOnly() }](
 	t *testing.T, feed []T, start func(t *testing.T) (consume func(T) error, result func() any),
 ) {

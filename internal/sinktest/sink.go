@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sinktest has consumers that treat data as the components of a Collector may: they share it, change it,
-// reject it, or wait. It checks that a component in front of them loses, repeats and changes nothing.
+// Package sinktest has consumers that treat data as the components of a Collector may: they share
+// it, change it, reject it, or wait. It checks that a component in front of them loses, repeats and
+// changes nothing.
 package sinktest
 
 import (
@@ -35,14 +36,15 @@ var ErrRejected = errors.New("sending queue is full")
 // changes marks what a Sink has changed.
 const changes = "sinktest.changes"
 
-// Sink consumes spans and metrics and records the outcome of each item: a span by its ID, a data point by its metric,
-// attributes and time.
+// Sink consumes spans and metrics and records the outcome of each item: a span by its ID, a data
+// point by its metric, attributes and time.
 type Sink struct {
 	// Shares marks data as read-only, as a fan-out to several consumers does.
 	Shares bool
 	// Changes writes to all data before it is rejected or accepted, as processors do.
 	Changes bool
-	// Reject returns an error for an attempt to be rejected, nil for one to be accepted. Default: all are accepted.
+	// Reject returns an error for an attempt to be rejected, nil for one to be accepted. Default:
+	// all are accepted.
 	Reject func() error
 	// Wait is called first, with the context of the attempt; an error is returned to the component.
 	Wait func(context.Context) error
@@ -56,8 +58,8 @@ type Sink struct {
 	permanent map[string]bool
 }
 
-// Randomly returns a function for Reject that rejects a share of attempts. The error is permanent with the probability
-// permanent.
+// Randomly returns a function for Reject that rejects a share of attempts. The error is permanent
+// with the probability permanent.
 func Randomly(seed uint64, share, permanent float64) func() error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return func() error {
@@ -81,8 +83,8 @@ func First(n int) func() error {
 	}
 }
 
-// Paced returns a function for Reject that behaves like the queue of an exporter: it has space for size requests and
-// sends one each interval.
+// Paced returns a function for Reject that behaves like the queue of an exporter: it has space for
+// size requests and sends one each interval.
 func Paced(size int, interval time.Duration) func() error {
 	var empty time.Time // when all will be sent
 	return func() error {
@@ -270,9 +272,10 @@ func (s *Sink) Rejected() int {
 	return len(s.rejected) + len(s.permanent)
 }
 
-// Check checks that each item was accepted once and was the same in each attempt, and that nothing was changed twice.
-// Items that were rejected permanently need not have been accepted. again permits that items were accepted repeatedly,
-// because another consumer of the same data has rejected them.
+// Check checks that each item was accepted once and was the same in each attempt, and that nothing
+// was changed twice. Items that were rejected permanently need not have been accepted. again
+// permits that items were accepted repeatedly, because another consumer of the same data has
+// rejected them.
 func (s *Sink) Check(t testing.TB, items int, again bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -295,7 +298,8 @@ func (s *Sink) Check(t testing.TB, items int, again bool) {
 	assert.Empty(t, s.twice, "items that were changed twice")
 }
 
-// Send sends copies of spans until they are accepted, as a component does that repeats rejected data.
+// Send sends copies of spans until they are accepted, as a component does that repeats rejected
+// data.
 func Send(t testing.TB, to consumer.Traces, td ptrace.Traces) {
 	t.Helper()
 	for range 1000 {

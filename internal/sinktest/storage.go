@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 )
 
-// Storage is a storage extension whose contents survive the components that use it. It starts no goroutine, so that it
-// can be used in a bubble of package synctest.
+// Storage is a storage extension whose contents survive the components that use it. It starts no
+// goroutine, so that it can be used in a bubble of package synctest.
 type Storage struct {
 	component.StartFunc
 	component.ShutdownFunc

@@ -18,11 +18,13 @@ const MaxText = 256
 // replacement is written for bytes that are not UTF-8.
 const replacement = "\uFFFD"
 
-// Clip returns s as valid UTF-8, without which protocol buffers reject a whole request, or the start of it and an
-// ellipsis if it is longer than MaxText. A clipped text does not keep the whole one in memory.
+// Clip returns s as valid UTF-8, without which protocol buffers reject a whole request, or the
+// start of it and an ellipsis if it is longer than MaxText. A clipped text does not keep the whole
+// one in memory.
 func Clip(s string) string { return Valid(s, MaxText) }
 
-// Valid is like Clip, with another limit in bytes, which the ellipsis exceeds. A run of invalid bytes becomes U+FFFD.
+// Valid is like Clip, with another limit in bytes, which the ellipsis exceeds. A run of invalid
+// bytes becomes U+FFFD.
 func Valid(s string, limit int) string {
 	if len(s) <= limit && utf8.ValidString(s) {
 		return s
@@ -34,11 +36,12 @@ func Valid(s string, limit int) string {
 	return Truncate(start, limit) + "…"
 }
 
-// maxTraceState is the length of a trace state that the standard requires participants to propagate.
+// maxTraceState is the length of a trace state that the standard requires participants to
+// propagate.
 const maxTraceState = 512
 
-// TraceState returns the trace state of a span or link. One that is too long or invalid is omitted, because half of it
-// would be another state.
+// TraceState returns the trace state of a span or link. One that is too long or invalid is omitted,
+// because half of it would be another state.
 func TraceState(ts pcommon.TraceState) string {
 	state := ts.AsRaw()
 	if len(state) > maxTraceState || !utf8.ValidString(state) {
@@ -62,8 +65,8 @@ func Truncate(s string, n int) string {
 // ValidText returns at most n bytes of s as valid UTF-8, which OTLP requires.
 func ValidText(s string, n int) string { return strings.ToValidUTF8(Truncate(s, n), replacement) }
 
-// DistinctText is like ValidText, but truncates different texts to different ones: a truncated text ends in a hash of
-// the whole.
+// DistinctText is like ValidText, but truncates different texts to different ones: a truncated text
+// ends in a hash of the whole.
 func DistinctText(s string, n int) string {
 	if len(s) <= n {
 		return ValidText(s, n)

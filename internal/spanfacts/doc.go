@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spanfacts reads GPU spans. Every component that reads spans uses it, so that all of them agree on:
+// Package spanfacts reads GPU spans. Every component that reads spans uses it, so that all of them
+// agree on:
 //
 //   - which spans are GPU spans, and which GPU spans are GPU work (Kind);
 //   - on which device the work ran: as the span, its scope, or its resource states it, in this order (Scope, Identity);
@@ -11,6 +12,6 @@
 //   - which span is inside which (Nest), and of which process a span is (Resource.Process);
 //   - how a batch is divided among the requests that it links to (Shares).
 //
-// Load reads a span by one pass over its attributes, without allocations. semconv/registry defines what the values
-// mean.
+// Load reads a span by one pass over its attributes, without allocations. semconv/registry defines
+// what the values mean.
 package spanfacts

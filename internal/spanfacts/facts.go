@@ -12,9 +12,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Facts are the values that a span states. Amounts and durations that are absent, not finite or not above 0 are 0;
-// values that may be 0 or negative have a Has field. Absent texts are "", absent indexes -1. Texts are valid UTF-8 of
-// at most MaxText bytes, see Clip; they may share the span's memory.
+// Facts are the values that a span states. Amounts and durations that are absent, not finite or not
+// above 0 are 0; values that may be 0 or negative have a Has field. Absent texts are "", absent
+// indexes -1. Texts are valid UTF-8 of at most MaxText bytes, see Clip; they may share the span's
+// memory.
 type Facts struct {
 	Kind     Kind
 	Type     string // gpu.operation.type, unchanged
@@ -108,8 +109,8 @@ type Key struct {
 	Span  pcommon.SpanID
 }
 
-// In returns a key of the span within a process. Processes whose random generators are seeded alike, as trainers do on
-// all ranks, draw the same IDs.
+// In returns a key of the span within a process. Processes whose random generators are seeded
+// alike, as trainers do on all ranks, draw the same IDs.
 func (k Key) In(process uint64) Key {
 	first := k.Trace[:8]
 	binary.LittleEndian.PutUint64(first, binary.LittleEndian.Uint64(first)^process)
@@ -128,12 +129,12 @@ const maxPhases = 16
 // Phases returns the phases that a step states, at most 16. The slice is valid until the next Load.
 func (f *Facts) Phases() []Phase { return f.phases }
 
-// FullName returns the name as the span states it, for readers of symbols, which truncation would break. It is of any
-// length and may be invalid UTF-8.
+// FullName returns the name as the span states it, for readers of symbols, which truncation would
+// break. It is of any length and may be invalid UTF-8.
 func (f *Facts) FullName() string { return f.full }
 
-// Recorded reports whether the span's times are records of a profiler that sees every activity of the device, as
-// opposed to pairs of events around sections.
+// Recorded reports whether the span's times are records of a profiler that sees every activity of
+// the device, as opposed to pairs of events around sections.
 func (f *Facts) Recorded() bool {
 	return f.Source == semconv.GPUTimingSourceCupti || f.Source == semconv.GPUTimingSourceRoctracer
 }
@@ -143,7 +144,8 @@ func (f *Facts) HostTimed() bool {
 	return f.Kind == Request || f.Kind == Host || f.Duration == 0 && f.Source == semconv.GPUTimingSourceHost
 }
 
-// StepTime returns the length of a step in seconds: gpu.step.duration, otherwise the span's own length.
+// StepTime returns the length of a step in seconds: gpu.step.duration, otherwise the span's own
+// length.
 func (f *Facts) StepTime() float64 {
 	if f.StepDuration > 0 {
 		return f.StepDuration
@@ -151,9 +153,10 @@ func (f *Facts) StepTime() float64 {
 	return f.Elapsed
 }
 
-// Exposed returns the time of a step in seconds in which it communicated and no computation overlapped: as stated,
-// otherwise the part of the phase comm that overlaps with no other phase. The latter is valid only for phases timed on
-// the device; profiler files, whose phases are ranges of the host, state it.
+// Exposed returns the time of a step in seconds in which it communicated and no computation
+// overlapped: as stated, otherwise the part of the phase comm that overlaps with no other phase.
+// The latter is valid only for phases timed on the device; profiler files, whose phases are ranges
+// of the host, state it.
 func (f *Facts) Exposed() float64 {
 	if f.HasExposed {
 		return f.StepExposed
@@ -166,8 +169,8 @@ func (f *Facts) Exposed() float64 {
 	return 0
 }
 
-// Load reads a span of a scope (nil: none). It reports whether it is a GPU span. For other spans it sets only Key,
-// Parent, Start and End.
+// Load reads a span of a scope (nil: none). It reports whether it is a GPU span. For other spans it
+// sets only Key, Parent, Start and End.
 func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 	phases := f.phases[:0]
 	*f = Facts{} // cleared in place: a literal with phases would be copied

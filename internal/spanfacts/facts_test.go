@@ -101,7 +101,8 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// A span's device overrides its scope's, and a scope's its resource's; nothing is inherited from another device.
+// A span's device overrides its scope's, and a scope's its resource's; nothing is inherited from
+// another device.
 func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 	attrs := func(m map[string]any) pcommon.Map {
 		out := pcommon.NewMap()
@@ -185,7 +186,8 @@ func TestSpansInheritFromTheirScope(t *testing.T) {
 	assert.Zero(t, f.Time)
 }
 
-// A scope's stream, ordinal, floor and names apply to its device: a span on another device does not inherit them.
+// A scope's stream, ordinal, floor and names apply to its device: a span on another device does not
+// inherit them.
 func TestSpansOfAnotherDeviceDoNotInheritFromTheScope(t *testing.T) {
 	m := pcommon.NewMap()
 	require.NoError(t, m.FromRaw(map[string]any{

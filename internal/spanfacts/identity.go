@@ -47,7 +47,8 @@ func (d *Identity) read(k string, v pcommon.Value) bool {
 	return true
 }
 
-// inherit sets what d lacks from a wider identity. If that is another device, it sets nothing and returns false.
+// inherit sets what d lacks from a wider identity. If that is another device, it sets nothing and
+// returns false.
 func (d *Identity) inherit(wide *Identity) bool {
 	if d.differs(wide) {
 		return false
@@ -63,8 +64,8 @@ func (d *Identity) inherit(wide *Identity) bool {
 	return true
 }
 
-// differs reports whether both identify a device, and not the same one: by ID, otherwise by address, otherwise by
-// ordinal.
+// differs reports whether both identify a device, and not the same one: by ID, otherwise by
+// address, otherwise by ordinal.
 func (d *Identity) differs(wide *Identity) bool {
 	switch {
 	case d.ID != "" && wide.ID != "":
@@ -77,8 +78,8 @@ func (d *Identity) differs(wide *Identity) bool {
 
 var numbers = maphash.MakeSeed()
 
-// Number returns a number that distinguishes the devices of a process, as long as the process identifies all of them
-// in one way.
+// Number returns a number that distinguishes the devices of a process, as long as the process
+// identifies all of them in one way.
 func (d *Identity) Number() int64 {
 	if name := cmp.Or(d.ID, d.BDF); name != "" {
 		return int64(maphash.String(numbers, name))
@@ -86,13 +87,14 @@ func (d *Identity) Number() int64 {
 	return d.Ordinal
 }
 
-// SameDevice reports whether two values of hw.id identify one device. Some producers omit the prefix `GPU-` or `MIG-`,
-// or write the UUID in capitals.
+// SameDevice reports whether two values of hw.id identify one device. Some producers omit the
+// prefix `GPU-` or `MIG-`, or write the UUID in capitals.
 func SameDevice(a, b string) bool {
 	return a == b || a != "" && strings.EqualFold(Bare(a), Bare(b))
 }
 
-// Bare returns a value of hw.id without its prefixes: drivers before 470 name an instance MIG-GPU-<uuid>/<n>/<n>.
+// Bare returns a value of hw.id without its prefixes: drivers before 470 name an instance
+// MIG-GPU-<uuid>/<n>/<n>.
 func Bare(id string) string {
 	for len(id) > 4 && (strings.EqualFold(id[:4], "gpu-") || strings.EqualFold(id[:4], "mig-")) {
 		id = id[4:]
@@ -142,9 +144,10 @@ func (r *Resource) Load(attrs pcommon.Map) {
 	}
 }
 
-// Process returns a number that distinguishes the processes whose spans may have equal IDs, because their random
-// generators are seeded alike: ranks by job and rank, others by service.instance.id, 0 for a process that states
-// neither. Other attributes are not part of it, because a process may have several providers whose resources differ.
+// Process returns a number that distinguishes the processes whose spans may have equal IDs, because
+// their random generators are seeded alike: ranks by job and rank, others by service.instance.id, 0
+// for a process that states neither. Other attributes are not part of it, because a process may
+// have several providers whose resources differ.
 func (r *Resource) Process() uint64 {
 	switch {
 	case r.Rank >= 0:
@@ -155,8 +158,8 @@ func (r *Resource) Process() uint64 {
 	return 0
 }
 
-// Scope has the values that an instrumentation scope states for all its spans, and its resource's values for what the
-// scope does not state.
+// Scope has the values that an instrumentation scope states for all its spans, and its resource's
+// values for what the scope does not state.
 type Scope struct {
 	Device         Identity
 	Stream         int64   // gpu.stream.id; −1: unknown

@@ -8,8 +8,8 @@ import "github.com/otelgpu/otelgpu/semconv"
 // Kind is the value of gpu.operation.type.
 type Kind uint8
 
-// Kinds of spans. None is a span without gpu.operation.type, which is not a GPU span. Other is a type that the
-// registry does not define; it counts as GPU work.
+// Kinds of spans. None is a span without gpu.operation.type, which is not a GPU span. Other is a
+// type that the registry does not define; it counts as GPU work.
 const (
 	None Kind = iota
 	Section

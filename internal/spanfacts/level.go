@@ -12,9 +12,10 @@ import (
 type Level int
 
 const (
-	// Lean writes what a reader needs to know about a span: its rate, its share of the peak, what limited it, the state of
-	// the device, and its joules. Quality is stated only if it is unusual, values that all spans of a scope share are on
-	// the scope, and means have five significant digits.
+	// Lean writes what a reader needs to know about a span: its rate, its share of the peak, what
+	// limited it, the state of the device, and its joules. Quality is stated only if it is unusual,
+	// values that all spans of a scope share are on the scope, and means have five significant
+	// digits.
 	Lean Level = iota
 	// Full writes all known values on every span.
 	Full
@@ -41,12 +42,14 @@ func (l Level) MarshalText() ([]byte, error) {
 	return []byte("lean"), nil
 }
 
-// Round5 rounds to five significant digits, which is enough for a mean over samples: no meter is more exact. Values
-// that are summed over spans are not rounded, nor are values below 1e-16 or above 1e26.
+// Round5 rounds to five significant digits, which is enough for a mean over samples: no meter is
+// more exact. Values that are summed over spans are not rounded, nor are values below 1e-16 or
+// above 1e26.
 func Round5(x float64) float64 { return round(x, 5) }
 
-// Round12 rounds to 12 significant digits. Differences of long sums end in noise (1980000000.0000017 Hz), which
-// viewers print and JSON transports; no meter is that exact, and sums over spans still agree to 1e-11.
+// Round12 rounds to 12 significant digits. Differences of long sums end in noise
+// (1980000000.0000017 Hz), which viewers print and JSON transports; no meter is that exact, and
+// sums over spans still agree to 1e-11.
 func Round12(x float64) float64 { return round(x, 12) }
 
 func round(x float64, digits int) float64 {

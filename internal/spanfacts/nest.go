@@ -14,16 +14,18 @@ type NestSpan struct {
 }
 
 const (
-	// maxOthers limits how many spans of other streams, or of other threads that use the stream, the search skips;
-	// maxInside limits how many spans are inside one span. Spans beyond these limits stay siblings.
+	// maxOthers limits how many spans of other streams, or of other threads that use the stream,
+	// the search skips; maxInside limits how many spans are inside one span. Spans beyond these
+	// limits stay siblings.
 	maxOthers, maxInside = 64, 1024
 )
 
 // Nest finds spans that run inside others on one stream although the trace has them as siblings.
 //
-// A stream runs one thing after the other. So if two spans of one stream have the same parent and one is inside the
-// other, the inner one is a part of the outer one's work: a loop opens a phase and calls code that uses the step's
-// context, and its sections become children of the step, siblings of the phase that encloses them.
+// A stream runs one thing after the other. So if two spans of one stream have the same parent and
+// one is inside the other, the inner one is a part of the outer one's work: a loop opens a phase
+// and calls code that uses the step's context, and its sections become children of the step,
+// siblings of the phase that encloses them.
 //
 //	step     ├──────────────────────────────────────┤
 //	forward    ├────────────────┤                       parent: step
@@ -31,10 +33,10 @@ const (
 //	gemm                  ├──┤                          parent: step; inside forward
 //	backward                     ├──────────────┤       parent: step
 //
-// Nest calls adopt with the indexes of the two spans, for the narrowest outer span first. adopt must make the outer
-// span the parent of the inner one, in spans too. Spans are in order of their ends, as they are exported; Nest does
-// not find an inner span after its outer one. The cost is one comparison with the previous span of the stream, and one
-// with each span inside.
+// Nest calls adopt with the indexes of the two spans, for the narrowest outer span first. adopt
+// must make the outer span the parent of the inner one, in spans too. Spans are in order of their
+// ends, as they are exported; Nest does not find an inner span after its outer one. The cost is one
+// comparison with the previous span of the stream, and one with each span inside.
 func Nest(spans []NestSpan, adopt func(inner, outer int)) {
 	for i := range spans {
 		outer := &spans[i]

@@ -63,7 +63,8 @@ func TestNestFindsSiblingsInsideOthersOnTheirStream(t *testing.T) {
 	}
 }
 
-// Random nests in end order; the reference compares all pairs to find the narrowest enclosing sibling.
+// Random nests in end order; the reference compares all pairs to find the narrowest enclosing
+// sibling.
 func TestNestEqualsComparisonOfAllPairs(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 11))

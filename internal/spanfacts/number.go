@@ -11,7 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Number returns an int or a finite double. ok is false for anything else: NaN and infinite values count as absent.
+// Number returns an int or a finite double. ok is false for anything else: NaN and infinite values
+// count as absent.
 func Number(v pcommon.Value) (x float64, ok bool) {
 	if x = v.Double(); x != 0 { // 0 for other types
 		return x, math.Abs(x) <= math.MaxFloat64
@@ -45,12 +46,12 @@ func index(v pcommon.Value) int64 {
 	return max(v.Int(), -1)
 }
 
-// Earliest is the earliest time, in unix ns, that a set clock shows: 1990-01-01. An earlier time is from a clock that
-// was never set or that counts from the start of the machine, or is zero.
+// Earliest is the earliest time, in unix ns, that a set clock shows: 1990-01-01. An earlier time is
+// from a clock that was never set or that counts from the start of the machine, or is zero.
 const Earliest = 631152000_000_000_000
 
-// Sound reports whether a span's start and end, in unix ns, are of one clock and in order. They are of different
-// clocks if only one of them is before Earliest.
+// Sound reports whether a span's start and end, in unix ns, are of one clock and in order. They are
+// of different clocks if only one of them is before Earliest.
 func Sound(start, end uint64) bool {
 	return end > start && (start >= Earliest || end < Earliest)
 }
@@ -63,12 +64,12 @@ func Elapsed(start, end uint64) float64 {
 	return float64(end-start) * 1e-9
 }
 
-// deviceTime returns the time on the device in seconds, 0 if it was not timed. status and source are the values of
-// gpu.timing.status and gpu.timing.source, duration is gpu.duration and elapsed the span's end minus start in seconds;
-// "" and 0 if absent.
+// deviceTime returns the time on the device in seconds, 0 if it was not timed. status and source
+// are the values of gpu.timing.status and gpu.timing.source, duration is gpu.duration and elapsed
+// the span's end minus start in seconds; "" and 0 if absent.
 //
-// A stated gpu.duration is used regardless of its source. Without it the span's own times are used, unless the host
-// measured them.
+// A stated gpu.duration is used regardless of its source. Without it the span's own times are used,
+// unless the host measured them.
 func deviceTime(status, source string, duration, elapsed float64) float64 {
 	switch {
 	case status != "" && status != semconv.GPUTimingStatusOk:

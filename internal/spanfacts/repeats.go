@@ -9,9 +9,10 @@ import (
 	"slices"
 )
 
-// Repeats detects repeated spans: senders repeat a request whose response was lost, and a load balancer divides such a
-// request again when some backends have accepted their part. It keeps hashes of IDs and times in a table of fixed size,
-// in cache lines: a map takes twice the time. The zero value remembers nothing. It is not safe for concurrent use.
+// Repeats detects repeated spans: senders repeat a request whose response was lost, and a load
+// balancer divides such a request again when some backends have accepted their part. It keeps
+// hashes of IDs and times in a table of fixed size, in cache lines: a map takes twice the time. The
+// zero value remembers nothing. It is not safe for concurrent use.
 type Repeats struct {
 	Max int // spans to remember, about 16 to 32 bytes each
 
@@ -27,13 +28,15 @@ var (
 // Hash returns a hash of the key that senders cannot predict.
 func (k Key) Hash() uint64 { return maphash.Comparable(seed, k) }
 
-// identify returns a hash of a span. The times are part of it because some producers do not make unique IDs.
+// identify returns a hash of a span. The times are part of it because some producers do not make
+// unique IDs.
 func identify(key, start, end uint64) uint64 {
 	high, low := bits.Mul64(key^start, end^odd)
 	return high ^ low
 }
 
-// Again reports whether the span has arrived before, and remembers it. It returns false for spans without IDs.
+// Again reports whether the span has arrived before, and remembers it. It returns false for spans
+// without IDs.
 func (r *Repeats) Again(f *Facts) bool { return r.AgainHashed(f, f.Key.Hash()) }
 
 // AgainHashed is Again where the hash of the span's key is known.
@@ -61,7 +64,8 @@ func (r *Repeats) again(k *Key, key, start, end uint64) bool {
 
 func (r *Repeats) line(h uint64) *[8]uint64 { return &r.lines[h&uint64(len(r.lines)-1)] }
 
-// Forget forgets a span that was new and could not be stored, so that its repetition is not ignored.
+// Forget forgets a span that was new and could not be stored, so that its repetition is not
+// ignored.
 func (r *Repeats) Forget(k Key, start, end uint64) {
 	if len(r.lines) == 0 {
 		return
@@ -74,8 +78,9 @@ func (r *Repeats) Forget(k Key, start, end uint64) {
 	}
 }
 
-// Prefetch loads the cache line that Again reads for a span. The table does not fit into a processor's own cache, and
-// Again waits for memory longer than it computes; lines of several spans arrive together.
+// Prefetch loads the cache line that Again reads for a span. The table does not fit into a
+// processor's own cache, and Again waits for memory longer than it computes; lines of several spans
+// arrive together.
 func (r *Repeats) Prefetch(key, start, end uint64) {
 	if len(r.lines) > 0 {
 		r.read ^= r.line(identify(key, start, end))[0]

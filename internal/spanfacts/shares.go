@@ -18,11 +18,12 @@ type LinkShare struct {
 	State string  // W3C trace state of the linked span
 }
 
-// Shares appends the share of each link of a batch to dst; links with a gpu.link.type do not refer to requests and
-// have none. A link's own gpu.batch.share counts if stated; otherwise its items divided by the items of all links;
-// equal shares if no link states either. Shares that sum to more than 1 are scaled down. The sum is below 1 if the
-// batch had requests that it does not link to: gpu.batch.size is larger than the number of links, or the producer
-// dropped links, which count as links with the mean number of items.
+// Shares appends the share of each link of a batch to dst; links with a gpu.link.type do not refer
+// to requests and have none. A link's own gpu.batch.share counts if stated; otherwise its items
+// divided by the items of all links; equal shares if no link states either. Shares that sum to more
+// than 1 are scaled down. The sum is below 1 if the batch had requests that it does not link to:
+// gpu.batch.size is larger than the number of links, or the producer dropped links, which count as
+// links with the mean number of items.
 func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	first := len(dst)
 	var items, shares float64
@@ -55,7 +56,8 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	whole := max(float64(len(links))+float64(s.DroppedLinksCount()), number(s, string(semconv.GPUBatchSizeKey)))
 	equal := 1 / whole
 	known := float64(len(links)) / whole
-	// A batch that states more items than its links had requests without one; otherwise its size is their number.
+	// A batch that states more items than its links had requests without one; otherwise its size is
+	// their number.
 	all := number(s, string(semconv.GPUOperationItemsKey))
 	if all <= items {
 		all = items / known

@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// ValidTraces makes all texts of traces valid UTF-8. Receivers of OTLP accept other bytes, but strict stores reject the
-// whole request that has them, with the spans of others.
+// ValidTraces makes all texts of traces valid UTF-8. Receivers of OTLP accept other bytes, but
+// strict stores reject the whole request that has them, with the spans of others.
 func ValidTraces(td ptrace.Traces) {
 	for _, rs := range td.ResourceSpans().All() {
 		ValidMap(rs.Resource().Attributes())
@@ -110,14 +110,15 @@ func validText(s string, set func(string)) {
 	}
 }
 
-// maxDepth is how deep values may be nested. Protocol buffers' readers reject messages that are nested in 100 others,
-// and a map in an attribute of an event in a span is three more each time.
+// maxDepth is how deep values may be nested. Protocol buffers' readers reject messages that are
+// nested in 100 others, and a map in an attribute of an event in a span is three more each time.
 const (
 	maxDepth = 24
 	tooDeep  = "…"
 )
 
-// ValidMap makes the names and texts of attributes valid UTF-8, and replaces values that are nested too deep.
+// ValidMap makes the names and texts of attributes valid UTF-8, and replaces values that are nested
+// too deep.
 func ValidMap(m pcommon.Map) { validMap(m, 0) }
 
 func validMap(m pcommon.Map, depth int) {

@@ -9,9 +9,9 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/sampling"
 )
 
-// AdjustedCount returns how many spans one sampled span represents, by the rejection threshold of its trace state
-// (`ot=th:c` means that 12/16 were not sampled, so it represents 4). It returns 1 and false without a threshold or for
-// an invalid one.
+// AdjustedCount returns how many spans one sampled span represents, by the rejection threshold of
+// its trace state (`ot=th:c` means that 12/16 were not sampled, so it represents 4). It returns 1
+// and false without a threshold or for an invalid one.
 func AdjustedCount(traceState string) (n float64, ok bool) {
 	if !strings.Contains(traceState, "ot=") {
 		return 1, false

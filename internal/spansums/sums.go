@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spansums sums values of GPU spans by operation, for tables and pages that show operations.
+// Package spansums sums values of GPU spans by operation, for tables and pages that show
+// operations.
 package spansums
 
 import (
@@ -11,9 +12,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// The sums. A sum of amounts covers the spans that state the amount, as does the corresponding sum of times: one
-// divided by the other is the rate. Rates leave out spans below the floor. Times are seconds, energies joules, sizes
-// bytes.
+// The sums. A sum of amounts covers the spans that state the amount, as does the corresponding sum
+// of times: one divided by the other is the rate. Rates leave out spans below the floor. Times are
+// seconds, energies joules, sizes bytes.
 const (
 	Count      = iota // spans
 	Time              // on the device; of steps their length
@@ -48,7 +49,8 @@ var bounds = [...]string{
 // Sums are the sums over some spans. Sums of parts can be added, and taken away again.
 type Sums [size]float64
 
-// computes reports whether a span's speed depends on the clock: copies and waits for other devices are as fast without.
+// computes reports whether a span's speed depends on the clock: copies and waits for other devices
+// are as fast without.
 func computes(f *spanfacts.Facts) bool {
 	switch f.Kind {
 	case spanfacts.Kernel, spanfacts.Section, spanfacts.Graph:

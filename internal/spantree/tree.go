@@ -38,11 +38,12 @@ const maxDepth = 128
 // Rules are the user's part of a tree: N is kept of a span that has arrived, S is a sum, whose zero
 // value is empty.
 type Rules[N, S any] struct {
-	// Lift adds to the sum of the span above what a span contributes: the sum of its descendants, as
-	// the user changes it, and its own part if own is set. It returns whether it added anything. below may
-	// be changed, and into may keep its memory. The result must not depend on how a sum is divided
-	// among several calls, nor on their order. The sum above a root is dropped silently. Lift may not
-	// call the tree, and neither may Dropped. Without Lift a sum waits until it is taken.
+	// Lift adds to the sum of the span above what a span contributes: the sum of its descendants,
+	// as the user changes it, and its own part if own is set. It returns whether it added anything.
+	// below may be changed, and into may keep its memory. The result must not depend on how a sum
+	// is divided among several calls, nor on their order. The sum above a root is dropped silently.
+	// Lift may not call the tree, and neither may Dropped. Without Lift a sum waits until it is
+	// taken.
 	Lift func(n *N, own bool, below, into *S) bool
 	// Dropped is called for a sum that nobody will take. It may be nil.
 	Dropped func(*S)
@@ -194,8 +195,8 @@ func (t *Tree[N, S]) Find(process uint64, key spanfacts.Key) (*N, pcommon.SpanID
 	return &t.nodes[at].span, t.nodes[at].parent
 }
 
-// Sum returns the sum that waits for a span that has not arrived; it is empty if nothing waited. The
-// pointer is valid until the next call of another method.
+// Sum returns the sum that waits for a span that has not arrived; it is empty if nothing waited.
+// The pointer is valid until the next call of another method.
 func (t *Tree[N, S]) Sum(process uint64, key spanfacts.Key, now int64) *S {
 	key = key.In(process)
 	hash := uint32(key.Hash())

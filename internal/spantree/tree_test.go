@@ -19,10 +19,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// paths are the sums of most tests: every span in it, with the names of the spans through which it moved up.
+// paths are the sums of most tests: every span in it, with the names of the spans through which it
+// moved up.
 type paths map[string]int
 
-// named is a span of a test: its name is added to the paths that move through it; "" adds nothing, "stop" ends them.
+// named is a span of a test: its name is added to the paths that move through it; "" adds nothing,
+// "stop" ends them.
 type named string
 
 func (n named) above(path string) (string, bool) {
@@ -170,7 +172,8 @@ func TestSumsDoNotDependOnArrivalRepeatsOrOtherProcesses(t *testing.T) {
 	}
 }
 
-// newCounts returns a tree whose sums are numbers of spans, and the number of spans that were dropped.
+// newCounts returns a tree whose sums are numbers of spans, and the number of spans that were
+// dropped.
 func newCounts(spans, sums int) (tree *Tree[struct{}, int], dropped *int) {
 	dropped = new(int)
 	return New(Rules[struct{}, int]{

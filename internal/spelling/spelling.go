@@ -4,8 +4,8 @@
 // Package spelling finds the name that a misspelled one probably means.
 package spelling
 
-// Nearest returns the known name with the smallest edit distance to name, the first of several. It returns an empty
-// string if more than a third of the letters of name differ.
+// Nearest returns the known name with the smallest edit distance to name, the first of several. It
+// returns an empty string if more than a third of the letters of name differ.
 func Nearest(name string, known []string) string {
 	best, limit := "", len(name)/3+1
 	for _, k := range known {

@@ -1,11 +1,12 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlitefile reads the tables of SQLite 3 databases, without SQL: whole tables row by row, and single rows by
-// their rowid. Profiler exports need no more, and the package adds a fiftieth of the size of a database engine.
+// Package sqlitefile reads the tables of SQLite 3 databases, without SQL: whole tables row by row,
+// and single rows by their rowid. Profiler exports need no more, and the package adds a fiftieth of
+// the size of a database engine.
 //
-// It implements https://sqlite.org/fileformat2.html. Numbers are big-endian. A file is a sequence of pages of equal
-// size, numbered from 1; the first begins with a header of 100 bytes:
+// It implements https://sqlite.org/fileformat2.html. Numbers are big-endian. A file is a sequence
+// of pages of equal size, numbered from 1; the first begins with a header of 100 bytes:
 //
 //	offset  bytes
 //	    16      2  page size; 1 means 65536
@@ -13,11 +14,11 @@
 //	    28      4  pages
 //	    56      4  encoding of texts: 1 UTF-8, 2 UTF-16 little-endian, 3 UTF-16 big-endian
 //
-// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which has the roots of the other
-// tables.
+// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which has
+// the roots of the other tables.
 //
-// Not read: tables WITHOUT ROWID (an error), views and virtual tables (ignored), DEFAULT values of columns that were
-// added later (NULL), and a separate write-ahead log (an error).
+// Not read: tables WITHOUT ROWID (an error), views and virtual tables (ignored), DEFAULT values of
+// columns that were added later (NULL), and a separate write-ahead log (an error).
 package sqlitefile
 
 import (
@@ -39,17 +40,20 @@ const (
 	magic      = "SQLite format 3\x00"
 	// cachedBytes limits the cached pages, which are on the path to a row that is looked up.
 	cachedBytes = 8 << 20
-	// maxDepth limits the depth of a tree. Valid files stay below it: 20 levels have more rows than rowids.
+	// maxDepth limits the depth of a tree. Valid files stay below it: 20 levels have more rows than
+	// rowids.
 	maxDepth = 20
 )
 
-// journalMagic begins a journal that is needed to read the file; a journal that is no longer needed begins with zeros.
+// journalMagic begins a journal that is needed to read the file; a journal that is no longer needed
+// begins with zeros.
 const journalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
 // ErrTruncated is returned for a file whose end is missing.
 var ErrTruncated = errors.New("it is truncated")
 
-// File is an open database. It is not safe for concurrent use; a row may be looked up while a table is read.
+// File is an open database. It is not safe for concurrent use; a row may be looked up while a table
+// is read.
 type File struct {
 	// Tables has the tables by name, without the engine's internal ones.
 	Tables map[string]*Table
@@ -185,7 +189,8 @@ func (w word) is(keywords ...string) bool {
 	return !w.quoted && slices.ContainsFunc(keywords, func(k string) bool { return strings.EqualFold(w.text, k) })
 }
 
-// words splits a statement and drops comments and spaces. Each other character that is not part of a name is a word.
+// words splits a statement and drops comments and spaces. Each other character that is not part of
+// a name is a word.
 func words(s string) []word {
 	var out []word
 	for s != "" {
@@ -233,7 +238,8 @@ func quotation(s string) (w word, rest string) {
 	return word{b.String(), true}, ""
 }
 
-// define reads the columns from a CREATE TABLE statement (https://sqlite.org/lang_createtable.html).
+// define reads the columns from a CREATE TABLE statement
+// (https://sqlite.org/lang_createtable.html).
 func define(statement string) (*Table, error) {
 	all := words(statement)
 	open := slices.IndexFunc(all, func(w word) bool { return w.is("(") })

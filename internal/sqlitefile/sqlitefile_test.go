@@ -232,7 +232,8 @@ func TestUnsupportedFilesAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzBrokenFiles reads damaged files: reading ends, without a panic, and returns no more rows than fit into the file.
+// FuzzBrokenFiles reads damaged files: reading ends, without a panic, and returns no more rows than
+// fit into the file.
 func FuzzBrokenFiles(f *testing.F) {
 	path := database(f, "PRAGMA page_size = 512", "CREATE TABLE a (id INTEGER PRIMARY KEY, v TEXT, w REAL)",
 		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) INSERT INTO a SELECT i, printf('%0*d', i * 7, i), i FROM n")

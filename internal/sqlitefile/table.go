@@ -20,9 +20,10 @@ import (
 //	     8      4  interior only: the child behind the last cell
 //	 8, 12     2n  offsets of the cells, in the order of rowids
 //
-// A cell of a leaf is the length of the record, the rowid, and the record; a cell of an interior page is a child (4
-// bytes) and the greatest rowid in it. Lengths and rowids are varints: 7 bits a byte, the most significant first, 8
-// bits of a ninth byte. On page 1 they follow the file's header.
+// A cell of a leaf is the length of the record, the rowid, and the record; a cell of an interior
+// page is a child (4 bytes) and the greatest rowid in it. Lengths and rowids are varints: 7 bits a
+// byte, the most significant first, 8 bits of a ninth byte. On page 1 they follow the file's
+// header.
 const (
 	leafPage     = 13
 	interiorPage = 5
@@ -88,8 +89,9 @@ func (x *node) child(i int) (page uint32, err error) {
 	return binary.BigEndian.Uint32(c), nil
 }
 
-// record returns the rowid and the record of cell i of a leaf. The part of a record that does not fit into the page is
-// in a chain of overflow pages: each has the number of the next one and a piece of the record.
+// record returns the rowid and the record of cell i of a leaf. The part of a record that does not
+// fit into the page is in a chain of overflow pages: each has the number of the next one and a
+// piece of the record.
 func (d *File) record(x *node, i int) (rowid int64, payload []byte, err error) {
 	c, err := x.cell(i)
 	if err != nil {
@@ -226,7 +228,8 @@ func (t *Table) Columns() []string {
 	return names
 }
 
-// plan maps the values of a row: for each value of the result, the index in the record and the column.
+// plan maps the values of a row: for each value of the result, the index in the record and the
+// column.
 type plan struct {
 	index  []int // in the record, -1 for none
 	column []*column
@@ -253,9 +256,10 @@ func (t *Table) plan(columns []string) (plan, error) {
 	return p, nil
 }
 
-// Each calls f for every row, in the order of rowids, with the values of the columns: int64, float64, string, []byte,
-// or nil for NULL and for a column that the table or the row does not have. The row is valid until f returns; its
-// strings stay valid. An error of f ends the reading and is returned.
+// Each calls f for every row, in the order of rowids, with the values of the columns: int64,
+// float64, string, []byte, or nil for NULL and for a column that the table or the row does not
+// have. The row is valid until f returns; its strings stay valid. An error of f ends the reading
+// and is returned.
 func (t *Table) Each(columns []string, f func(row []any) error) error {
 	return t.each(columns, func(_ int64, row []any) error { return f(row) })
 }
@@ -308,8 +312,9 @@ func (t *Table) walk(page uint32, depth int, pages *uint32, f func(*node, int) e
 	return nil
 }
 
-// Find returns the value of a column in the row whose key column has the value, nil if there is none. It finds an
-// INTEGER PRIMARY KEY in the tree; for any other key it keeps an index in memory, of the first row with each value.
+// Find returns the value of a column in the row whose key column has the value, nil if there is
+// none. It finds an INTEGER PRIMARY KEY in the tree; for any other key it keeps an index in memory,
+// of the first row with each value.
 func (t *Table) Find(key string, value int64, result string) (any, error) {
 	at := slices.IndexFunc(t.columns, func(c column) bool { return c.name == key })
 	if at < 0 {
@@ -403,7 +408,8 @@ func (x *node) search(rowid int64) (int, error) {
 	return low, nil
 }
 
-// fill sets the values of a plan from a record: the length of its header, the serial types of its values, the values.
+// fill sets the values of a plan from a record: the length of its header, the serial types of its
+// values, the values.
 func (d *File) fill(row []any, record []byte, rowid int64, p plan) error {
 	clear(row)
 	length, n := varint(record)

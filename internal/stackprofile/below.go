@@ -24,7 +24,8 @@ type countedBelow struct {
 	energy float64 // J
 }
 
-// charge subtracts joules from the span around them, if that states its energy only with its descendants'.
+// charge subtracts joules from the span around them, if that states its energy only with its
+// descendants'.
 func (b *Builder) charge(joules float64, r *resolved) {
 	if joules == 0 {
 		return
@@ -91,7 +92,8 @@ func join(x, y covered) covered {
 	return x
 }
 
-// takeOwed subtracts from a span, or from the span with device time around it, what was counted below it before.
+// takeOwed subtracts from a span, or from the span with device time around it, what was counted
+// below it before.
 func (b *Builder) takeOwed(i int32, r *resolved) {
 	below, ok := b.done.Take(0, b.spans[i].key)
 	if !ok {
@@ -122,8 +124,8 @@ func (b *Builder) takeOwed(i int32, r *resolved) {
 	}
 }
 
-// union returns the length of the union of intervals, in the order of their start, within [start, end). The gaps of
-// folded pieces have unknown positions: the result is the maximum of the union.
+// union returns the length of the union of intervals, in the order of their start, within [start,
+// end). The gaps of folded pieces have unknown positions: the result is the maximum of the union.
 func union(list []covered, start, end uint64) (sum int64) {
 	at, gaps := start, uint64(0)
 	for _, c := range list {

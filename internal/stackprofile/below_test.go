@@ -29,8 +29,8 @@ func onArrival(b *Builder, all []drawn, change func(i int, s ptrace.Span)) {
 	}
 }
 
-// A parent that arrives after more pieces of its time were counted than are stored individually gets exactly the rest
-// of its time.
+// A parent that arrives after more pieces of its time were counted than are stored individually
+// gets exactly the rest of its time.
 func TestManyCountedPiecesOfALateParentDoNotCountTwice(t *testing.T) {
 	const n = 3*maxOwed + 7
 	all := make([]drawn, 0, n+1)
@@ -151,8 +151,8 @@ func TestNestedEnergyCountsOnce(t *testing.T) {
 	_, energy := byStack(b.Current())
 	require.Equal(t, want, energy)
 
-	// Counted one by one, stacks differ, but the total energy equals the device's. Only a span between two counted ones is
-	// too late.
+	// Counted one by one, stacks differ, but the total energy equals the device's. Only a span
+	// between two counted ones is too late.
 	inner.parent = 1
 	for _, order := range [][]drawn{
 		{kernel, inner, outer}, {inner, kernel, outer}, {inner, outer, kernel}, {outer, inner, kernel},

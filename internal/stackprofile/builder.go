@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spantree"
 )
 
-// Options of a Builder. Zero values take the defaults of [DefaultOptions], except that Window 0 is one window for all.
+// Options of a Builder. Zero values take the defaults of [DefaultOptions], except that Window 0 is
+// one window for all.
 type Options struct {
 	Window    time.Duration // length of a profile, aligned to the Unix epoch; 0: one profile for all spans
 	Settle    time.Duration // how long a tree must have been quiet

@@ -5,9 +5,9 @@
 //
 //	spans ──Add──► pending spans ──Resolve──► stacks of a window ──Take──► Profile ──► OTLP, pprof, flame graph
 //
-// A stack runs from the root to the leaf: service, route or step, ranges of the host (modules, Python frames,
-// operators), sections, then the kernel or copy. Parents end after their children, so a span waits until its tree has
-// been quiet for some time; then the whole tree is resolved.
+// A stack runs from the root to the leaf: service, route or step, ranges of the host (modules,
+// Python frames, operators), sections, then the kernel or copy. Parents end after their children,
+// so a span waits until its tree has been quiet for some time; then the whole tree is resolved.
 //
 // # What a value means
 //
@@ -18,9 +18,9 @@
 //     has its gpu.energy less the energy of the spans below it.
 //   - gpu_idle is the time between two activities of a device, charged to the stack of the later one.
 //
-// Every value goes to exactly one sample. Spans that arrive twice count once. A span that arrives after the span around
-// it was counted adds only the time outside of it. Beyond the limit on stacks, values go to the stack "(other stacks)"
-// of the service.
+// Every value goes to exactly one sample. Spans that arrive twice count once. A span that arrives
+// after the span around it was counted adds only the time outside of it. Beyond the limit on
+// stacks, values go to the stack "(other stacks)" of the service.
 //
 // Profilers' files state the ranges around each launch. [Total] adds their values without spans.
 package stackprofile

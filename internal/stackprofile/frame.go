@@ -88,7 +88,8 @@ func (s *Stack) Frames(list []*Frame) []*Frame {
 // maxName bounds the text of a frame, in bytes.
 const maxName = 1024
 
-// newFrame returns the frame of a name in the source's form, and of the full name if the source knows that, too.
+// newFrame returns the frame of a name in the source's form, and of the full name if the source
+// knows that, too.
 func newFrame(k Kind, name, full string) *Frame {
 	f := &Frame{Kind: k}
 	if k == Kernel {
@@ -103,7 +104,8 @@ func newFrame(k Kind, name, full string) *Frame {
 	return f
 }
 
-// frameText bounds a text and makes it valid UTF-8, which protocol buffers require. The result shares no memory with s.
+// frameText bounds a text and makes it valid UTF-8, which protocol buffers require. The result
+// shares no memory with s.
 func frameText(s string) string {
 	if len(s) > maxName {
 		s = spanfacts.Truncate(s, maxName) + "…"
@@ -118,8 +120,8 @@ func demangled(name string) string {
 	return demangle.Filter(name)
 }
 
-// shortened returns the name of a C++ function without return type, namespaces, template arguments and parameters.
-// Names with brackets that do not match are returned as they are.
+// shortened returns the name of a C++ function without return type, namespaces, template arguments
+// and parameters. Names with brackets that do not match are returned as they are.
 func shortened(name string) string {
 	s := strings.ReplaceAll(name, "(anonymous namespace)", "anon")
 	var b strings.Builder
@@ -150,8 +152,8 @@ func shortened(name string) string {
 	return b.String()
 }
 
-// generations keeps values under keys in bounded memory: when the newer half is full, it becomes the older half, which
-// is dropped. Keys in use move to the newer half.
+// generations keeps values under keys in bounded memory: when the newer half is full, it becomes
+// the older half, which is dropped. Keys in use move to the newer half.
 type generations[K comparable, V any] struct {
 	newer, older map[K]V
 	max          int // of a half

@@ -41,8 +41,8 @@ type GraphTags struct {
 	Throttle string `json:"throttle,omitempty"`
 }
 
-// GraphNode is one stack of a Graph, with one set of tags. Its values do not include the nodes below it, whose tags may
-// be others: a node with tags has no children.
+// GraphNode is one stack of a Graph, with one set of tags. Its values do not include the nodes
+// below it, whose tags may be others: a node with tags has no children.
 type GraphNode struct {
 	Parent int            `json:"p"` // -1: a root
 	Frame  int            `json:"f"`
@@ -51,8 +51,8 @@ type GraphNode struct {
 	Trace  string         `json:"t,omitempty"` // of the slowest span
 }
 
-// NewGraph returns the tree of the samples, with about maxNodes nodes: beyond that, the samples with the smallest
-// values are summed below "(other stacks)" of their service.
+// NewGraph returns the tree of the samples, with about maxNodes nodes: beyond that, the samples
+// with the smallest values are summed below "(other stacks)" of their service.
 func NewGraph(list []*Profile, maxNodes int) *Graph {
 	g := &Graph{Sources: []GraphLabel{}, Frames: []GraphFrame{}, Tags: []GraphTags{{}}, Nodes: []GraphNode{}}
 	var samples []*Sample
@@ -171,8 +171,8 @@ func (b *graphBuilder) add(frames []*Frame, tags int, s *Sample) {
 	}
 }
 
-// Between returns copies of the profiles of windows that overlap a time, in unix nanoseconds, one for each source. Of
-// one window for all, it returns everything.
+// Between returns copies of the profiles of windows that overlap a time, in unix nanoseconds, one
+// for each source. Of one window for all, it returns everything.
 func (b *Builder) Between(from, to uint64) (list []*Profile) {
 	at := map[Source]*Profile{}
 	length := uint64(b.opts.Window)

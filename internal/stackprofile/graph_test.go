@@ -13,7 +13,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// The totals of a graph equal those in the samples for any limit of nodes, and parents precede children.
+// The totals of a graph equal those in the samples for any limit of nodes, and parents precede
+// children.
 func TestGraphHasEveryValueOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	x := New(Options{Repeats: -1, Window: time.Minute, MaxGap: -1})
@@ -52,7 +53,8 @@ func TestGraphHasEveryValueOnce(t *testing.T) {
 	}
 }
 
-// Copies of an interval do not change with the builder, and contain only the windows that overlap the interval.
+// Copies of an interval do not change with the builder, and contain only the windows that overlap
+// the interval.
 func TestBetweenCopiesTheWindowsOfATime(t *testing.T) {
 	x := New(Options{Repeats: -1, Window: 15 * time.Second})
 	add := func(id, at int) {

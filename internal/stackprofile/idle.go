@@ -92,8 +92,8 @@ const (
 	idleCauses
 )
 
-// IdleBefore returns why a device was idle from an instant on until an activity that was launched at another; zero:
-// unknown. Both are in ns of one clock.
+// IdleBefore returns why a device was idle from an instant on until an activity that was launched
+// at another; zero: unknown. Both are in ns of one clock.
 func IdleBefore(launch, from uint64) IdleCause {
 	switch {
 	case launch > from:

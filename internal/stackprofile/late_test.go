@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// nestedRanges returns kernels below nested ranges of a host, in the order of their ends: children before parents, and
-// the outermost range last.
+// nestedRanges returns kernels below nested ranges of a host, in the order of their ends: children
+// before parents, and the outermost range last.
 func nestedRanges(rng *rand.Rand, kernels int) (all []drawn) {
 	id, now := 1, 0
 	open := []drawn{{trace: 1, id: 1, name: "main"}}

@@ -12,7 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Spans that wait, what is found on the way up from them, and idle time are in memory that is reused.
+// Spans that wait, what is found on the way up from them, and idle time are in memory that is
+// reused.
 func TestSpansOfKnownStacksAllocateNothing(t *testing.T) {
 	td := ptrace.NewTraces()
 	ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Profiles returns profiles as OTLP: one resource for each service, namespace and version, below it a profile for each
-// window and type of values.
+// Profiles returns profiles as OTLP: one resource for each service, namespace and version, below it
+// a profile for each window and type of values.
 func Profiles(list []*Profile, scope func(pcommon.InstrumentationScope)) pprofile.Profiles {
 	out := pprofile.NewProfiles()
 	d := newDictionary(out.Dictionary())
@@ -60,8 +60,8 @@ func resourceOf(out pprofile.Profiles, src Source, scope func(pcommon.Instrument
 	return sp.Profiles()
 }
 
-// dictionary builds the tables that all profiles of a message share. Index 0 of each is the zero value, as the
-// protocol requires.
+// dictionary builds the tables that all profiles of a message share. Index 0 of each is the zero
+// value, as the protocol requires.
 type dictionary struct {
 	pprofile.ProfilesDictionary
 	texts     map[string]int32
@@ -94,7 +94,8 @@ func (d *dictionary) profile(out pprofile.Profile, p *Profile, samples []*Sample
 	out.SetDurationNano(p.End - p.Start)
 	out.SampleType().SetTypeStrindex(d.text(t.String()))
 	out.SampleType().SetUnitStrindex(d.text(t.Unit()))
-	// Pyroscope takes the profile's name from the type of the period, and rejects profiles without one.
+	// Pyroscope takes the profile's name from the type of the period, and rejects profiles without
+	// one.
 	out.PeriodType().SetTypeStrindex(d.text("gpu"))
 	out.PeriodType().SetUnitStrindex(d.text(Time.Unit()))
 	out.SetPeriod(1)

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// WritePprof writes profiles as one compressed pprof file with all types of values; first is the type that viewers
-// show first.
+// WritePprof writes profiles as one compressed pprof file with all types of values; first is the
+// type that viewers show first.
 func WritePprof(w io.Writer, list []*Profile, first Type) error {
 	return Pprof(list, first).Write(w)
 }

@@ -145,8 +145,8 @@ func (b *Builder) profile(at uint64, src *Source) *Profile {
 	}
 	w := b.windows[start]
 	if w == nil && len(b.windows) >= maxWindows {
-		// Senders with arbitrary clocks must not use memory without limit: the window of the latest time holds the values of
-		// further ones.
+		// Senders with arbitrary clocks must not use memory without limit: the window of the latest
+		// time holds the values of further ones.
 		b.stats.Overflow++
 		if b.windows[b.latest] == nil {
 			b.latest = 0
@@ -212,9 +212,9 @@ func (b *Builder) sample(p *Profile, stack *Stack, l *Labels) *Sample {
 	return s
 }
 
-// Take removes and returns the profiles of windows that ended at or before a time in unix nanoseconds, in the order of
-// time and service. Later values are in a further profile of the same window. With one window for all, every profile is
-// returned.
+// Take removes and returns the profiles of windows that ended at or before a time in unix
+// nanoseconds, in the order of time and service. Later values are in a further profile of the same
+// window. With one window for all, every profile is returned.
 func (b *Builder) Take(before int64) (list []*Profile) {
 	for start, w := range b.windows {
 		if b.opts.Window > 0 && start+uint64(b.opts.Window) > uint64(max(0, before)) {
@@ -232,8 +232,8 @@ func (b *Builder) Take(before int64) (list []*Profile) {
 	return list
 }
 
-// Current returns the profiles that Take would return later; the caller must not keep them beyond the next call of a
-// method of the Builder.
+// Current returns the profiles that Take would return later; the caller must not keep them beyond
+// the next call of a method of the Builder.
 func (b *Builder) Current() (list []*Profile) {
 	for _, w := range b.windows {
 		for _, p := range w.profiles {

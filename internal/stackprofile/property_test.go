@@ -55,8 +55,8 @@ func (d drawn) write(ss ptrace.SpanSlice) {
 	}
 }
 
-// draw returns trees of spans of two devices and the host; children are mostly within their parents, and mostly arrive
-// before them.
+// draw returns trees of spans of two devices and the host; children are mostly within their
+// parents, and mostly arrive before them.
 func draw(rng *rand.Rand, traces int) (all []drawn) {
 	id := 0
 	for t := range traces {
@@ -155,8 +155,8 @@ func clean(m map[string]float64) map[string]float64 {
 	return m
 }
 
-// In any order and batches within the settle time, every stack has the time and energy from a count of single
-// microseconds, and repeated spans count once.
+// In any order and batches within the settle time, every stack has the time and energy from a count
+// of single microseconds, and repeated spans count once.
 func TestEveryStackHasTheTimeAndEnergyOfItsSpans(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -212,8 +212,8 @@ func TestEveryStackHasTheTimeAndEnergyOfItsSpans(t *testing.T) {
 	}
 }
 
-// With a tiny settle time and little space, stacks lack later spans, but no time counts twice, and the energy is
-// complete.
+// With a tiny settle time and little space, stacks lack later spans, but no time counts twice, and
+// the energy is complete.
 func TestLateSpansDoNotCountTimeTwice(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -247,8 +247,8 @@ func TestLateSpansDoNotCountTimeTwice(t *testing.T) {
 	}
 }
 
-// A child that arrives after its parent was counted adds its time outside the parent; a parent that arrives after its
-// child was counted has its time minus the child's.
+// A child that arrives after its parent was counted adds its time outside the parent; a parent that
+// arrives after its child was counted has its time minus the child's.
 func TestParentsAndChildrenMayArriveInAnyWindow(t *testing.T) {
 	parent := drawn{trace: 1, id: 1, name: "outer", device: 1, start: 1000, end: 2000}
 	child := drawn{trace: 1, id: 2, parent: 1, name: "inner", device: 1, start: 1500, end: 2100}

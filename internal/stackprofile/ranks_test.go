@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Ranks whose random generators are seeded alike draw the same IDs: each has the stacks that it has alone, with links to
-// its spans.
+// Ranks whose random generators are seeded alike draw the same IDs: each has the stacks that it has
+// alone, with links to its spans.
 func TestRanksMayHaveEqualIDs(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 8))

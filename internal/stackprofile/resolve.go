@@ -21,8 +21,8 @@ type tree struct {
 // maxDepth bounds the walk up; cycles of parents end there.
 const maxDepth = 1024
 
-// Resolve counts the trees that are complete and have been quiet for the settle time, and trees in which a span has
-// waited too long. all: every tree, at the end.
+// Resolve counts the trees that are complete and have been quiet for the settle time, and trees in
+// which a span has waited too long. all: every tree, at the end.
 func (b *Builder) Resolve(now int64, all bool) {
 	settle, wait := int64(b.opts.Settle), int64(b.opts.MaxWait)
 	b.resolve(now, func(top *span, t *tree) bool {

@@ -69,12 +69,12 @@ const (
 // Add adds spans at a time in unix nanoseconds. It keeps no reference to td.
 func (b *Builder) Add(td ptrace.Traces, now int64) { b.AddEach(td, now, nil) }
 
-// Visit reads a span with its facts, which are valid during the call and must not be changed; gpu reports whether it is
-// a GPU span.
+// Visit reads a span with its facts, which are valid during the call and must not be changed; gpu
+// reports whether it is a GPU span.
 type Visit func(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool)
 
-// AddEach is like Add, and calls visit for each span that is not a repetition, in the order of td, so
-// that a caller that needs the same facts reads no span twice. A nil visit is not called.
+// AddEach is like Add, and calls visit for each span that is not a repetition, in the order of td,
+// so that a caller that needs the same facts reads no span twice. A nil visit is not called.
 func (b *Builder) AddEach(td ptrace.Traces, now int64, visit Visit) {
 	var r spanfacts.Resource
 	var sc spanfacts.Scope
@@ -270,8 +270,8 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 	x.frame = b.frame(kind, name, full)
 }
 
-// lastSeen is the latest span with labels that are in the same slot: neither its labels nor its device are looked up
-// again for the next one.
+// lastSeen is the latest span with labels that are in the same slot: neither its labels nor its
+// device are looked up again for the next one.
 type lastSeen struct {
 	labels *Labels
 	source *Source
@@ -434,8 +434,8 @@ func (b *Builder) deviceOf(f *spanfacts.Facts, src *Source) *timeline {
 	return t
 }
 
-// evictDevices drops the half of the devices whose latest counted activity is the oldest. Idle time around their next
-// activities is not counted.
+// evictDevices drops the half of the devices whose latest counted activity is the oldest. Idle time
+// around their next activities is not counted.
 func (b *Builder) evictDevices() {
 	b.settleIdle(false)
 	busy := make([]uint64, 0, len(b.devices))

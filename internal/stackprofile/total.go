@@ -9,8 +9,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Total is a profile of each source, for a producer that knows the stack of each value, as profilers' files state it.
-// It is not safe for concurrent use.
+// Total is a profile of each source, for a producer that knows the stack of each value, as
+// profilers' files state it. It is not safe for concurrent use.
 type Total struct {
 	frames   map[Frame]*Frame // by their names as given
 	stacks   map[stackKey]*Stack
@@ -71,7 +71,8 @@ func (t *Total) Child(up *Stack, k Kind, name, full string) *Stack {
 // Root returns the stack that has the service only.
 func (t *Total) Root(in Source) *Stack { return t.Child(nil, Service, serviceName(in.Service), "") }
 
-// Add adds a value. Beyond the limit on samples, values of further stacks are below "(other stacks)".
+// Add adds a value. Beyond the limit on samples, values of further stacks are below "(other
+// stacks)".
 func (t *Total) Add(in Source, v Value) {
 	p := t.profiles[in]
 	if p == nil {

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package startpoint sends metrics so that a store has a point of 0 of each cumulative series before any other point.
-// Without it, queries for increases miss the first one.
+// Package startpoint sends metrics so that a store has a point of 0 of each cumulative series
+// before any other point. Without it, queries for increases miss the first one.
 package startpoint
 
 import (
@@ -15,26 +15,28 @@ import (
 	"github.com/otelgpu/otelgpu/internal/resend"
 )
 
-// Patience is the time for which refused points of 0 delay all metrics. After it the rest is sent without them: one of
-// several stores may be unavailable for long.
+// Patience is the time for which refused points of 0 delay all metrics. After it the rest is sent
+// without them: one of several stores may be unavailable for long.
 const Patience = time.Minute
 
-// Before returns how long before its first point a series is 0, at most: a second, and a third of the time between two
-// outputs. Prometheus keeps one series target_info for all points of a service and accepts it only in order, so a
-// point of 0 must not be older than what another connector wrote half an interval ago.
+// Before returns how long before its first point a series is 0, at most: a second, and a third of
+// the time between two outputs. Prometheus keeps one series target_info for all points of a service
+// and accepts it only in order, so a point of 0 must not be older than what another connector wrote
+// half an interval ago.
 func Before(interval time.Duration) time.Duration { return min(time.Second, interval/3) }
 
-// Output sends to a consumer. It is not safe for concurrent use. The zero value with Next set is ready.
+// Output sends to a consumer. It is not safe for concurrent use. The zero value with Next set is
+// ready.
 type Output struct {
 	Next consumer.Metrics
 
 	refused time.Time // first refusal of points of 0 since they were accepted; zero: none
 }
 
-// Send sends metrics; begins reports whether some are first points. It sends these first and separately. If they are
-// refused, it sends nothing else and began is false: the series must begin again with the next output. Sending them
-// again together with the points that follow would be wrong: one of several stores may have accepted both, and would
-// see a series that fell to 0.
+// Send sends metrics; begins reports whether some are first points. It sends these first and
+// separately. If they are refused, it sends nothing else and began is false: the series must begin
+// again with the next output. Sending them again together with the points that follow would be
+// wrong: one of several stores may have accepted both, and would see a series that fell to 0.
 func (o *Output) Send(ctx context.Context, md pmetric.Metrics, begins bool) (began bool, err error) {
 	if !begins {
 		return true, o.Next.ConsumeMetrics(ctx, md)
@@ -61,9 +63,9 @@ func (o *Output) Send(ctx context.Context, md pmetric.Metrics, begins bool) (beg
 	return true, o.Next.ConsumeMetrics(ctx, md)
 }
 
-// SendLast is Send for the last output before a shutdown. Points of cumulative series are sent again, with the same
-// times, until they are accepted, for up to resend.DrainTimeout. Deltas are sent once: one of several stores may have
-// added them.
+// SendLast is Send for the last output before a shutdown. Points of cumulative series are sent
+// again, with the same times, until they are accepted, for up to resend.DrainTimeout. Deltas are
+// sent once: one of several stores may have added them.
 func (o *Output) SendLast(ctx context.Context, md pmetric.Metrics, begins, cumulative bool) (began bool, err error) {
 	if !cumulative {
 		return o.Send(ctx, md, begins)

@@ -13,10 +13,12 @@ import (
 // Collective is one rank's run of a collective: [Start, End) in ns on the rank's clock.
 type Collective struct {
 	Rank int64
-	// Group identifies the process group within the job: a name that several groups have merges them.
+	// Group identifies the process group within the job: a name that several groups have merges
+	// them.
 	Group string
 	Name  string // distinguishes collectives of a group, such as all_reduce; runs of different names never match
-	// Sequence is the number of the collective in its group, as the source states it, or as [Number] gives it.
+	// Sequence is the number of the collective in its group, as the source states it, or as
+	// [Number] gives it.
 	Sequence   int64
 	Stated     bool  // Sequence is from the source; [Number] and [Renumber] leave it
 	Step       int32 // number of the rank's step that launched it, from 1 on; 0: not known
@@ -43,11 +45,11 @@ const bubble = -2
 type Context struct {
 	// Computing returns for how many ns of an interval on a rank's own clock it computed.
 	Computing func(rank int64, v intervals.Interval) int64
-	// Absent returns the members of a collective without runs, and by how many ns the last of them arrived after the
-	// last run began.
+	// Absent returns the members of a collective without runs, and by how many ns the last of them
+	// arrived after the last run began.
 	Absent func(Identity) (members []int64, late int64)
-	// Stages reports whether a collective passes results between stages of a pipeline that take equally long. Such a
-	// receiver waits by nature, so the sender causes nothing.
+	// Stages reports whether a collective passes results between stages of a pipeline that take
+	// equally long. Such a receiver waits by nature, so the sender causes nothing.
 	Stages func(Identity) bool
 }
 
@@ -64,21 +66,23 @@ type Arrival struct {
 	Absent      bool  // the rank has no runs
 	Collectives int   // that were matched
 	Last        int   // at which this rank arrived last
-	// Waited is how many seconds this rank waited for the last one, HeldUp how many the others together waited for this
-	// one, Delay how long this rank alone delayed all others: by how much it was later than the rank before it. Time
-	// that passes in several collectives counts once.
+	// Waited is how many seconds this rank waited for the last one, HeldUp how many the others
+	// together waited for this one, Delay how long this rank alone delayed all others: by how much
+	// it was later than the rank before it. Time that passes in several collectives counts once.
 	Waited, HeldUp, Delay float64
-	// Caused is how many seconds the others together lost because of this rank, at any collective: their waits, except
-	// time in which they compute. A rank that arrives last because it was itself delayed, at a collective without the
-	// others, is not charged for that part.
+	// Caused is how many seconds the others together lost because of this rank, at any collective:
+	// their waits, except time in which they compute. A rank that arrives last because it was
+	// itself delayed, at a collective without the others, is not charged for that part.
 	Caused float64
-	// LastAt are this rank's runs at which it arrived last and caused most of that itself, by start.
+	// LastAt are this rank's runs at which it arrived last and caused most of that itself, by
+	// start.
 	LastAt []Lateness
 	// Clock is how many seconds the rank's clock was ahead of the others', by the matched ends.
 	Clock float64
 }
 
-// Lateness is a run, on the rank's own clock, and how many seconds the others together waited there.
+// Lateness is a run, on the rank's own clock, and how many seconds the others together waited
+// there.
 type Lateness struct {
 	*Collective
 	Held float64
@@ -87,10 +91,10 @@ type Lateness struct {
 // maxParts is the number of runs of one stated sequence that are distinguished.
 const maxParts = 1 << 10
 
-// Number sets Sequence if the source states none: to the run's number among its rank's runs in the group, by start.
-// Several runs of one stated number, as coalesced collectives have it, become parts of that number. Number(all) is
-// called once. The numbers match if the records of all ranks start with the same collective, otherwise see [Renumber].
-// It sorts all by start.
+// Number sets Sequence if the source states none: to the run's number among its rank's runs in the
+// group, by start. Several runs of one stated number, as coalesced collectives have it, become
+// parts of that number. Number(all) is called once. The numbers match if the records of all ranks
+// start with the same collective, otherwise see [Renumber]. It sorts all by start.
 func Number(all []Collective) {
 	type key struct {
 		rank  int64
@@ -116,8 +120,8 @@ func Number(all []Collective) {
 	}
 }
 
-// run is one rank's run of a collective. Many are kept at one time, so a run refers to the collective instead of
-// containing it.
+// run is one rank's run of a collective. Many are kept at one time, so a run refers to the
+// collective instead of containing it.
 type run struct {
 	*Collective
 	own, aligned intervals.Interval // on the rank's clock, on aligned clocks
@@ -132,14 +136,15 @@ type gathering struct {
 	late   bool    // the last to arrive is one of them
 }
 
-// Arrivals matches collectives of at least two ranks and computes which rank waited for which. The clocks of ranks are
-// aligned by the ends: a collective ends on all ranks at nearly the same time, whichever was late. A collective whose
-// aligned ends differ by more than its shortest run is not one that all ranks wait for, and is omitted; so is one that
-// a rank runs twice. The result is by rank and refers to all.
+// Arrivals matches collectives of at least two ranks and computes which rank waited for which. The
+// clocks of ranks are aligned by the ends: a collective ends on all ranks at nearly the same time,
+// whichever was late. A collective whose aligned ends differ by more than its shortest run is not
+// one that all ranks wait for, and is omitted; so is one that a rank runs twice. The result is by
+// rank and refers to all.
 func Arrivals(all []Collective, known Context) []Arrival { return arrivals(match(all, known), known) }
 
-// ArrivalsByLength returns the arrivals as if all runs of one collective ended together, so that the last rank to
-// arrive runs shortest, whatever the clocks of ranks show.
+// ArrivalsByLength returns the arrivals as if all runs of one collective ended together, so that
+// the last rank to arrive runs shortest, whatever the clocks of ranks show.
 func ArrivalsByLength(all []Collective, known Context) []Arrival {
 	known.Computing = nil // the runs have artificial times
 	groups := match(all, known)
@@ -286,8 +291,9 @@ func (s *study) charge(rank int64, lost float64) {
 	}
 }
 
-// wait adds the wait in a run, and returns how many ns of it are not part of another wait, and how many of these the
-// rank did not compute. The collective would have ended earlier without the wait, so the wait is the end of the run.
+// wait adds the wait in a run, and returns how many ns of it are not part of another wait, and how
+// many of these the rank did not compute. The collective would have ended earlier without the wait,
+// so the wait is the end of the run.
 func (s *study) wait(r *run, length int64) (waited, idle int64) {
 	v := intervals.Interval{Start: r.own.End - min(length, r.own.End-r.own.Start), End: r.own.End}
 	waits := s.waits[r.Rank]
@@ -342,8 +348,8 @@ func (d delays) of(rank int64) float64 {
 	return d[i].ns
 }
 
-// since returns how many ns of a wait for a rank come from its last meeting, which ended after the waiting rank's
-// because of delays that the other has not had, and from whom.
+// since returns how many ns of a wait for a rank come from its last meeting, which ended after the
+// waiting rank's because of delays that the other has not had, and from whom.
 func (m meeting) since(other meeting, wait int64) (ns float64, causes delays) {
 	most := float64(min(wait, m.end-other.end))
 	if most <= 0 {
@@ -390,7 +396,8 @@ func (h *history) before(t int64) (meeting, bool) {
 	return (*h)[i-1], true
 }
 
-// match groups the runs by collective. A single run remains if other members of the collective are absent.
+// match groups the runs by collective. A single run remains if other members of the collective are
+// absent.
 func match(all []Collective, known Context) [][]run {
 	number := map[Identity]int{}
 	var sizes []int // by number
@@ -424,10 +431,10 @@ func match(all []Collective, known Context) [][]run {
 	})
 }
 
-// align computes how far each rank's clock is ahead: the median over its collectives of its end minus the median end of
-// the ranks whose clocks are known, or a line through these if the clock drifts. It starts with one rank and continues
-// with the ranks that it meets, because a rank may meet only some of the others. Ranks that never meet, not even
-// through others, are aligned apart.
+// align computes how far each rank's clock is ahead: the median over its collectives of its end
+// minus the median end of the ranks whose clocks are known, or a line through these if the clock
+// drifts. It starts with one rank and continues with the ranks that it meets, because a rank may
+// meet only some of the others. Ranks that never meet, not even through others, are aligned apart.
 func align(groups [][]run) map[int64]clock {
 	ahead := map[int64]clock{} // of the first rank, whose clock is the reference
 	for len(groups) > 0 {

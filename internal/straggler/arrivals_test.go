@@ -141,8 +141,8 @@ func TestArrivalsOfARealJob(t *testing.T) {
 	}
 }
 
-// A rank that arrives last because it waited for its partner is not the late rank, and ranks whose clocks are an hour
-// apart are aligned even if they have only indirect common collectives.
+// A rank that arrives last because it waited for its partner is not the late rank, and ranks whose
+// clocks are an hour apart are aligned even if they have only indirect common collectives.
 func TestRankDelayedByAnotherIsNotBlamed(t *testing.T) {
 	const hour, us = int64(3600e9), int64(1000)
 	clock := []int64{0, hour, -hour, 5}
@@ -256,7 +256,8 @@ func TestAbsentRanksCauseWaits(t *testing.T) {
 	}
 }
 
-// Stages of a pipeline wait by nature, and what they wait is not the fault of a rank that was late by chance before.
+// Stages of a pipeline wait by nature, and what they wait is not the fault of a rank that was late
+// by chance before.
 func TestBubblesAreNotCausedByARank(t *testing.T) {
 	stages := func(k Identity) bool { return k.Group == "p" }
 	var all []Collective

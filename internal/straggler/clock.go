@@ -25,7 +25,8 @@ type clock struct {
 // aheadAt returns how many ns the clock is ahead when it shows t.
 func (c clock) aheadAt(t int64) float64 { return c.ahead + c.rate*float64(t-c.at) }
 
-// Limits of a drift: crystals drift by 100 ppm at most, and a line through few or noisy readings follows the noise.
+// Limits of a drift: crystals drift by 100 ppm at most, and a line through few or noisy readings
+// follows the noise.
 const (
 	maxRate       = 1e-3
 	driftReadings = 8
@@ -33,8 +34,9 @@ const (
 	driftSample   = 256 // readings for fitting a line
 )
 
-// clockOf fits a clock to readings, which it reorders. Medians keep a collective that did not end on all ranks at once
-// from moving the clock. The clock drifts only if that explains the readings clearly better than a constant.
+// clockOf fits a clock to readings, which it reorders. Medians keep a collective that did not end
+// on all ranks at once from moving the clock. The clock drifts only if that explains the readings
+// clearly better than a constant.
 func clockOf(readings []reading) clock {
 	slices.SortStableFunc(readings, func(x, y reading) int { return cmp.Compare(x.at, y.at) })
 	values := make([]float64, len(readings))

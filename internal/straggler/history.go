@@ -10,10 +10,11 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// A rank has a hit in a step if it would still be among the m slowest of its n peers if it were faster by least of the
-// step. If no rank is late, the probability of a hit is at most m/n, whatever the distribution of noise. Each rank has
-// Shiryaev-Roberts sums of the likelihood ratios of its hits: one for each place m, because equally late ranks hide each
-// other, and for each of several parts of the steps in which a rank may be late (docs/adr/0137, with sources).
+// A rank has a hit in a step if it would still be among the m slowest of its n peers if it were
+// faster by least of the step. If no rank is late, the probability of a hit is at most m/n,
+// whatever the distribution of noise. Each rank has Shiryaev-Roberts sums of the likelihood ratios
+// of its hits: one for each place m, because equally late ranks hide each other, and for each of
+// several parts of the steps in which a rank may be late (docs/adr/0137, with sources).
 const (
 	least = semconv.FindingLateRankLiveThreshold
 	// A sum that would never be reached again is capped, in multiples of the limit.
@@ -47,7 +48,8 @@ type pastRank struct {
 	kept []Kept
 }
 
-// Kept is called with true if the hit of a rank proves to be lateness, and with false if it does not.
+// Kept is called with true if the hit of a rank proves to be lateness, and with false if it does
+// not.
 type Kept func(late bool)
 
 // Keep keeps what to do with the hit of a rank in the newest step, see [Result.Earlier].
@@ -93,14 +95,15 @@ func (h *History) clear() {
 	}
 }
 
-// Compare compares the ranks of each set with one another and adds the step to the history. Sets are of one step, whose
-// time they share. A comparison is empty if the median is 0.
+// Compare compares the ranks of each set with one another and adds the step to the history. Sets
+// are of one step, whose time they share. A comparison is empty if the median is 0.
 //
-// A rank is slow in a step with a hit if its hits in the steps so far prove that it is late, and while the late ranks
-// cost more than least of the step together. Hits before that proof are suspicions.
+// A rank is slow in a step with a hit if its hits in the steps so far prove that it is late, and
+// while the late ranks cost more than least of the step together. Hits before that proof are
+// suspicions.
 //
-// If ranks are missing, a rank that waits longer for others than it is late itself has no hit: it waits for one of
-// them, and delays nobody.
+// If ranks are missing, a rank that waits longer for others than it is late itself has no hit: it
+// waits for one of them, and delays nobody.
 func (h *History) Compare(sets [][]Rank, missing bool) []Comparison {
 	n, steps := 0, []float64(nil)
 	for _, ranks := range sets {
@@ -184,8 +187,8 @@ type verdict struct {
 	earlier    []Kept
 }
 
-// add adds a rank's step among peers, whose own times are sorted, the longest first. It returns whether the step is a
-// hit; if not counts, it is none.
+// add adds a rank's step among peers, whose own times are sorted, the longest first. It returns
+// whether the step is a hit; if not counts, it is none.
 func (p *pastRank) add(mine, margin, limit float64, own []float64, counts bool) (hit bool) {
 	n := len(own)
 	for i, m := 0, 1; m == 1 || m <= n/2; i, m = i+1, 2*m {

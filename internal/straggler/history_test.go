@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// follow adds a step of one set of ranks, and calls name for each rank that is late in it, perhaps in a later step.
+// follow adds a step of one set of ranks, and calls name for each rank that is late in it, perhaps
+// in a later step.
 func follow(h *History, ranks []Rank, missing bool, name func(r Result)) []Result {
 	results := h.Compare([][]Rank{ranks}, missing)[0].Results
 	for _, r := range results {
@@ -35,7 +36,8 @@ func follow(h *History, ranks []Rank, missing bool, name func(r Result)) []Resul
 	return results
 }
 
-// noisyJob is a job whose ranks work for 2, 5, 10 and 3 ms in four phases, each with normally distributed noise.
+// noisyJob is a job whose ranks work for 2, 5, 10 and 3 ms in four phases, each with normally
+// distributed noise.
 type noisyJob struct {
 	ranks        int
 	slow         []int
@@ -43,7 +45,8 @@ type noisyJob struct {
 	heavy        bool    // one step in ten is four times as noisy
 }
 
-// run returns how many of the late ranks were found, with the right section, and how many of the others.
+// run returns how many of the late ranks were found, with the right section, and how many of the
+// others.
 func (j noisyJob) run(seed uint64) (found, late, wrong, punctual int) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	var h History
@@ -79,8 +82,8 @@ func (j noisyJob) run(seed uint64) (found, late, wrong, punctual int) {
 	return found, late, wrong, punctual
 }
 
-// Of two ranks, one is always above the other, and of four, one exceeds the three others by chance in one of five
-// steps. With outliers, a rank is late now and then without a fault.
+// Of two ranks, one is always above the other, and of four, one exceeds the three others by chance
+// in one of five steps. With outliers, a rank is late now and then without a fault.
 func TestNoiseIsNoStraggler(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4, 8, 64} {
 		for _, noise := range []float64{0.01, 0.05, 0.1, 0.2} {
@@ -96,8 +99,8 @@ func TestNoiseIsNoStraggler(t *testing.T) {
 	}
 }
 
-// A rank that is late in each step is found, although a single step could not distinguish it from noise. Steps in which
-// noise hides it are not counted: it costs nothing in them.
+// A rank that is late in each step is found, although a single step could not distinguish it from
+// noise. Steps in which noise hides it are not counted: it costs nothing in them.
 func TestRepeatedDelaysAreFoundInNoise(t *testing.T) {
 	for _, tt := range []struct {
 		noisyJob
@@ -130,9 +133,9 @@ func ranksOf(own ...float64) (out []Rank) {
 	return out
 }
 
-// Of two ranks, the second is late by delay of a step of 100. Each of its hits multiplies the sums by 1.25, 1.5 and 1.9
-// after 1 is added, so that their average reaches 10,000 × 2 in the 16th step: 1.9^16 × 2.11 / 3 = 20,300. What it costs
-// is smoothed over 8 steps and must exceed 1 % of a step.
+// Of two ranks, the second is late by delay of a step of 100. Each of its hits multiplies the sums
+// by 1.25, 1.5 and 1.9 after 1 is added, so that their average reaches 10,000 × 2 in the 16th step:
+// 1.9^16 × 2.11 / 3 = 20,300. What it costs is smoothed over 8 steps and must exceed 1 % of a step.
 func TestARankIsNamedAfterEnoughHits(t *testing.T) {
 	for delay, want := range map[float64]struct{ named, first int }{0.99: {}, 1.2: {40, 29}, 5: {40, 17}, 10: {40, 16}} {
 		var h History
@@ -173,8 +176,8 @@ func TestSinglePausesNameNobody(t *testing.T) {
 	}
 }
 
-// The state ends 13 steps after the last hit: each step without a hit adds ln(1/0.7), and ends it at ln 100. A pause
-// after that does not name the rank.
+// The state ends 13 steps after the last hit: each step without a hit adds ln(1/0.7), and ends it
+// at ln 100. A pause after that does not name the rank.
 func TestARankThatRecoversIsNoLongerLate(t *testing.T) {
 	var h History
 	var named []int

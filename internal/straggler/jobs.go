@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// maxJobs bounds the loops that are known, maxRanks the ranks of one, maxRuns its runs whose late steps are accepted.
+// maxJobs bounds the loops that are known, maxRanks the ranks of one, maxRuns its runs whose late
+// steps are accepted.
 const maxJobs, maxRanks, maxRuns = 1 << 12, 1 << 16, 64
 
 // Loop identifies ranks that are compared with each other.
@@ -22,7 +23,8 @@ type Limits struct {
 	MaxWait    time.Duration // how long a step waits for missing ranks
 	MinRanks   int           // fewer are not compared
 	MaxWaiting int           // bounds the steps that wait, each rank's counted, over all loops
-	// EverySteps is the mean number of steps until an innocent rank of a job is named, at least. Default 10,000.
+	// EverySteps is the mean number of steps until an innocent rank of a job is named, at least.
+	// Default 10,000.
 	EverySteps float64
 }
 
@@ -37,7 +39,8 @@ const (
 	Shared         // two processes report the same rank at the same time
 )
 
-// Jobs collects the steps of the ranks of jobs until they can be compared. T is the caller's data for a rank's step.
+// Jobs collects the steps of the ranks of jobs until they can be compared. T is the caller's data
+// for a rank's step.
 type Jobs[T any] struct {
 	limits  Limits
 	loops   map[Loop]*loop[T]
@@ -55,9 +58,10 @@ type loop[T any] struct {
 	history History
 }
 
-// pass is a run of the loop, in which the index increases: an epoch, an evaluation, or the time until a job is
-// restarted from a checkpoint. Each rank's restarts are its own: spans arrive in batches, so that one rank's next run
-// may arrive before another's last. Runs of different ranks are the same if they are at the same time.
+// pass is a run of the loop, in which the index increases: an epoch, an evaluation, or the time
+// until a job is restarted from a checkpoint. Each rank's restarts are its own: spans arrive in
+// batches, so that one rank's next run may arrive before another's last. Runs of different ranks
+// are the same if they are at the same time.
 type pass struct {
 	begun    uint64 // halfway between the last end before it and the start of its first step, unix ns; 0: of the first run
 	end      uint64 // of its newest step, unix ns
@@ -87,8 +91,8 @@ type process struct {
 	run            *pass
 }
 
-// Report is a rank's step. Start and End are unix ns on the rank's clock. World is the number of ranks and Process
-// identifies the process; both are 0 if unknown.
+// Report is a rank's step. Start and End are unix ns on the rank's clock. World is the number of
+// ranks and Process identifies the process; both are 0 if unknown.
 type Report struct {
 	World, Rank, Index  int64
 	Start, End, Process uint64
@@ -115,11 +119,11 @@ func NewJobs[T any](limits Limits) *Jobs[T] {
 // Waiting returns the number of steps that wait, each rank's counted.
 func (g *Jobs[T]) Waiting() int { return g.waiting }
 
-// Add takes a rank's step. now is the time by a clock that is not set. The same step of the same rank replaces the one
-// before.
+// Add takes a rank's step. now is the time by a clock that is not set. The same step of the same
+// rank replaces the one before.
 //
-// Two processes that report the same rank at the same time belong to two jobs with one ID, whose ranks cannot be
-// distinguished: from then on no step of the loop is compared.
+// Two processes that report the same rank at the same time belong to two jobs with one ID, whose
+// ranks cannot be distinguished: from then on no step of the loop is compared.
 func (g *Jobs[T]) Add(key Loop, s Report, now int64, x T) Outcome {
 	l := g.loops[key]
 	if l == nil {
@@ -182,7 +186,8 @@ func (g *Jobs[T]) Add(key Loop, s Report, now int64, x T) Outcome {
 	return Taken
 }
 
-// runOf returns the run of a rank's step; nil if it is too old. last is the rank's newest step, nil if there is none.
+// runOf returns the run of a rank's step; nil if it is too old. last is the rank's newest step, nil
+// if there is none.
 func (l *loop[T]) runOf(last *lastStep, s Report) *pass {
 	length := s.End - s.Start
 	if last == nil {
@@ -203,7 +208,8 @@ func (l *loop[T]) runOf(last *lastStep, s Report) *pass {
 	case k < 0 || s.Start+length < last.run.begun: // a late step of a run before
 		return l.at(s.Start)
 	case s.Index > last.index:
-		// After a pause, it may be the step of a restarted job that this rank had not reached before.
+		// After a pause, it may be the step of a restarted job that this rank had not reached
+		// before.
 		pause := s.Start > last.end+uint64(s.Index-last.index)*length
 		if !pause || k+1 == len(l.runs) || s.Start < l.runs[k+1].begun {
 			return last.run
@@ -212,7 +218,8 @@ func (l *loop[T]) runOf(last *lastStep, s Report) *pass {
 	case s.Start+slack < last.end: // a late step
 		return l.at(s.Start)
 	}
-	// The rank has begun another run. Clocks of ranks differ by less than half of a step or of the pause.
+	// The rank has begun another run. Clocks of ranks differ by less than half of a step or of the
+	// pause.
 	next := k + 1
 	for next < len(l.runs) && l.runs[next].begun <= s.Start+length/2 {
 		next++
@@ -258,8 +265,8 @@ func (p *lastStep) by(s Report, in *pass) (changed bool) {
 	return changed
 }
 
-// contradicted reports whether two processes reported the rank at the same time. Ranks are restarted on other hosts,
-// whose clocks differ, so that a short overlap means nothing.
+// contradicted reports whether two processes reported the rank at the same time. Ranks are
+// restarted on other hosts, whose clocks differ, so that a short overlap means nothing.
 func (p *lastStep) contradicted() bool {
 	a, b := p.processes[0], p.processes[1]
 	if a.id == 0 || b.id == 0 {
@@ -279,7 +286,8 @@ type Compared[T any] struct {
 	Newest uint64 // end of the loop's newest step, unix ns
 	Ranks  []int64
 	Steps  []T // by rank, as Ranks
-	// Enough reports whether there are enough ranks for a comparison. Steps without enough are only removed.
+	// Enough reports whether there are enough ranks for a comparison. Steps without enough are only
+	// removed.
 	Enough bool
 	// Shared reports that two processes report the same ranks; then Enough is false.
 	Shared bool
@@ -292,8 +300,9 @@ type Compared[T any] struct {
 // Missing reports whether ranks did not report the step.
 func (c *Compared[T]) Missing() bool { return int64(len(c.Ranks)) < c.World }
 
-// Due removes the steps that are complete or have waited long enough, all of them if final, and passes each to take: of
-// one loop in the order of their indices. Loops without steps since before forget are dropped.
+// Due removes the steps that are complete or have waited long enough, all of them if final, and
+// passes each to take: of one loop in the order of their indices. Loops without steps since before
+// forget are dropped.
 func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
 	for key, l := range g.loops {
 		for _, id := range slices.SortedFunc(maps.Keys(l.steps), stepID.compare) {

@@ -84,7 +84,8 @@ func TestAJobThatGoesBackIsComparedAgainHoweverFar(t *testing.T) {
 	}
 }
 
-// Reports of a previous run do not mix with the new run's, and do not exclude a rank that was behind.
+// Reports of a previous run do not mix with the new run's, and do not exclude a rank that was
+// behind.
 func TestRunsAreKeptApart(t *testing.T) {
 	g := newRig(t, 1000)
 	for rank := range int64(3) { // rank 3 died at step 5
@@ -157,8 +158,9 @@ func TestPendingDataIsBounded(t *testing.T) {
 	assert.Zero(t, len(g.loops), "silent loops are forgotten")
 }
 
-// A loop that restarts every few steps, as one loop for each epoch does. Ranks send batches at their own times, clocks
-// differ by less than a step, ranks have different numbers of steps, and a rank loses batches.
+// A loop that restarts every few steps, as one loop for each epoch does. Ranks send batches at
+// their own times, clocks differ by less than a step, ranks have different numbers of steps, and a
+// rank loses batches.
 func TestEachRanksEpochsAreItsOwn(t *testing.T) {
 	const ms = 1_000_000
 	for seed := range uint64(200) {
@@ -221,8 +223,8 @@ func TestEachRanksEpochsAreItsOwn(t *testing.T) {
 	}
 }
 
-// shared reports whether the loop's steps are refused: with the same ID, two processes are two jobs, or one that was
-// restarted.
+// shared reports whether the loop's steps are refused: with the same ID, two processes are two
+// jobs, or one that was restarted.
 func shared(second, index, start, steps int64) bool {
 	g := NewJobs[int64](Limits{MaxWait: 30 * time.Second, MinRanks: 1, MaxWaiting: 1 << 20})
 	const step = 100_000_000

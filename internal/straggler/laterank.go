@@ -14,16 +14,20 @@ import (
 
 // Limits of the decision that a rank is late.
 const (
-	// Material is the part of a step by which ranks may differ without consequence: devices of one kind do by less.
+	// Material is the part of a step by which ranks may differ without consequence: devices of one
+	// kind do by less.
 	Material = semconv.FindingLateRankMaterial
-	// alpha is the largest probability of a false accusation, surely the one from which on it is certain.
+	// alpha is the largest probability of a false accusation, surely the one from which on it is
+	// certain.
 	alpha  = semconv.FindingLateRankAlpha
 	surely = semconv.FindingLateRankSurely
-	// leastMagnitude is the number of standard errors that decide if there are too few steps for a test of chance.
+	// leastMagnitude is the number of standard errors that decide if there are too few steps for a
+	// test of chance.
 	leastMagnitude = semconv.FindingLateRankMagnitude
 	permutations   = 199
 	fewestSteps    = 3
-	// medianToMean is the standard error of the median of normally distributed values, in standard errors of their mean.
+	// medianToMean is the standard error of the median of normally distributed values, in standard
+	// errors of their mean.
 	medianToMean = 1.2533141373155003 // √(π/2)
 )
 
@@ -40,13 +44,13 @@ type Verdict struct {
 	Excess float64
 }
 
-// LateRanks returns the ranks that are late, the latest first. step is the usual length of a step, of is the number of
-// ranks that are compared in all, in these and other sets.
+// LateRanks returns the ranks that are late, the latest first. step is the usual length of a step,
+// of is the number of ranks that are compared in all, in these and other sets.
 //
-// In each step it asks one question: would this rank still be the slowest of its peers if it were faster by Material of
-// the step? If no rank is late, the probability of that is 1 ÷ ranks at most, whatever the distribution of noise. Hits
-// are tested by the binomial distribution, sizes by permutation within steps; with too few steps for either, by
-// magnitude.
+// In each step it asks one question: would this rank still be the slowest of its peers if it were
+// faster by Material of the step? If no rank is late, the probability of that is 1 ÷ ranks at most,
+// whatever the distribution of noise. Hits are tested by the binomial distribution, sizes by
+// permutation within steps; with too few steps for either, by magnitude.
 func LateRanks(own OwnTimes, step float64, of int) []Verdict {
 	if len(own) == 0 || len(own[0]) < 2 {
 		return nil
@@ -62,8 +66,8 @@ func LateRanks(own OwnTimes, step float64, of int) []Verdict {
 	return j.byMagnitude()
 }
 
-// StepsToJudge returns how many steps suffice to name a rank that is last in every one, of a number of peers and of all
-// ranks.
+// StepsToJudge returns how many steps suffice to name a rank that is last in every one, of a number
+// of peers and of all ranks.
 func StepsToJudge(peers, of int) int {
 	if peers < 2 {
 		return 0
@@ -82,8 +86,8 @@ type trial struct {
 	hits   map[int][]int
 }
 
-// place is a place among the slowest ranks, and its share of alpha. Places above the first find ranks that are equally
-// late, and hide each other.
+// place is a place among the slowest ranks, and its share of alpha. Places above the first find
+// ranks that are equally late, and hide each other.
 type place struct {
 	at    int
 	share float64
@@ -148,8 +152,8 @@ func (j *trial) byHits() (list []Verdict) {
 	return list
 }
 
-// byPermutation compares the largest mean excess with those of shuffled steps. A single pause is in every permutation,
-// and so is never significant.
+// byPermutation compares the largest mean excess with those of shuffled steps. A single pause is in
+// every permutation, and so is never significant.
 func (j *trial) byPermutation() []Verdict {
 	best := largest(j.mean)
 	rows := make([][]float64, len(j.own))

@@ -52,8 +52,8 @@ func TestEquallyLateRanksAreBothNamed(t *testing.T) {
 	assert.InDelta(t, 4, list[0].Excess, 0.5)
 }
 
-// Three steps of two ranks cannot exclude chance: a large lateness in each is named with little certainty, one pause is
-// not.
+// Three steps of two ranks cannot exclude chance: a large lateness in each is named with little
+// certainty, one pause is not.
 func TestFewStepsAreJudgedByMagnitude(t *testing.T) {
 	list := LateRanks(ownTimes(2, 3, 2, func(_ *rand.Rand, _, rank int) float64 { return 8 * float64(rank) }), 40, 2)
 	require.Len(t, list, 1)

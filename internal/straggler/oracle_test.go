@@ -22,8 +22,8 @@ type report struct {
 	comes            int64
 }
 
-// Jobs are restarted from checkpoints, ranks die, clocks differ, and reports arrive out of order and twice: each step
-// of each run is compared once, with all ranks that reported it.
+// Jobs are restarted from checkpoints, ranks die, clocks differ, and reports arrive out of order
+// and twice: each step of each run is compared once, with all ranks that reported it.
 func TestEachStepOfARandomJobIsComparedOnceWithAllItsRanks(t *testing.T) {
 	const ms = 1_000_000
 	for seed := range uint64(300) {
@@ -171,8 +171,9 @@ func lost(phases, loose []parts, rank int) (path, phase string, delay float64) {
 	return path, phase, delay
 }
 
-// Compares random ranks with random sections with the definition, including thousands of ranks of which nearly half are
-// slow, as behind a slow switch: totals over all ranks must not be recomputed for each.
+// Compares random ranks with random sections with the definition, including thousands of ranks of
+// which nearly half are slow, as behind a slow switch: totals over all ranks must not be recomputed
+// for each.
 func TestStragglersMatchTheDefinition(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 22))

@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// Meeting is the last collective that a rank ran in a step with a process group, or its last transfer with one rank.
+// Meeting is the last collective that a rank ran in a step with a process group, or its last
+// transfer with one rank.
 type Meeting struct {
 	Group    string // identity of the process group within the job
 	Sequence int64  // number of the collective in the group; 0 for a transfer
@@ -25,15 +26,17 @@ const (
 	aloneCauses              // number of reasons
 )
 
-// Peers divides the ranks of one step into sets whose work is comparable, and counts the ranks that are in none.
+// Peers divides the ranks of one step into sets whose work is comparable, and counts the ranks that
+// are in none.
 //
-// Ranks that do the same work run the same collectives: ranks of a process group are peers if they ended the step at
-// the same collective of the group, and so are the peers of peers. Ranks that transfer tensors to each other are
-// different stages of a pipeline, whose work differs by design: a group with two stages of one pipeline has no peers.
-// Stages without replicas are compared with one another, and so are all ranks if no collectives are known.
+// Ranks that do the same work run the same collectives: ranks of a process group are peers if they
+// ended the step at the same collective of the group, and so are the peers of peers. Ranks that
+// transfer tensors to each other are different stages of a pipeline, whose work differs by design:
+// a group with two stages of one pipeline has no peers. Stages without replicas are compared with
+// one another, and so are all ranks if no collectives are known.
 //
-// Ranks that run no collective in a step, as between two synchronizations of gradients, are divided as in the last step
-// that had some. A nil history remembers nothing.
+// Ranks that run no collective in a step, as between two synchronizations of gradients, are divided
+// as in the last step that had some. A nil history remembers nothing.
 func (h *History) Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 	byRank := make(map[int64]int, len(ranks))
 	groups := map[string]map[int64][]int{} // ranks by index, by the sequence at which they ended
@@ -106,7 +109,8 @@ func (h *History) Peers(ranks []Rank) (sets [][]Rank, alone [aloneCauses]int) {
 	return sets, alone
 }
 
-// joinRemembered joins the ranks without a collective that were peers before, and returns which ranks have been.
+// joinRemembered joins the ranks without a collective that were peers before, and returns which
+// ranks have been.
 func (h *History) joinRemembered(ranks []Rank, peers *union) []bool {
 	remembered := make([]bool, len(ranks))
 	if h == nil {

@@ -82,8 +82,8 @@ func TestPeersRunTheSameCollectives(t *testing.T) {
 	}
 }
 
-// A pipeline of two replicated stages that synchronizes gradients in every second step: stages are not compared with
-// each other in the other steps, either.
+// A pipeline of two replicated stages that synchronizes gradients in every second step: stages are
+// not compared with each other in the other steps, either.
 func TestPeersAreRememberedInStepsWithoutCollectives(t *testing.T) {
 	ranksOf := func(meetings ...[]Meeting) (out []Rank) {
 		for i, m := range meetings {

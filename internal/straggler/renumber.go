@@ -16,10 +16,11 @@ const (
 	precision  = 1_000 // ns, of the times in many records
 )
 
-// Renumber changes the sequences of one rank's collectives, as [Number] set them, to the sequences of another rank's if
-// the two records start with different collectives. A collective ends on all ranks at nearly the same time, so with the
-// right numbers the clocks differ by the same amount at all collectives. If that is also true for the current numbers,
-// they stay, unless the records are of different length and other numbers make the clocks agree.
+// Renumber changes the sequences of one rank's collectives, as [Number] set them, to the sequences
+// of another rank's if the two records start with different collectives. A collective ends on all
+// ranks at nearly the same time, so with the right numbers the clocks differ by the same amount at
+// all collectives. If that is also true for the current numbers, they stay, unless the records are
+// of different length and other numbers make the clocks agree.
 func Renumber(these, others []Collective) {
 	mine, theirs := byGroup(these), byGroup(others)
 	var group string
@@ -102,8 +103,9 @@ func bestShift(x, y []*Collective) shifted {
 	}
 }
 
-// shiftBy compares runs with each other, at most maxPairs of them, and reports whether they can be the same: at least
-// half of the shorter list has a partner, and three quarters of those have its name.
+// shiftBy compares runs with each other, at most maxPairs of them, and reports whether they can be
+// the same: at least half of the shorter list has a partner, and three quarters of those have its
+// name.
 func shiftBy(x, y []*Collective, by int) (s shifted, ok bool) {
 	from, to := max(0, -by), min(len(x), len(y)-by)
 	pairs := to - from
@@ -152,9 +154,9 @@ func shiftAt(x, y []*Collective, clock int64) int {
 // FewMeetings is a number of meetings that does not prove that two ranks belong to one job.
 const FewMeetings = 3
 
-// Met reports whether the collectives that two records have in common by group, name and sequence ended together except
-// for a constant, by which the clock of the others is ahead, in ns: within a quarter of their minimum duration, in the
-// median. spread is that median, in ns.
+// Met reports whether the collectives that two records have in common by group, name and sequence
+// ended together except for a constant, by which the clock of the others is ahead, in ns: within a
+// quarter of their minimum duration, in the median. spread is that median, in ns.
 func Met(these, others []Collective) (clock, spread int64, ok bool) {
 	seen := make(map[Identity]Collective, len(these))
 	for _, c := range these {
@@ -176,7 +178,8 @@ func Met(these, others []Collective) (clock, spread int64, ok bool) {
 	return clock, spread, spread <= middle(lengths)/4
 }
 
-// spreadOf returns the median of values and the median of their distances from it. It changes the values.
+// spreadOf returns the median of values and the median of their distances from it. It changes the
+// values.
 func spreadOf(values []int64) (median, spread int64) {
 	median = middle(values)
 	for i := range values {

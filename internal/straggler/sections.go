@@ -6,7 +6,8 @@ package straggler
 const (
 	// maxNames bounds the sections directly in one, maxDepth the levels; further ones are dropped.
 	maxNames, maxDepth = 64, 16
-	// explains is the minimum share of a section's delay that one section in it must have to be named with it.
+	// explains is the minimum share of a section's delay that one section in it must have to be
+	// named with it.
 	explains = 0.5
 	// separator separates a section from the one in it.
 	separator = "/"
@@ -35,7 +36,8 @@ type Section struct {
 	Below          *Sections // nil: nothing is known
 }
 
-// Sections are the sections in a step or in a section, by name. At most 64 names and 16 levels are kept. Nil is empty.
+// Sections are the sections in a step or in a section, by name. At most 64 names and 16 levels are
+// kept. Nil is empty.
 type Sections struct {
 	list   []*Section
 	height int // levels; at most maxDepth
@@ -67,7 +69,8 @@ func (p *Sections) Size() (n int) {
 	return n
 }
 
-// Add adds runs of one name and the sections inside, which it then owns. The result is the change of the size.
+// Add adds runs of one name and the sections inside, which it then owns. The result is the change
+// of the size.
 func (p *Sections) Add(name, category string, duration float64, at Extent, below *Sections) (grown int) {
 	if below != nil {
 		below.cut(maxDepth - 1)
@@ -123,8 +126,9 @@ func (p *Sections) cut(levels int) {
 	}
 }
 
-// Divide puts the sections below a step into its phases, and returns the sections outside of phases. A section that is
-// a phase has its name; a section that has it as its category is in it. A phase keeps the time that the step states.
+// Divide puts the sections below a step into its phases, and returns the sections outside of
+// phases. A section that is a phase has its name; a section that has it as its category is in it. A
+// phase keeps the time that the step states.
 func (p *Sections) Divide(below *Sections) (loose *Sections) {
 	if below == nil {
 		return nil
@@ -145,8 +149,9 @@ func (p *Sections) Divide(below *Sections) (loose *Sections) {
 	return loose
 }
 
-// blame returns the section in which a rank is furthest above the median of the ranks: from the phases, and the
-// operations directly below the step outside of phases, down to the deepest one that explains most of the delay.
+// blame returns the section in which a rank is furthest above the median of the ranks: from the
+// phases, and the operations directly below the step outside of phases, down to the deepest one
+// that explains most of the delay.
 func (v *Result) blame(phases, loose *level, rank int) {
 	at := phases
 	worst, delay := phases.furthest(rank)
@@ -169,7 +174,8 @@ func (v *Result) blame(phases, loose *level, rank int) {
 	}
 }
 
-// level holds the sections of all ranks in one section. What is computed for one slow rank is cached for the others.
+// level holds the sections of all ranks in one section. What is computed for one slow rank is
+// cached for the others.
 type level struct {
 	ranks     []*Sections          // nil: nothing is known
 	known     int                  // of the ranks
@@ -204,7 +210,8 @@ func (l *level) furthest(rank int) (worst *Section, delay float64) {
 	return worst, delay
 }
 
-// median returns the median over the ranks with any value at the level; one without the section spent nothing in it.
+// median returns the median over the ranks with any value at the level; one without the section
+// spent nothing in it.
 func (l *level) median(name string) float64 {
 	m, known := l.medians[name]
 	if !known {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// simulated is a job of a simulation: own times of ranks, with the faults of some ranks from lateFrom on.
+// simulated is a job of a simulation: own times of ranks, with the faults of some ranks from
+// lateFrom on.
 type simulated struct {
 	kind  string
 	ranks int
@@ -24,8 +25,8 @@ type simulated struct {
 
 const lateFrom = 100
 
-// noiseOf returns the noise of a rank's step of about ms: normal, lognormal, exponential, or pauses of 50 ms in 1 % of
-// the steps. None of them is known to the rule.
+// noiseOf returns the noise of a rank's step of about ms: normal, lognormal, exponential, or pauses
+// of 50 ms in 1 % of the steps. None of them is known to the rule.
 func noiseOf(r *rand.Rand, kind int, ms float64) float64 {
 	const parts = 6
 	u, sum := ms/math.Sqrt(parts), 0.0
@@ -49,9 +50,10 @@ func noiseOf(r *rand.Rand, kind int, ms float64) float64 {
 
 func choose[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// simulate returns a job of the given kind: healthy for healthySteps, or with ranks that are late for 300 steps:
-// constantly, in 30 % of the steps (with the same mean), drifting from zero, or two ranks at once. ok is false if the
-// lateness costs less than 1.5 % of the step, because other ranks are equally slow.
+// simulate returns a job of the given kind: healthy for healthySteps, or with ranks that are late
+// for 300 steps: constantly, in 30 % of the steps (with the same mean), drifting from zero, or two
+// ranks at once. ok is false if the lateness costs less than 1.5 % of the step, because other ranks
+// are equally slow.
 func simulate(seed uint64, kind string, healthySteps int) (j simulated, ok bool) {
 	r := rand.New(rand.NewPCG(seed, 77))
 	jitter, noise := choose(r, 0, .3, 1, 2, 5), r.IntN(4)
@@ -204,7 +206,8 @@ func TestSimulatedJobs(t *testing.T) {
 	}
 }
 
-// One rank does not report: the late one, beside a present one that is a third as late, or an innocent one.
+// One rank does not report: the late one, beside a present one that is a third as late, or an
+// innocent one.
 func TestSimulatedJobsWithASilentRank(t *testing.T) {
 	for _, transfer := range []float64{.02, .05, .15} {
 		jobs, found, wrong := 0, 0, 0

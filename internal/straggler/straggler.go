@@ -3,8 +3,8 @@
 
 // Package straggler finds the rank that delays a job.
 //
-// In synchronous training all ranks' steps are equally long: the fast ranks wait in communication for the slow one. Two
-// measures see through that:
+// In synchronous training all ranks' steps are equally long: the fast ranks wait in communication
+// for the slow one. Two measures see through that:
 //
 //   - [Compare]: a rank's own time is its step without exposed communication; a straggler's own time is far above the
 //     median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can
@@ -22,10 +22,11 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// A rank is slow if its own time is outlierSigmas robust standard deviations and outlierShare of the median above the
-// median (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993; the share excludes the noise of very
-// even ranks). It must also delay the step: its delay is at least outlierStep of the step, and outlierWorst of the
-// largest delay, because all ranks wait for the slowest one.
+// A rank is slow if its own time is outlierSigmas robust standard deviations and outlierShare of
+// the median above the median (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers,
+// 1993; the share excludes the noise of very even ranks). It must also delay the step: its delay is
+// at least outlierStep of the step, and outlierWorst of the largest delay, because all ranks wait
+// for the slowest one.
 const (
 	outlierSigmas = semconv.FindingLateRankSigmas
 	outlierShare  = semconv.FindingLateRankOwnTime
@@ -33,9 +34,9 @@ const (
 	outlierWorst  = semconv.FindingLateRankWorst
 )
 
-// Own returns the time that a rank spends on its own work in a step of so many seconds: without exposed communication,
-// in which it may have waited for others. exposed must be measured on the device: ranges of the host overlap
-// communication even while the host only waits for it.
+// Own returns the time that a rank spends on its own work in a step of so many seconds: without
+// exposed communication, in which it may have waited for others. exposed must be measured on the
+// device: ranges of the host overlap communication even while the host only waits for it.
 func Own(step, exposed float64) float64 { return max(0, step-max(0, exposed)) }
 
 // Rank is the data of one rank for one step.
@@ -45,16 +46,17 @@ type Rank struct {
 	Step float64 // s, the step with all communication; 0: not known
 	// Meetings are the rank's last collectives of the step, by process group; nil: not known.
 	Meetings []Meeting
-	// Phases are the phases of the step, Loose the operations directly below the step that are in no phase. Nil: not
-	// known.
+	// Phases are the phases of the step, Loose the operations directly below the step that are in
+	// no phase. Nil: not known.
 	Phases, Loose *Sections
 }
 
-// waits reports whether the rank waits in communication for longer than the given time, by more than noise.
+// waits reports whether the rank waits in communication for longer than the given time, by more
+// than noise.
 func (r *Rank) waits(longer float64) bool { return r.Step-r.Own > longer+least*r.Step }
 
-// AllWait reports whether each rank waits in communication for a considerable part of its step, which transfers alone
-// may explain.
+// AllWait reports whether each rank waits in communication for a considerable part of its step,
+// which transfers alone may explain.
 func AllWait(ranks []Rank) bool {
 	return !slices.ContainsFunc(ranks, func(r Rank) bool { return !r.waits(outlierStep * r.Step) })
 }
@@ -65,15 +67,17 @@ type Result struct {
 	Score  float64 // own time divided by the median
 	Median float64 // of the ranks' own time, s
 	Slow   bool    // the rank is slow
-	// Suspect means that the rank may be slow, which later steps decide. The following fields are set only if one of both
-	// is true.
+	// Suspect means that the rank may be slow, which later steps decide. The following fields are
+	// set only if one of both is true.
 	Suspect bool
 	// Earlier is what [History.Keep] kept for the steps in which the rank was suspect, rightly.
 	Earlier []Kept
 
-	// Delay is how many seconds the rank is above the median: in Section if one is named, otherwise in the step.
+	// Delay is how many seconds the rank is above the median: in Section if one is named, otherwise
+	// in the step.
 	Delay float64
-	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty if unknown.
+	// Section is the path, with slashes, of the deepest section that explains most of the delay;
+	// empty if unknown.
 	Section string
 	// Phase is the phase that the section is or belongs to; empty: none.
 	Phase string
@@ -81,7 +85,8 @@ type Result struct {
 	At Extent
 }
 
-// Compare compares ranks whose earlier steps are unknown. The results are in the order of ranks; none if the median is
+// Compare compares ranks whose earlier steps are unknown. The results are in the order of ranks;
+// none if the median is
 // 0. typical is the number of the rank nearest to the median.
 func Compare(ranks []Rank) (results []Result, typical int) {
 	p := newPeers(ranks)
@@ -160,9 +165,9 @@ func median(values []float64) float64 {
 	return values[n/2-1]/2 + values[n/2]/2
 }
 
-// lowMedian returns the median of values, which it sorts; of an even number the lower of the two in the middle. Half of
-// the ranks may be slow, and of two ranks one: the mean of the middle would be between the slow ranks and the others,
-// so that no rank could be an outlier.
+// lowMedian returns the median of values, which it sorts; of an even number the lower of the two in
+// the middle. Half of the ranks may be slow, and of two ranks one: the mean of the middle would be
+// between the slow ranks and the others, so that no rank could be an outlier.
 func lowMedian(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -172,8 +177,8 @@ func lowMedian(values []float64) float64 {
 	return values[(n-1)/2]
 }
 
-// madToSigma makes the median absolute deviation an estimate of the standard deviation of a normal distribution:
-// 1 / Φ⁻¹(3/4) (Rousseeuw and Croux, JASA 88, 1993).
+// madToSigma makes the median absolute deviation an estimate of the standard deviation of a normal
+// distribution: 1 / Φ⁻¹(3/4) (Rousseeuw and Croux, JASA 88, 1993).
 const madToSigma = 1.4826022185056018
 
 // deviation returns the scaled median absolute deviation from m; it overwrites and sorts values.

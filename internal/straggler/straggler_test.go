@@ -40,7 +40,8 @@ func TestARankIsNamedByDeviationsAndByShare(t *testing.T) {
 		}
 		return out
 	}
-	// Deviations 2 1 0 1 x: their median is 1, so the limit is 3.5 × 1.4826 = 5.19 above 100; 5 % of the median is 5.
+	// Deviations 2 1 0 1 x: their median is 1, so the limit is 3.5 × 1.4826 = 5.19 above 100; 5 %
+	// of the median is 5.
 	for own, slow := range map[float64]bool{105.1: false, 105.3: true} {
 		got, typical := Compare(ranks(98, 99, 100, 101, own))
 		assert.Equal(t, slow, got[4].Slow, own)

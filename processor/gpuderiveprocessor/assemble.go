@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// assembler sums up the descendants of each step. Spans are not delayed: a step has what arrived before it or in its
-// own batch.
+// assembler sums up the descendants of each step. Spans are not delayed: a step has what arrived
+// before it or in its own batch.
 type assembler struct {
 	cfg AssembleConfig
 
@@ -95,8 +95,9 @@ func (a *assembler) total(process uint64, now int64) *partial {
 	return sum
 }
 
-// lift adds a span to the sum of the span above it: its own FLOPs replace its descendants' FLOPs, and its interval covers
-// theirs, as does its phase. Descendants that arrive after their step count only if the step arrives again.
+// lift adds a span to the sum of the span above it: its own FLOPs replace its descendants' FLOPs,
+// and its interval covers theirs, as does its phase. Descendants that arrive after their step count
+// only if the step arrives again.
 func (a *assembler) lift(n *arrived, own bool, below, into **partial) bool {
 	if n.step {
 		a.evicted++

@@ -47,9 +47,9 @@ func section(category string, more attrs) attrs {
 	return a
 }
 
-// A step of 100 ms. Data 0 to 20. Forward 20 to 50 declares 3e12 FLOP, which include its inner kernel's 1e12. Backward
-// 50 to 90 declares none itself; it contains two sections of 2e12 and 4e12. Its communication 80 to 95 is a child of a
-// host span.
+// A step of 100 ms. Data 0 to 20. Forward 20 to 50 declares 3e12 FLOP, which include its inner
+// kernel's 1e12. Backward 50 to 90 declares none itself; it contains two sections of 2e12 and 4e12.
+// Its communication 80 to 95 is a child of a host span.
 var stepTree = []node{
 	{1, 0, 0, 100, attrs{"gpu.operation.type": "step", "hw.model": "NVIDIA H200", "gpu.step.items": 64}},
 	{2, 1, 0, 20, section("data", nil)},
@@ -104,8 +104,8 @@ func TestStepTotalsAreAssembledInAnyOrderOfOneBatch(t *testing.T) {
 	}
 }
 
-// The device's clock is known to within an error, so a step's first section may start before the step, as may one on an
-// idle stream before its enclosing section.
+// The device's clock is known to within an error, so a step's first section may start before the
+// step, as may one on an idle stream before its enclosing section.
 func TestSectionsThatStartBeforeTheirStepBelongToIt(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		spans := []node{
@@ -145,8 +145,8 @@ func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 	}
 }
 
-// Ranks whose random generators are seeded alike draw the same IDs. Their spans arrive in any order, in any batches, and
-// some again, before their steps or in one batch with them.
+// Ranks whose random generators are seeded alike draw the same IDs. Their spans arrive in any
+// order, in any batches, and some again, before their steps or in one batch with them.
 func TestStepTotalsDoNotDependOnOrderRepeatsOrOtherRanks(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

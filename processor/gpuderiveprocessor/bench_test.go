@@ -45,8 +45,8 @@ func TestOnlyAttributesAreAllocated(t *testing.T) {
 	assert.Less(t, perBatch-float64(n*puts), 10.0, "allocations of a batch beyond its %d attributes", n*puts)
 }
 
-// BenchmarkProcess measures a batch whose attributes already exist, so that maps do not grow. The benchmarks module has
-// comparisons with other processors.
+// BenchmarkProcess measures a batch whose attributes already exist, so that maps do not grow. The
+// benchmarks module has comparisons with other processors.
 func BenchmarkProcess(b *testing.B) {
 	td := manySpans(b, 512)
 	d := newTestDeriver(b, nil)
@@ -72,7 +72,8 @@ func BenchmarkFormulas(b *testing.B) {
 	}
 }
 
-// BenchmarkAssemble measures batches of 16 steps with 5 phases of 6 operations each, beside BenchmarkProcess.
+// BenchmarkAssemble measures batches of 16 steps with 5 phases of 6 operations each, beside
+// BenchmarkProcess.
 func BenchmarkAssemble(b *testing.B) {
 	d := newTestDeriver(b, assembling(func(a *AssembleConfig) { a.MaxSums = 4096 }))
 	td := ptrace.NewTraces()

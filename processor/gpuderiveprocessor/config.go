@@ -22,44 +22,49 @@ import (
 
 // Config is the configuration of the gpu_derive processor.
 type Config struct {
-	// Samples is the gpu_samples extension with the devices' models, limits and MIG shares. Default none: the model is
-	// read from the span or its resource.
+	// Samples is the gpu_samples extension with the devices' models, limits and MIG shares. Default
+	// none: the model is read from the span or its resource.
 	Samples *component.ID `mapstructure:"samples"`
-	// Peaks override or add device models; if several match, later fields override earlier ones. Default none.
+	// Peaks override or add device models; if several match, later fields override earlier ones.
+	// Default none.
 	Peaks []PeakConfig `mapstructure:"peaks"`
 	// Model is used for spans without a device model. Empty: such spans get no utilization.
 	Model string `mapstructure:"model"`
 	// Precision is used for FLOPs without a precision. Empty: such FLOPs are compared with no peak.
 	Precision string `mapstructure:"precision"`
-	// Floor is the duration of an empty section if the producer does not state it (scope attribute gpu.floor.duration). No
-	// rate is derived for spans timed by events that are shorter than 10 times the floor; profilers' records have no
-	// floor. Default 2µs; 0: no floor.
+	// Floor is the duration of an empty section if the producer does not state it (scope attribute
+	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10
+	// times the floor; profilers' records have no floor. Default 2µs; 0: no floor.
 	Floor time.Duration `mapstructure:"floor"`
-	// Presets are predefined mappings for spans of other producers: gen_ai, obi, pytorch, sdk, sglang, tgi, triton, vllm.
-	// Default none.
+	// Presets are predefined mappings for spans of other producers: gen_ai, obi, pytorch, sdk,
+	// sglang, tgi, triton, vllm. Default none.
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`
-	// AssembleSteps sums the spans below a step, for producers that write no totals on their steps. Default off; the
-	// empty key turns it on.
+	// AssembleSteps sums the spans below a step, for producers that write no totals on their steps.
+	// Default off; the empty key turns it on.
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
-	// Attributes is how much detail is written on a span: lean for the main results, with quality only if it is unusual
-	// and values of five significant digits, or full for all known values. Default lean.
+	// Attributes is how much detail is written on a span: lean for the main results, with quality
+	// only if it is unusual and values of five significant digits, or full for all known values.
+	// Default lean.
 	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
-	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no scopes. Default none.
+	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no
+	// scopes. Default none.
 	Repeat []string `mapstructure:"repeat"`
 }
 
-// PeakConfig states peaks of the device models that a pattern matches. A field of 0 or an omitted field does not change
-// the known value.
+// PeakConfig states peaks of the device models that a pattern matches. A field of 0 or an omitted
+// field does not change the known value.
 type PeakConfig struct {
-	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model without MIG suffix, not case-sensitive.
+	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model without MIG suffix,
+	// not case-sensitive.
 	Model string `mapstructure:"model"`
 	// MemoryBandwidth is the bandwidth of device memory, in bytes per second.
 	MemoryBandwidth float64 `mapstructure:"memory_bandwidth"`
 	// HostBandwidth is the bandwidth of one direction of the link to the host, in bytes per second.
 	HostBandwidth float64 `mapstructure:"host_bandwidth"`
-	// InterconnectBandwidth is the bandwidth of one direction of NVLink or xGMI, all links together, in bytes per second.
+	// InterconnectBandwidth is the bandwidth of one direction of NVLink or xGMI, all links
+	// together, in bytes per second.
 	InterconnectBandwidth float64 `mapstructure:"interconnect_bandwidth"`
 	// InterconnectDevices is the number of devices that the interconnect connects at that rate.
 	InterconnectDevices int `mapstructure:"interconnect_devices"`
@@ -88,7 +93,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.
@@ -118,7 +124,8 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// leastPeak is below every link and every pipe: a smaller number was probably meant in GB/s or TFLOP/s.
+// leastPeak is below every link and every pipe: a smaller number was probably meant in GB/s or
+// TFLOP/s.
 const leastPeak = 1e6
 
 func (p *PeakConfig) validate(key string) error {

@@ -36,8 +36,8 @@ var ours = func() map[string]bool {
 	return out
 }()
 
-// FuzzProcess processes any batch that decodes: nothing panics, no span or attribute is lost, no derived number is
-// negative or not finite, and a second pass changes nothing.
+// FuzzProcess processes any batch that decodes: nothing panics, no span or attribute is lost, no
+// derived number is negative or not finite, and a second pass changes nothing.
 func FuzzProcess(f *testing.F) {
 	var m ptrace.ProtoMarshaler
 	for _, a := range []attrs{

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// An H100 has 3.35 TB/s and 989 TFLOP/s of bf16: 3.35 GB in 2 ms are half of the former, 4e11 FLOPs a fifth of the
-// latter.
+// An H100 has 3.35 TB/s and 989 TFLOP/s of bf16: 3.35 GB in 2 ms are half of the former, 4e11 FLOPs
+// a fifth of the latter.
 func TestALeanSpanHasRatesRoofAndBound(t *testing.T) {
 	d := newTestDeriver(t, func(c *Config) { c.Attributes = spanfacts.Lean })
 	td, s := oneSpan(t, with(full, attrs{"gpu.operation.items": 2049}))

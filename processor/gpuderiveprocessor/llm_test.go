@@ -80,15 +80,16 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 	}
 }
 
-// A client's span includes the time of the network and of the server's queue: it is not a request on a device.
+// A client's span includes the time of the network and of the server's queue: it is not a request
+// on a device.
 func TestAClientSpanOfTritonIsNotARequest(t *testing.T) {
 	td, s := oneSpan(t, attrs{"triton.model_name": "densenet_onnx", "triton.endpoint": "triton:8001"})
 	process(t, newTestDeriver(t, func(c *Config) { c.Presets = servers }), td)
 	assert.NotContains(t, s.Attributes().AsRaw(), "gpu.operation.type")
 }
 
-// A Ray Serve replica and a KServe predictor send spans of any request, even without GPU use, so only a mapping turns
-// them into requests (docs/llm.md).
+// A Ray Serve replica and a KServe predictor send spans of any request, even without GPU use, so
+// only a mapping turns them into requests (docs/llm.md).
 func TestSpansOfReplicasNeedAMapping(t *testing.T) {
 	for file, m := range map[string]MappingConfig{
 		"ray_serve": {Span: "replica_handle_request*", Has: "deployment", Attributes: []AttributeConfig{

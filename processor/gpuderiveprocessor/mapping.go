@@ -21,24 +21,27 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// MappingConfig converts another producer's spans to GPU spans. A span with gpu.operation.type is never changed. The
-// first of the user's mappings whose conditions all hold is used, and then the first of the presets' mappings: a
-// mapping can add to the values of a preset.
+// MappingConfig converts another producer's spans to GPU spans. A span with gpu.operation.type is
+// never changed. The first of the user's mappings whose conditions all hold is used, and then the
+// first of the presets' mappings: a mapping can add to the values of a preset.
 type MappingConfig struct {
 	// Scope is a pattern (`*`, `?`, `[…]`) for the name of the instrumentation scope. Empty: any.
 	Scope string `mapstructure:"scope"`
 	// Span is a pattern for the span's name. Empty: any.
 	Span string `mapstructure:"span"`
-	// Kind is the span's kind in lower case: internal, server, client, producer, consumer. Empty: any.
+	// Kind is the span's kind in lower case: internal, server, client, producer, consumer. Empty:
+	// any.
 	Kind string `mapstructure:"kind"`
 	// Has is an attribute that the span must have. Empty: none.
 	Has string `mapstructure:"has"`
-	// Resource are patterns for attributes of the resource, by name; `*` matches any value. Empty: any.
+	// Resource are patterns for attributes of the resource, by name; `*` matches any value. Empty:
+	// any.
 	Resource map[string]string `mapstructure:"resource"`
-	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a matching preset, must produce it, otherwise
-	// the mapping does not apply.
+	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a matching preset,
+	// must produce it, otherwise the mapping does not apply.
 	Type string `mapstructure:"type"`
-	// Attributes are copied in order; one whose target exists, or whose source does not, is skipped.
+	// Attributes are copied in order; one whose target exists, or whose source does not, is
+	// skipped.
 	Attributes []AttributeConfig `mapstructure:"attributes"`
 	_          struct{}
 }
@@ -51,10 +54,11 @@ type AttributeConfig struct {
 	To string `mapstructure:"to"`
 	// Per is an attribute that the number is divided by. Empty: none.
 	Per string `mapstructure:"per"`
-	// Scale multiplies a number, to convert units. 0 means 1. A string with a decimal number is that number, and a
-	// string with a duration (`1.5s`, `250ms`) is a number of seconds.
+	// Scale multiplies a number, to convert units. 0 means 1. A string with a decimal number is
+	// that number, and a string with a duration (`1.5s`, `250ms`) is a number of seconds.
 	Scale float64 `mapstructure:"scale"`
-	// Values translates strings (numbers by their decimal form); a value that is not a key is skipped. Empty: unchanged.
+	// Values translates strings (numbers by their decimal form); a value that is not a key is
+	// skipped. Empty: unchanged.
 	Values map[string]string `mapstructure:"values"`
 	// Value is a constant string, used if From is empty.
 	Value string `mapstructure:"value"`
@@ -66,7 +70,8 @@ var kinds = map[string]ptrace.SpanKind{
 	"producer": ptrace.SpanKindProducer, "consumer": ptrace.SpanKindConsumer,
 }
 
-// validate checks a mapping; presets reports whether presets are configured, which can provide the type.
+// validate checks a mapping; presets reports whether presets are configured, which can provide the
+// type.
 func (m *MappingConfig) validate(key string, presets bool) error {
 	var bad configvalidate.List
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
@@ -124,7 +129,8 @@ func (a *AttributeConfig) validate(key string) error {
 // mapper converts spans of other producers to GPU spans.
 type mapper struct{ own, presets []MappingConfig }
 
-// mapAll maps the spans of a batch that are not GPU spans yet and returns the number of mapped spans.
+// mapAll maps the spans of a batch that are not GPU spans yet and returns the number of mapped
+// spans.
 func (m *mapper) mapAll(td ptrace.Traces) (mapped int64) {
 	if len(m.own)+len(m.presets) == 0 {
 		return 0
@@ -167,8 +173,9 @@ func (m *MappingConfig) on(resource pcommon.Map) bool {
 	return true
 }
 
-// apply maps a span by the first of the user's mappings that fits, and by the first preset's; it reports whether the
-// span has a type then. The first mapping's values are kept; a span without a type is not changed.
+// apply maps a span by the first of the user's mappings that fits, and by the first preset's; it
+// reports whether the span has a type then. The first mapping's values are kept; a span without a
+// type is not changed.
 func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	mine, preset := first(own, s), first(presets, s)
 	if mine == nil || preset == nil && !mine.typed(s.Attributes()) {
@@ -185,8 +192,8 @@ func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	return true
 }
 
-// first returns the first mapping that matches and sets a type; if none does, the first that matches, because a preset
-// may set the type.
+// first returns the first mapping that matches and sets a type; if none does, the first that
+// matches, because a preset may set the type.
 func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 	var untyped *MappingConfig
 	for _, m := range mappings {
@@ -293,8 +300,8 @@ func (a *AttributeConfig) copy(attrs pcommon.Map) bool {
 	return true
 }
 
-// value reads a source as text and as a number in the target's unit; ok is false if the target is a number and the
-// source is not.
+// value reads a source as text and as a number in the target's unit; ok is false if the target is a
+// number and the source is not.
 func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok bool) {
 	text = from.AsString()
 	if len(a.Values) > 0 {
@@ -319,8 +326,8 @@ var signed = []string{
 	string(semconv.GPUMemoryDeltaKey), string(semconv.GPUMemoryAllocatedDeltaKey),
 }
 
-// numberOf returns a finite number, also of a text: a decimal number, as Rust's tracing exports unsigned ones, or a
-// duration with its unit, as Rust and Go write them, in seconds.
+// numberOf returns a finite number, also of a text: a decimal number, as Rust's tracing exports
+// unsigned ones, or a duration with its unit, as Rust and Go write them, in seconds.
 func numberOf(v pcommon.Value) (float64, bool) {
 	if v.Type() == pcommon.ValueTypeStr {
 		text := v.Str()
@@ -333,8 +340,8 @@ func numberOf(v pcommon.Value) (float64, bool) {
 	return spanfacts.Number(v)
 }
 
-// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match, except that the
-// slash is an ordinary character: scopes are often named by import paths.
+// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match,
+// except that the slash is an ordinary character: scopes are often named by import paths.
 func matches(pattern, name string) bool {
 	ok, _ := path.Match(noSlash(pattern), noSlash(name))
 	return ok

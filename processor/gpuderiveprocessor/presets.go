@@ -28,24 +28,26 @@ var (
 	tokens      = constant(string(semconv.GPUOperationItemTypeKey), semconv.GPUOperationItemTypeToken)
 )
 
-// request returns a mapping for spans of an engine's requests. They are timed on the host, while other requests run on
-// the same devices, so they never have a GPU time; gpu_join gives them energy and means of the device.
+// request returns a mapping for spans of an engine's requests. They are timed on the host, while
+// other requests run on the same devices, so they never have a GPU time; gpu_join gives them energy
+// and means of the device.
 func request(m MappingConfig, attributes ...AttributeConfig) MappingConfig {
 	m.Type, m.Attributes = semconv.GPUOperationTypeRequest, append(attributes, hostTimed)
 	return m
 }
 
-// presets are mappings by name. Producers that time on the host are marked so: their spans give counts, bytes and
-// items, and no rates.
+// presets are mappings by name. Producers that time on the host are marked so: their spans give
+// counts, bytes and items, and no rates.
 var presets = map[string][]MappingConfig{
-	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. Engine v1 does not state the
-	// model. A proposal names the span by operation and model; it is identified by its scope then.
+	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. Engine v1
+	// does not state the model. A proposal names the span by operation and model; it is identified
+	// by its scope then.
 	"vllm": {
 		vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}),
 		vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"}),
 	},
-	// SGLang's request spans (sglang/srt/observability): attributes of finished requests on their root span, ` Req
-	// 1a2b3c4d`; seconds. Embeddings have no completion tokens.
+	// SGLang's request spans (sglang/srt/observability): attributes of finished requests on their
+	// root span, ` Req 1a2b3c4d`; seconds. Embeddings have no completion tokens.
 	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.prompt_tokens"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		from("gen_ai.usage.completion_tokens", toItems),
@@ -53,37 +55,39 @@ var presets = map[string][]MappingConfig{
 		from("gen_ai.latency.time_to_first_token", toFirstItem),
 		from("gen_ai.response.model", toModel),
 	)},
-	// Text Generation Inference's router (router/src/server.rs): durations as text in the form of Rust's Debug, which is
-	// Go's too, and no count of tokens; the time per token is the time of the inference divided by that count.
+	// Text Generation Inference's router (router/src/server.rs): durations as text in the form of
+	// Rust's Debug, which is Go's too, and no count of tokens; the time per token is the time of
+	// the inference divided by that count.
 	"tgi": {request(MappingConfig{Has: "time_per_token"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		AttributeConfig{From: "inference_time", Per: "time_per_token", To: toItems},
 		from("queue_time", toQueue),
 	)},
-	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model, including
-	// each model of an ensemble. It does not state how many inputs a request had, and its queue is an event. Clients name
-	// the model too, but not the server's trace.
+	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request
+	// to a model, including each model of an ensemble. It does not state how many inputs a request
+	// had, and its queue is an event. Clients name the model too, but not the server's trace.
 	"triton": {request(MappingConfig{Has: "triton.trace_id"},
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
 		from("triton.model_name", toModel),
 	)},
-	// NVIDIA Dynamo's workers (lib/backend-common/src/adapter.rs): one span for each request that an engine generates
-	// tokens for; prefill and decode workers have one each. Numbers can be texts, as Rust's tracing exports unsigned ones.
-	// Only workers state the role; the frontend has no device.
+	// NVIDIA Dynamo's workers (lib/backend-common/src/adapter.rs): one span for each request that
+	// an engine generates tokens for; prefill and decode workers have one each. Numbers can be
+	// texts, as Rust's tracing exports unsigned ones. Only workers state the role; the frontend has
+	// no device.
 	"dynamo": {request(MappingConfig{Span: "engine.generate", Has: "disagg_role"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		from("output_tokens", toItems),
 		AttributeConfig{From: "ttft_ms", To: toFirstItem, Scale: 1e-3},
 		from("model", toModel),
 	)},
-	// Generative AI semantic conventions, spans of the process that runs the model (a client's time is not a GPU's). Until
-	// version 1.26 the output's tokens were the completion's.
+	// Generative AI semantic conventions, spans of the process that runs the model (a client's time
+	// is not a GPU's). Until version 1.26 the output's tokens were the completion's.
 	"gen_ai": {
 		genAI("internal", "gen_ai.usage.output_tokens"), genAI("server", "gen_ai.usage.output_tokens"),
 		genAI("internal", "gen_ai.usage.completion_tokens"), genAI("server", "gen_ai.usage.completion_tokens"),
 	},
-	// Services on the SDK of any language that use our attribute names for timed sections (usually a pair of CUDA events),
-	// and no type.
+	// Services on the SDK of any language that use our attribute names for timed sections (usually
+	// a pair of CUDA events), and no type.
 	"sdk": {{Has: string(semconv.GPUDurationKey), Type: semconv.GPUOperationTypeSection}},
 	// OpenTelemetry eBPF Instrumentation: CUDA calls as seen from outside of the process.
 	"obi": {
@@ -99,8 +103,9 @@ var presets = map[string][]MappingConfig{
 			}, cudaDevice...),
 		},
 	},
-	// Events of the PyTorch profiler that another tool converted to spans, arguments by their names in the file. Only the
-	// names of kernels and copies identify them: operators of the host have "Collective name" too.
+	// Events of the PyTorch profiler that another tool converted to spans, arguments by their names
+	// in the file. Only the names of kernels and copies identify them: operators of the host have
+	// "Collective name" too.
 	"pytorch": {
 		pytorch("*[nr]ccl*", pytorchTypes{kernel: semconv.GPUOperationTypeCollective}),
 		pytorch("*HtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionHostToDevice)),
@@ -167,7 +172,8 @@ var cudaDevice = []AttributeConfig{
 	from("cuda.device.index", string(semconv.GPUDeviceOrdinalKey)),
 }
 
-// direction accepts cudaMemcpyKind by name or number (driver_types.h: 0 to 3; 4, default, is not a direction).
+// direction accepts cudaMemcpyKind by name or number (driver_types.h: 0 to 3; 4, default, is not a
+// direction).
 func direction(source string) AttributeConfig {
 	return AttributeConfig{From: source, To: string(semconv.GPUCopyDirectionKey), Values: map[string]string{
 		"HostToHost": semconv.GPUCopyDirectionHostToHost, "0": semconv.GPUCopyDirectionHostToHost,

@@ -24,8 +24,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// deriver is the processor. Batches are processed concurrently; they share the resolver and the assembler, which have
-// their own locks.
+// deriver is the processor. Batches are processed concurrently; they share the resolver and the
+// assembler, which have their own locks.
 type deriver struct {
 	cfg      *Config
 	log      *zap.Logger
@@ -71,8 +71,8 @@ func (d *deriver) shutdown(context.Context) error {
 	return nil
 }
 
-// batch is the state of one call: counts for the telemetry, and the devices of the last spans, which the next spans
-// mostly have too.
+// batch is the state of one call: counts for the telemetry, and the devices of the last spans,
+// which the next spans mostly have too.
 type batch struct {
 	*tally
 	now      int64
@@ -81,7 +81,8 @@ type batch struct {
 	resource spanfacts.Resource
 }
 
-// tally is what is counted of a batch when the next component has accepted it: a rejected batch arrives again.
+// tally is what is counted of a batch when the next component has accepted it: a rejected batch
+// arrives again.
 type tally struct {
 	counts          [roofline.Outcomes]int64
 	mapped, noPeaks int64
@@ -175,7 +176,8 @@ type deviceRoof struct {
 	roof *roofline.Roof
 }
 
-// roof resolves the span's device; for one of the last few devices it takes no lock and hashes nothing.
+// roof resolves the span's device; for one of the last few devices it takes no lock and hashes
+// nothing.
 func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roofline.Roof {
 	dev := device{f.Device.ID, f.Device.Parent, f.Device.Model}
 	for i := range min(b.found, len(b.recent)) {
@@ -192,8 +194,9 @@ func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roofline.Roof {
 // values are derived values that are written on a span.
 type values struct{ roofline.Values }
 
-// lean removes the values that only level full has, and rounds the rest. The source of the peaks is stated once on the
-// scope, as the first span has it; spans with another source state it themselves. It returns the scope's.
+// lean removes the values that only level full has, and rounds the rest. The source of the peaks is
+// stated once on the scope, as the first span has it; spans with another source state it
+// themselves. It returns the scope's.
 func (x *values) lean(scope pcommon.InstrumentationScope, peaks string) string {
 	nan := math.NaN()
 	x.ReadRate, x.WriteRate, x.Intensity = nan, nan, nan
@@ -233,7 +236,8 @@ func (x *values) lean(scope pcommon.InstrumentationScope, peaks string) string {
 	return peaks
 }
 
-// put writes the values that are present. Whatever the inputs were, only finite numbers ≥ 0 are written.
+// put writes the values that are present. Whatever the inputs were, only finite numbers ≥ 0 are
+// written.
 func (x *values) put(attrs pcommon.Map) {
 	doubles := [...]struct {
 		key string

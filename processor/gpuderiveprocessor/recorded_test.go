@@ -29,9 +29,9 @@ func recordedTraces(t *testing.T) (files []string) {
 	return files
 }
 
-// Compares copies on real devices with the peaks of the table: large ones, which do not fit into caches, never exceed
-// them, and the largest within a V100 is near the peak. A wrong link, a wrong unit or a peak of both directions would
-// fail.
+// Compares copies on real devices with the peaks of the table: large ones, which do not fit into
+// caches, never exceed them, and the largest within a V100 is near the peak. A wrong link, a wrong
+// unit or a peak of both directions would fail.
 func TestRecordedCopiesFitThePeaks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")

@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 )
 
-// The next component rejects batches, which arrive again: the sums of steps, the spans and the counts are the same as
-// after one attempt.
+// The next component rejects batches, which arrive again: the sums of steps, the spans and the
+// counts are the same as after one attempt.
 func TestRejectedBatchesAreDerivedAndCountedOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		s := &sinktest.Sink{Shares: seed%2 == 0, Changes: seed%3 == 0, Reject: sinktest.Randomly(seed, 0.6, 0)}

@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	// maxRoofs limits the devices that are remembered; senders choose the identities. At the limit all are removed.
+	// maxRoofs limits the devices that are remembered; senders choose the identities. At the limit
+	// all are removed.
 	maxRoofs = 4096
-	// roofAge is how long limits read from the samples are valid: links are renegotiated, instances recreated.
+	// roofAge is how long limits read from the samples are valid: links are renegotiated, instances
+	// recreated.
 	roofAge = 10 * time.Second
 )
 
@@ -41,8 +43,8 @@ func newResolver(cfg *Config, log *zap.Logger) *resolver {
 	return &resolver{cfg: cfg, log: log, roofs: make(map[device]*roof), named: make(map[string]struct{})}
 }
 
-// roof returns the peaks of a device, nil if none are known. now is unix ns. It is safe for concurrent use and
-// allocates only for devices not seen before.
+// roof returns the peaks of a device, nil if none are known. now is unix ns. It is safe for
+// concurrent use and allocates only for devices not seen before.
 func (r *resolver) roof(d device, now int64) *roofline.Roof {
 	r.mu.RLock()
 	found := r.roofs[d]
@@ -77,8 +79,8 @@ func (r *resolver) remember(d device, now int64) *roof {
 	return made
 }
 
-// make builds a roof from the table's row, the configured overrides, the share of a MIG instance, and limits that the
-// device itself reports; the configuration overrides the rest.
+// make builds a roof from the table's row, the configured overrides, the share of a MIG instance,
+// and limits that the device itself reports; the configuration overrides the rest.
 func (r *resolver) make(d device) *roof {
 	sampled := r.sampled(d.id)
 	base, profile := peaks.SplitMIG(cmp.Or(d.model, sampled.Model, r.cfg.Model))
@@ -130,8 +132,9 @@ func (r *resolver) override(made *roof, model string) {
 	}
 }
 
-// instance scales the peaks of a physical GPU to a MIG instance. What the driver reports comes before the table of
-// profiles; it has the SMs of a compute instance, too, which uses the memory of its GPU instance.
+// instance scales the peaks of a physical GPU to a MIG instance. What the driver reports comes
+// before the table of profiles; it has the SMs of a compute instance, too, which uses the memory of
+// its GPU instance.
 func (m *roof) instance(row *peaks.Device, profile string, share *devicesamples.MIG) {
 	all := cmp.Or(share.BoardSMs, row.SMs)
 	if share.SMs > 0 && all >= share.SMs && share.Slices > 0 && share.AllSlices >= share.Slices {

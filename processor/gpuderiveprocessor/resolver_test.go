@@ -160,8 +160,8 @@ func TestMIGSharesComeFromTheSamples(t *testing.T) {
 	assert.InEpsilon(t, 0.5, derivedOf(t, d, in)["gpu.io.utilization"], 1e-12)
 }
 
-// Every model that MIG divides, and compute instances, have peaks from what the driver reports, without a table of
-// profiles.
+// Every model that MIG divides, and compute instances, have peaks from what the driver reports,
+// without a table of profiles.
 func TestSharesOfEveryModelComeFromTheDriver(t *testing.T) {
 	for _, model := range []string{
 		"NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA H20", "NVIDIA GH200 480GB", "NVIDIA B200", "NVIDIA GB200",
@@ -329,7 +329,8 @@ func TestOverridesWinFieldByField(t *testing.T) {
 	assert.InEpsilon(t, 1.875e11/450e9, gained(s, in)["gpu.io.utilization"], 1e-12, "NVLink joins 16")
 }
 
-// More devices than a batch caches, in an order in which they evict each other, and one without its own model.
+// More devices than a batch caches, in an order in which they evict each other, and one without its
+// own model.
 func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
 	share := map[string]float64{ // of 3.35 TB/s: the HBM3 of an H100, the HBM2e of an A100, the GDDR6 of an L4
 		"NVIDIA H100 80GB HBM3": 1, "NVIDIA A100-SXM4-80GB": 3.35 / 2.039, "NVIDIA L4": 3.35 / 0.3,

@@ -82,7 +82,7 @@ func assertGained(t *testing.T, want, got attrs) {
 	}
 }
 
-// An H100 SXM: 3.35e12 By/s of memory, 989.5e12 FLOP/s bf16, 67e12 fp32, 450e9 By/s NVLink in one direction, PCIe 5 ×16
-// of 32e9 × 16 / 8 × 128/130 = 63.0153846e9 By/s. The ridge of bf16 is 295.37 FLOP/By. The expected values are computed
-// by hand.
+// An H100 SXM: 3.35e12 By/s of memory, 989.5e12 FLOP/s bf16, 67e12 fp32, 450e9 By/s NVLink in one
+// direction, PCIe 5 ×16 of 32e9 × 16 / 8 × 128/130 = 63.0153846e9 By/s. The ridge of bf16 is 295.37
+// FLOP/By. The expected values are computed by hand.
 var h100 = attrs{"gpu.operation.type": "section", "hw.model": "NVIDIA H100 80GB HBM3", "gpu.duration": 0.002}

@@ -10,12 +10,14 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// arrivals are the requests of one service whose spans have arrived, by the devices on which they ran. Several servers
-// of one name, such as replicas on one host, have one count: what runs on other devices is subtracted from it before a
-// physical GPU's own requests are, because otherwise each GPU would miss the requests of all others.
+// arrivals are the requests of one service whose spans have arrived, by the devices on which they
+// ran. Several servers of one name, such as replicas on one host, have one count: what runs on
+// other devices is subtracted from it before a physical GPU's own requests are, because otherwise
+// each GPU would miss the requests of all others.
 type arrivals struct {
 	sets []requestTimes
-	// nested are the parents of requests (true), and requests (false): a request inside another one is not counted again.
+	// nested are the parents of requests (true), and requests (false): a request inside another one
+	// is not counted again.
 	nested boundedmap.Recent[attribution.Key, bool]
 }
 
@@ -84,8 +86,8 @@ func (r *requestTimes) add(start, end, keep int64) {
 	r.ends = slices.Insert(r.ends, i, end)
 	old, _ := slices.BinarySearch(r.ends, r.ends[len(r.ends)-1]-keep)
 	if old = max(old, len(r.ends)-maxArrivals); old > len(r.ends)/2 {
-		// As many starts as ends are dropped, so the number of running requests at later times stays right, even if they
-		// belong to different requests.
+		// As many starts as ends are dropped, so the number of running requests at later times
+		// stays right, even if they belong to different requests.
 		r.starts, r.ends = slices.Delete(r.starts, 0, old), slices.Delete(r.ends, 0, old)
 	}
 }
@@ -97,8 +99,8 @@ func (r *requestTimes) running(t int64) int {
 	return max(0, started-ended)
 }
 
-// elsewhere returns how many requests of a service ran at a time on other physical GPUs only. The caller holds the
-// lock.
+// elsewhere returns how many requests of a service ran at a time on other physical GPUs only. The
+// caller holds the lock.
 func (l *loads) elsewhere(load, board string, t int64) (n int) {
 	a := l.arrived[load]
 	if a == nil {

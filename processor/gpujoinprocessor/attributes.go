@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// measured are the attributes of the catalogue: means over the span, time-weighted, and highest values. A MIG instance
-// has its own ratios; other values are its physical GPU's if it lacks them.
+// measured are the attributes of the catalogue: means over the span, time-weighted, and highest
+// values. A MIG instance has its own ratios; other values are its physical GPU's if it lacks them.
 var measured = func() (list []spanValue) {
 	for _, q := range gpuquantity.All() {
 		if span := &q.Info().Span; span.Key != "" {
@@ -46,7 +46,8 @@ type attributes struct {
 	weights     []float64             // and of how many devices
 }
 
-// write joins one span with its device and physical GPU in the current view. False: no sample is near.
+// write joins one span with its device and physical GPU in the current view. False: no sample is
+// near.
 func (a *attributes) write(
 	to *results, g *gpuSpan, at *target, share attribution.Share, shared bool, further, furtherBound float64, in *scope,
 ) bool {
@@ -71,7 +72,8 @@ func (a *attributes) write(
 			} else {
 				a.energy(g, at, to, energy, max(0, share.Own), bound)
 			}
-			// The share covers only the counter as known when it was attributed; the quality is the worst value's.
+			// The share covers only the counter as known when it was attributed; the quality is the
+			// worst value's.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
 				coverage = c
 			}
@@ -133,8 +135,9 @@ func (a *attributes) fullMeans(g *gpuSpan, to *results, at *target, start, end i
 	}
 }
 
-// measure returns the value of a quantity over a span, from a device of the physical GPU or from the GPU if the device
-// lacks it; power also from the energy counter, for GPUs that do not sample it.
+// measure returns the value of a quantity over a span, from a device of the physical GPU or from
+// the GPU if the device lacks it; power also from the energy counter, for GPUs that do not sample
+// it.
 func (b *board) measure(dev devicesamples.DeviceView, f gpuquantity.Quantity, start, end int64,
 ) (x float64, ok bool) {
 	if b.checks.idle && (f == devicesamples.Utilization || f == devicesamples.SMUtilization) {
@@ -154,9 +157,9 @@ func (b *board) measure(dev devicesamples.DeviceView, f gpuquantity.Quantity, st
 	return x, known > 0
 }
 
-// leanMeans writes what shows whether the device computed, moved data or was throttled. A span shorter than a sample
-// has the values of its surroundings, of which only power and the utilization of the SMs are relevant; the clock is
-// written if it was throttled.
+// leanMeans writes what shows whether the device computed, moved data or was throttled. A span
+// shorter than a sample has the values of its surroundings, of which only power and the utilization
+// of the SMs are relevant; the clock is written if it was throttled.
 func (a *attributes) leanMeans(to *results, at *target, start, end int64, how string, throttled bool) {
 	put := func(q gpuquantity.Quantity) bool {
 		x, ok := at.board.measure(at.dev, q, start, end)
@@ -205,8 +208,8 @@ func (h *holdback) add(dev devicesamples.DeviceView, start, end int64) {
 	}
 }
 
-// throttle writes for how long and why a device was throttled; it reports whether it was. At level lean a time of 0 is
-// not stated, and one of the whole span only by its reasons.
+// throttle writes for how long and why a device was throttled; it reports whether it was. At level
+// lean a time of 0 is not stated, and one of the whole span only by its reasons.
 func (a *attributes) throttle(to *results, h *holdback, length int64) bool {
 	if !h.known {
 		return false

@@ -99,9 +99,9 @@ func (b *batch) furtherHandles(g *gpuSpan) []attribution.Handle {
 	return b.more[g.more : g.more+g.further]
 }
 
-// scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step, the
-// framework's operator below it, the kernel below that), because energy attribution needs the nearest ancestor on the
-// GPU.
+// scan reads the GPU spans of a request. Their parents are followed through host spans of the same
+// request (a step, the framework's operator below it, the kernel below that), because energy
+// attribution needs the nearest ancestor on the GPU.
 func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Duration) {
 	b.seed = id.seed
 	all := td.ResourceSpans()
@@ -156,8 +156,8 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	nestScratch.Put(scratch)
 }
 
-// nestScratch holds what nest needs of the spans of one request. Batches wait for seconds and need it for microseconds,
-// so it is not part of them.
+// nestScratch holds what nest needs of the spans of one request. Batches wait for seconds and need
+// it for microseconds, so it is not part of them.
 var nestScratch = sync.Pool{New: func() any { return new([]spanfacts.NestSpan) }}
 
 // shareScratch holds the shares of a batch for the same reason.
@@ -170,8 +170,9 @@ func (b *batch) arrived() {
 	shareScratch.Put(&s)
 }
 
-// nest moves spans that ran inside others of their stream below those. A loop's phase, and sections of the code that it
-// calls with the step's context, are siblings in the trace; without nesting each would get half of the energy.
+// nest moves spans that ran inside others of their stream below those. A loop's phase, and sections
+// of the code that it calls with the step's context, are siblings in the trace; without nesting
+// each would get half of the energy.
 func (b *batch) nest(streams []spanfacts.NestSpan) {
 	for i := range streams {
 		s, g := &streams[i], &b.shares[i]
@@ -184,7 +185,8 @@ func (b *batch) nest(streams []spanfacts.NestSpan) {
 	})
 }
 
-// others returns a checksum of the spans that are not waited for, whatever their order; 0: there are none.
+// others returns a checksum of the spans that are not waited for, whatever their order; 0: there
+// are none.
 func (b *batch) others() (sum uint64) {
 	add := func(k *attribution.Key) { sum += maphash.Comparable(b.seed, *k) }
 	for i := range b.host {
@@ -198,8 +200,8 @@ func (b *batch) others() (sum uint64) {
 	return sum
 }
 
-// bridge replaces parents that are host spans by their own parents; a root among them leaves none, so that no span
-// waits for an ancestor that cannot arrive.
+// bridge replaces parents that are host spans by their own parents; a root among them leaves none,
+// so that no span waits for an ancestor that cannot arrive.
 func (b *batch) bridge() {
 	if b.bridges == nil {
 		b.bridges = map[attribution.Key][8]byte{}
@@ -222,8 +224,9 @@ func (b *batch) bridge() {
 // maxBridge bounds the walk through host spans; cycles of parents end there too.
 const maxBridge = 128
 
-// mark writes on each scope what most of its spans would repeat: the source of the samples, if all have the same, and
-// then the most frequent method. The source also tells another gpu_join that the spans are joined.
+// mark writes on each scope what most of its spans would repeat: the source of the samples, if all
+// have the same, and then the most frequent method. The source also tells another gpu_join that the
+// spans are joined.
 func (b *batch) mark() {
 	for i := range b.spans {
 		g := &b.spans[i]
@@ -259,12 +262,12 @@ func (b *batch) mark() {
 	}
 }
 
-// pendingRequest is a waiting request with the results of reading it, so that it need not be read and looked up again
-// when it is released, when its memory is long out of the CPU's caches. It passes the queue in the request's context; a
-// storage keeps only the request.
+// pendingRequest is a waiting request with the results of reading it, so that it need not be read
+// and looked up again when it is released, when its memory is long out of the CPU's caches. It
+// passes the queue in the request's context; a storage keeps only the request.
 //
-// Its spans are added to the energy attribution after the queue has accepted it, because a refused request may never
-// arrive again. It is locked until then, and the consumer waits for that.
+// Its spans are added to the energy attribution after the queue has accepted it, because a refused
+// request may never arrive again. It is locked until then, and the consumer waits for that.
 type pendingRequest struct {
 	mu    sync.Mutex
 	td    ptrace.Traces
@@ -274,8 +277,9 @@ type pendingRequest struct {
 
 type pendingKey struct{}
 
-// pendingBatch returns the batch of a request that leaves the queue. Nil: nothing is known about the request that is
-// returned, because it is from the storage or a device has been replaced since then.
+// pendingBatch returns the batch of a request that leaves the queue. Nil: nothing is known about
+// the request that is returned, because it is from the storage or a device has been replaced since
+// then.
 func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) (*batch, ptrace.Traces) {
 	r, ok := ctx.Value(pendingKey{}).(*pendingRequest)
 	if !ok || r.td != td {

@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// bench has 8 devices with 120 s of samples of all fields at 10 Hz, and a processor whose parts are called directly, so
-// that nothing waits.
+// bench has 8 devices with 120 s of samples of all fields at 10 Hz, and a processor whose parts are
+// called directly, so that nothing waits.
 type bench struct {
 	p     *joinProcessor
 	now   time.Time
@@ -110,9 +110,9 @@ func (x *bench) request(n int, from time.Time) ptrace.Traces {
 	return td
 }
 
-// BenchmarkJoin measures the join of a stream of requests of 1024 spans without the queue: find the GPU spans and their
-// devices, add them to the energy attribution, settle, write. Compare cpu-ns/span with BenchmarkAppendAttributes, the
-// cost of adding as many attributes to a span.
+// BenchmarkJoin measures the join of a stream of requests of 1024 spans without the queue: find the
+// GPU spans and their devices, add them to the energy attribution, settle, write. Compare
+// cpu-ns/span with BenchmarkAppendAttributes, the cost of adding as many attributes to a span.
 func BenchmarkJoin(b *testing.B) {
 	x := newBench(b)
 	p, ctx := x.p, context.Background()
@@ -163,7 +163,8 @@ func BenchmarkJoin(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")
 }
 
-// BenchmarkAppendAttributes only adds as many attributes to a span as the join does, in the same way.
+// BenchmarkAppendAttributes only adds as many attributes to a span as the join does, in the same
+// way.
 func BenchmarkAppendAttributes(b *testing.B) {
 	const n = perRequest
 	x := newBench(b)

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// board is one physical GPU: its energy attribution and its events. All its MIG instances share it, because they share
-// the counters.
+// board is one physical GPU: its energy attribution and its events. All its MIG instances share it,
+// because they share the counters.
 type board struct {
 	id        string // as devicesamples.NormalizeID makes it
 	dev       *attribution.Device
@@ -49,8 +49,8 @@ func (b *board) addInstance(id string) {
 	}
 }
 
-// watermark returns the time up to which samples of the physical GPU and of its live instances have arrived, on the
-// clock of spans.
+// watermark returns the time up to which samples of the physical GPU and of its live instances have
+// arrived, on the clock of spans.
 func (b *board) watermark(v devicesamples.View) int64 {
 	w := b.meter.dev.Newest()
 	oldest := w
@@ -91,8 +91,8 @@ func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) 
 	return m.loads.levels(process, m.board, from, to, m.shift, dst)
 }
 
-// defaultRefresh is the refresh period of energy counters of NVIDIA's drivers at most (arXiv 2312.02741 measured it for
-// power), defaultWindow the averaging window of instantaneous power.
+// defaultRefresh is the refresh period of energy counters of NVIDIA's drivers at most (arXiv
+// 2312.02741 measured it for power), defaultWindow the averaging window of instantaneous power.
 const defaultRefresh, defaultWindow = 100 * time.Millisecond, 100 * time.Millisecond
 
 // newEnergy returns the energy curve of a device.
@@ -106,9 +106,9 @@ func newEnergy(d *devicesamples.Device, settle time.Duration) *instrument.Energy
 	return instrument.NewEnergy(c)
 }
 
-// bind makes the meter read a device until the view is released. settled is on the clock of spans, and known if
-// anything is settled. Energy and power of a MIG instance whose physical GPU is unknown are not read: every instance
-// repeats the values of the whole GPU.
+// bind makes the meter read a device until the view is released. settled is on the clock of spans,
+// and known if anything is settled. Energy and power of a MIG instance whose physical GPU is
+// unknown are not read: every instance repeats the values of the whole GPU.
 func (m *meter) bind(dev devicesamples.DeviceView, settled int64, known bool) {
 	if m.dev = dev; dev.Device().Parent != "" {
 		return
@@ -126,8 +126,8 @@ func (m *meter) bind(dev devicesamples.DeviceView, settled int64, known bool) {
 	}
 	m.values = dev.Values(devicesamples.Power, m.power, m.values[:0])
 	m.changes = dev.Changes(devicesamples.Energy, m.change, m.changes[:0])
-	// In the order of time, so that the curve does not depend on how many readings arrived together, and of one time the
-	// change of the counter first, which shows that power is current.
+	// In the order of time, so that the curve does not depend on how many readings arrived
+	// together, and of one time the change of the counter first, which shows that power is current.
 	i := 0
 	for _, c := range m.changes {
 		for ; i < len(m.values) && m.values[i].Time < c.Time; i++ {
@@ -210,8 +210,8 @@ func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int
 	orphans = t.Orphans - l.reported.Orphans
 	l.reported = t
 
-	// A debt of energy that was attributed by power before the counter counted it is paid first. A loss below a millionth
-	// of the whole is rounding.
+	// A debt of energy that was attributed by power before the counter counted it is paid first. A
+	// loss below a millionth of the whole is rounding.
 	if lost := b.meter.energy.Balance() - l.lost; lost > 1e-6*b.meter.energy.Counted() {
 		more[uncovered] = lost
 		l.lost += lost

@@ -191,8 +191,8 @@ func TestMixedRequestsAreQueuedCompletely(t *testing.T) {
 	})
 }
 
-// A fan-out to several consumers marks its data as read-only, while the GPU part of the same request must still be
-// modified.
+// A fan-out to several consumers marks its data as read-only, while the GPU part of the same
+// request must still be modified.
 func TestTheRestMayBecomeReadOnlyWhileTheGPUPartWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -300,8 +300,8 @@ func TestTheSameRequestTwiceLeavesOnce(t *testing.T) {
 	})
 }
 
-// A host section concurrent with a kernel, or a server's request around a device step: the energy belongs to the
-// device-timed span, and to the others only while it was idle.
+// A host section concurrent with a kernel, or a server's request around a device step: the energy
+// belongs to the device-timed span, and to the others only while it was idle.
 func TestHostTimedSpansTakeNothingFromDeviceTimedOnes(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(sec(4))
@@ -452,7 +452,8 @@ func TestSpanEventsAreOnTheClockOfSpans(t *testing.T) {
 	}, func(c *Config) { c.Events = true; c.Shift = 2 * time.Second })
 }
 
-// A span that is shorter than the update period of the counter uses method cell, although samples are closer.
+// A span that is shorter than the update period of the counter uses method cell, although samples
+// are closer.
 func TestTheMethodIsCellBelowTheCountersUpdatePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

@@ -11,11 +11,12 @@ const leastError = 0.05
 // wholeShare is the share of a device's energy from which a span counts as alone on it.
 const wholeShare = 0.97
 
-// boundOf returns by how many joules the energy that a span has of a board in [start, end] can differ from the truth.
-// Infinity: no bound holds.
+// boundOf returns by how many joules the energy that a span has of a board in [start, end] can
+// differ from the truth. Infinity: no bound holds.
 //
-// A span that shares the device has the share f of the error at its ends. Where its share changes inside, it has a part
-// of the error there, too. It changes the more, the less it is of the whole, and by about itself.
+// A span that shares the device has the share f of the error at its ends. Where its share changes
+// inside, it has a part of the error there, too. It changes the more, the less it is of the whole,
+// and by about itself.
 func (b *board) boundOf(start, end int64, energy float64) float64 {
 	e := b.meter.energy
 	whole := e.Energy(start, end)

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// idleWindow is the settled time over which spans are compared with the utilization that the device reports.
+	// idleWindow is the settled time over which spans are compared with the utilization that the
+	// device reports.
 	idleWindow = time.Minute
-	// leastBusy is the share of that time in which spans ran, mostIdle the utilization below which the device contradicts
-	// them.
+	// leastBusy is the share of that time in which spans ran, mostIdle the utilization below which
+	// the device contradicts them.
 	leastBusy, mostIdle = 0.5, 0.001
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
-// A device draws 300 W, and its counter shows something else. The energy of a span is computed from power, and the
-// contradiction is counted.
+// A device draws 300 W, and its counter shows something else. The energy of a span is computed from
+// power, and the contradiction is counted.
 func TestAContradictedCounterIsReplacedByPower(t *testing.T) {
 	for reason, counter := range map[string]func(s float64) float64{
 		"counter_frozen": func(s float64) float64 { return 300 * min(s, 2) },
@@ -73,8 +73,8 @@ func TestAnOuterSpanHasTheEnergyBelowSpansOnOtherDevices(t *testing.T) {
 	}
 }
 
-// BenchmarkChecks measures the checks of eight physical GPUs, which run once a second. At 50,000 spans a second, 2 % of
-// the Collector's CPU are 1 ms at 1 µs a span.
+// BenchmarkChecks measures the checks of eight physical GPUs, which run once a second. At 50,000
+// spans a second, 2 % of the Collector's CPU are 1 ms at 1 µs a span.
 func BenchmarkChecks(b *testing.B) {
 	x := newBench(b)
 	x.p.engine.tick(x.now, nil, func(*board) {})

@@ -22,9 +22,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestPodsOfAClusterAreJoined joins spans of pods that name no device, with the settings of the pipeline
-// kubernetes/dcgm-exporter: the exporter collects every 30 s, its default, and states the pods in labels. Each of two
-// boards has a pod and a steady power.
+// TestPodsOfAClusterAreJoined joins spans of pods that name no device, with the settings of the
+// pipeline kubernetes/dcgm-exporter: the exporter collects every 30 s, its default, and states the
+// pods in labels. Each of two boards has a pod and a steady power.
 func TestPodsOfAClusterAreJoined(t *testing.T) {
 	const collect = 30 * time.Second
 	watts := map[string]float64{"a": 100, "b": 400}
@@ -54,7 +54,8 @@ func TestPodsOfAClusterAreJoined(t *testing.T) {
 					if now.Sub(begin)%scrape == 0 {
 						require.NoError(t, e.ConsumeMetrics(context.Background(), clusterScrape(now.Sub(begin).Truncate(collect), watts)))
 					}
-					// Spans of 2 s and of 40 s, while the devices are known and until the last samples.
+					// Spans of 2 s and of 40 s, while the devices are known and until the last
+					// samples.
 					if since := now.Sub(begin); since > 3*time.Minute && since < 8*time.Minute && since%(20*time.Second) == 0 {
 						for pod := range watts {
 							for _, length := range []time.Duration{2 * time.Second, 40 * time.Second} {

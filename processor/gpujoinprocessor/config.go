@@ -17,7 +17,8 @@ import (
 
 // Config is the configuration of the gpu_join processor.
 type Config struct {
-	// Samples names the gpu_samples extension with the device samples. Default none: spans pass unchanged.
+	// Samples names the gpu_samples extension with the device samples. Default none: spans pass
+	// unchanged.
 	Samples *component.ID `mapstructure:"samples"`
 	// Settle is the delay after which the energy of a moment is attributed, so that spans of other
 	// processes can arrive first. It should exceed the export interval of the SDKs (5 s by
@@ -28,9 +29,10 @@ type Config struct {
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// Queue configures the queue of waiting batches.
 	Queue QueueConfig `mapstructure:"queue"`
-	// RetryOnFailure configures retries when the next component rejects a batch. The first retries follow faster than
-	// InitialInterval, so that the queue drains as fast as the next component accepts. Default: an interval of 1s, without
-	// end, because the queue is bounded and rejects new batches when it is full.
+	// RetryOnFailure configures retries when the next component rejects a batch. The first retries
+	// follow faster than InitialInterval, so that the queue drains as fast as the next component
+	// accepts. Default: an interval of 1s, without end, because the queue is bounded and rejects
+	// new batches when it is full.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 	// ShutdownTimeout is the maximum time for which a shutdown waits until the next component has
 	// accepted the waiting batches; positive.
@@ -46,15 +48,17 @@ type Config struct {
 	// direction: a sample of time t describes what spans did at t − shift. Positive for meters that
 	// lag and for services whose clock is behind, negative for services whose clock is ahead.
 	Shift time.Duration `mapstructure:"shift"`
-	// Ordinals maps gpu.device.ordinal to hw.id, for spans without any other identity. Default none.
+	// Ordinals maps gpu.device.ordinal to hw.id, for spans without any other identity. Default
+	// none.
 	Ordinals map[string]string `mapstructure:"ordinals"`
 	// EnergyOnMIG gives spans on MIG instances their share of the physical GPU's energy.
 	EnergyOnMIG bool `mapstructure:"energy_on_mig"`
 	// Events adds a span event for each XID, memory error and throttle change, in addition to the
 	// attributes.
 	Events bool `mapstructure:"events"`
-	// Attributes is how much detail is written on a span: lean for the main results, with quality only if it is unusual
-	// and means of five significant digits, or full for all known values. Default lean.
+	// Attributes is how much detail is written on a span: lean for the main results, with quality
+	// only if it is unusual and means of five significant digits, or full for all known values.
+	// Default lean.
 	Attributes spanfacts.Level `mapstructure:"attributes" enum:"lean,full"`
 }
 
@@ -63,7 +67,8 @@ type QueueConfig struct {
 	// Size is the maximum size of the queue in bytes of OTLP protobuf, positive; a batch that does
 	// not fit is rejected with a retryable error.
 	Size int64 `mapstructure:"size"`
-	// Storage names a storage extension that keeps waiting batches across restarts. Default: memory only.
+	// Storage names a storage extension that keeps waiting batches across restarts. Default: memory
+	// only.
 	Storage *component.ID `mapstructure:"storage"`
 }
 
@@ -86,7 +91,8 @@ func createDefaultConfig() component.Config {
 // maxShift: a larger one has a wrong unit.
 const maxShift = time.Hour
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.
@@ -108,6 +114,6 @@ func (c *Config) Validate() error {
 	return bad.Err()
 }
 
-// HeldSpanBytes is the heap memory in bytes of a waiting span with 12 attributes, including its node in the energy
-// attribution; sizing is based on it. A test measures it.
+// HeldSpanBytes is the heap memory in bytes of a waiting span with 12 attributes, including its
+// node in the energy attribution; sizing is based on it. A test measures it.
 const HeldSpanBytes = 380

@@ -28,9 +28,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Random work on a physical GPU, on two MIG instances of another one and on both physical GPUs, in payloads some of
-// which are late or sent twice: the energy of spans and of the metrics of gpu_metrics, plus the unattributed energy,
-// equals the devices' counters.
+// Random work on a physical GPU, on two MIG instances of another one and on both physical GPUs, in
+// payloads some of which are late or sent twice: the energy of spans and of the metrics of
+// gpu_metrics, plus the unattributed energy, equals the devices' counters.
 func TestEnergyOfMIGLateAndRepeatedSpansIsConservedInTracesAndMetrics(t *testing.T) {
 	const gpu1 = "GPU-00000000-0000-4000-8000-000000000001"
 	ids := []string{gpu0, "MIG-00000000-0000-4000-8000-00000000000a", "MIG-00000000-0000-4000-8000-00000000000b"}

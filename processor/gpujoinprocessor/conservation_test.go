@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// TestEnergyIsConserved sends random work of several processes, exported as SDKs do (every second, some late, parents
-// after their children), and compares the sums with the device's own counter.
+// TestEnergyIsConserved sends random work of several processes, exported as SDKs do (every second,
+// some late, parents after their children), and compares the sums with the device's own counter.
 func TestEnergyIsConserved(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,8 @@ func TestEnergyIsConserved(t *testing.T) {
 						below += v.Double()
 					}
 				}
-				// A child may be released before its parent arrives, but the parent's energy includes it.
+				// A child may be released before its parent arrives, but the parent's energy
+				// includes it.
 				assert.GreaterOrEqual(t, mine, below-1e-9*(1+below))
 			}
 			time.Sleep(10 * time.Millisecond) // past the reporting tick

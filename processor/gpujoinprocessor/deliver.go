@@ -34,9 +34,9 @@ var lossRemedies = [losses]string{
 	retriesEnded: "the next component rejects them (raise `retry_on_failure::max_elapsed_time`)",
 }
 
-// deliver sends a batch until the next component accepts it. Each attempt sends other data, because the next component
-// may have shared or changed what it rejected. An error means that the batch is dropped or, with a storage, stays
-// there.
+// deliver sends a batch until the next component accepts it. Each attempt sends other data, because
+// the next component may have shared or changed what it rejected. An error means that the batch is
+// dropped or, with a storage, stays there.
 func (p *joinProcessor) deliver(ctx context.Context, b *batch) error {
 	to := sendContext{p.ending, ctx}
 	retry := resend.Delay{Config: &p.cfg.RetryOnFailure}
@@ -112,8 +112,8 @@ func (p *joinProcessor) drop(ctx context.Context, b *batch, why lossReason, err 
 	return consumererror.NewPermanent(err) // for the queue
 }
 
-// rejects and acceptsAgain log the beginning and the end of an outage, during which every batch is rejected at least
-// once. The queue has one consumer, which calls them.
+// rejects and acceptsAgain log the beginning and the end of an outage, during which every batch is
+// rejected at least once. The queue has one consumer, which calls them.
 func (p *joinProcessor) rejects(err error) {
 	if !p.rejecting {
 		p.logger.Warn("the next component rejects spans, which are sent again; further rejections are not logged",
@@ -131,8 +131,9 @@ func (p *joinProcessor) acceptsAgain() {
 	p.wasRejected = false
 }
 
-// failed returns the spans that an error names as not accepted, nil for all. An exporter that has written a part of a
-// batch, such as chrome_trace on a full disk, names the rest. was has the spans that were sent.
+// failed returns the spans that an error names as not accepted, nil for all. An exporter that has
+// written a part of a batch, such as chrome_trace on a full disk, names the rest. was has the spans
+// that were sent.
 func failed(err error, was map[attribution.Key]bool) map[attribution.Key]bool {
 	only := map[attribution.Key]bool{}
 	if !collectFailed(err, only) {
@@ -141,7 +142,8 @@ func failed(err error, was map[attribution.Key]bool) map[attribution.Key]bool {
 	return only
 }
 
-// collectFailed adds the spans that an error names. It returns false if a part of it that is not permanent names none.
+// collectFailed adds the spans that an error names. It returns false if a part of it that is not
+// permanent names none.
 func collectFailed(err error, only map[attribution.Key]bool) bool {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range several.Unwrap() {
@@ -165,8 +167,8 @@ func collectFailed(err error, only map[attribution.Key]bool) bool {
 	return inner != nil && collectFailed(inner, only)
 }
 
-// sendContext has the values of a request and the end of the processor: an exporter with `block_on_overflow` must not
-// delay the shutdown beyond its limit.
+// sendContext has the values of a request and the end of the processor: an exporter with
+// `block_on_overflow` must not delay the shutdown beyond its limit.
 type sendContext struct {
 	context.Context
 	values context.Context
@@ -177,12 +179,14 @@ func (c sendContext) Value(key any) any { return c.values.Value(key) }
 // maxDrainDelay is the maximum delay between attempts during the shutdown.
 const maxDrainDelay = 100 * time.Millisecond
 
-// drainPatience is how long a shutdown with a storage waits for the next batch to be accepted: the others stay there.
+// drainPatience is how long a shutdown with a storage waits for the next batch to be accepted: the
+// others stay there.
 const drainPatience = time.Second
 
-// drain sends the queue's batches until the limit. A queue in memory drains by itself; one in a storage would end with
-// the current batch, and the others would be read after the restart, when their samples no longer exist. The error is
-// sharedcomponent.ErrRunning if the next component does not return.
+// drain sends the queue's batches until the limit. A queue in memory drains by itself; one in a
+// storage would end with the current batch, and the others would be read after the restart, when
+// their samples no longer exist. The error is sharedcomponent.ErrRunning if the next component does
+// not return.
 func (p *joinProcessor) drain(limit context.Context) error {
 	defer context.AfterFunc(limit, p.end)()
 	if p.cfg.Queue.Storage != nil {
@@ -205,7 +209,8 @@ func (p *joinProcessor) drain(limit context.Context) error {
 	return err
 }
 
-// awaitDelivery waits until all batches have been accepted, the next component stops accepting, or the limit.
+// awaitDelivery waits until all batches have been accepted, the next component stops accepting, or
+// the limit.
 func (p *joinProcessor) awaitDelivery(limit context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

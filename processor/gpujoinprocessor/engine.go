@@ -18,7 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// engine is the state of the join: the physical GPUs under one lock. Each method takes the lock of the samples once.
+// engine is the state of the join: the physical GPUs under one lock. Each method takes the lock of
+// the samples once.
 type engine struct {
 	cfg      *Config
 	reader   devicesamples.Reader
@@ -36,8 +37,8 @@ type engine struct {
 	hosts  *spantree.Tree[struct{}, struct{}]  // host spans, whose children may arrive in other requests
 }
 
-// boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose physical GPU has no
-// samples is another.
+// boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose
+// physical GPU has no samples is another.
 func (e *engine) boardOf(dev devicesamples.DeviceView) *board {
 	view, ok := dev.Board()
 	if !ok {
@@ -68,8 +69,9 @@ func (e *engine) contradict(c plausibility.Contradiction) {
 	}
 }
 
-// look finds the devices of a batch's spans, and which of the spans are waited for. known is how many of these have
-// arrived before. again means that the batch must be read again, see findSharedIDs.
+// look finds the devices of a batch's spans, and which of the spans are waited for. known is how
+// many of these have arrived before. again means that the batch must be read again, see
+// findSharedIDs.
 func (e *engine) look(b *batch) (known int, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,10 +94,10 @@ func (e *engine) look(b *batch) (known int, again bool) {
 	return known, e.findSharedIDs(b)
 }
 
-// arrive adds the spans of a batch to the energy attribution, pins them there until the batch is written, and
-// determines what they wait for. fresh means that not all of them were known. leaving means that the batch comes from
-// the queue: then its known spans are its own, which arrived before it was stored; otherwise they are another batch's,
-// which arrived in the meantime.
+// arrive adds the spans of a batch to the energy attribution, pins them there until the batch is
+// written, and determines what they wait for. fresh means that not all of them were known. leaving
+// means that the batch comes from the queue: then its known spans are its own, which arrived before
+// it was stored; otherwise they are another batch's, which arrived in the meantime.
 func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -163,8 +165,8 @@ func (e *engine) above(k attribution.Key) [8]byte {
 	return k.Span
 }
 
-// awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived there themselves.
-// The list is valid until the next call.
+// awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived
+// there themselves. The list is valid until the next call.
 func (e *engine) awaiting() []*board {
 	e.others = e.others[:0]
 	if len(e.boards) < 2 {
@@ -178,8 +180,8 @@ func (e *engine) awaiting() []*board {
 	return e.others
 }
 
-// connect gives the parents of spans on one device what descendants of the spans have on others, whichever of them
-// arrives first.
+// connect gives the parents of spans on one device what descendants of the spans have on others,
+// whichever of them arrives first.
 func (e *engine) connect(b *batch) {
 	others := e.awaiting()
 	if len(others) == 0 {
@@ -207,8 +209,8 @@ func (e *engine) connect(b *batch) {
 	}
 }
 
-// repeats reports whether all waiting spans of a batch have arrived before, as a whole request with the same other
-// spans. A sender that was stopped in between sends its spans in other requests.
+// repeats reports whether all waiting spans of a batch have arrived before, as a whole request with
+// the same other spans. A sender that was stopped in between sends its spans in other requests.
 func (e *engine) repeats(b *batch) bool {
 	others := b.others()
 	e.mu.Lock()
@@ -216,7 +218,8 @@ func (e *engine) repeats(b *batch) bool {
 	return others == 0 || e.beside.Find(others) != nil
 }
 
-// passed records that the next component has accepted the other spans of a request whose GPU spans had arrived before.
+// passed records that the next component has accepted the other spans of a request whose GPU spans
+// had arrived before.
 func (e *engine) passed(others uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -292,8 +295,9 @@ func (b *batch) awaitBoard(of *board, end int64) {
 	b.boards[k].end = max(b.boards[k].end, end)
 }
 
-// settled advances the settled time of the physical GPUs that a batch waits for and reports whether all its spans have
-// ended by then. drain waits neither for spans nor for samples that may still arrive.
+// settled advances the settled time of the physical GPUs that a batch waits for and reports whether
+// all its spans have ended by then. drain waits neither for spans nor for samples that may still
+// arrive.
 func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -313,8 +317,8 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 	return ready && e.settledElsewhere(view, b, now, drain)
 }
 
-// settledElsewhere does so for the spans of a batch on the devices where only their descendants are, which may
-// have arrived after the batch: a span has the energy of all of them.
+// settledElsewhere does so for the spans of a batch on the devices where only their descendants
+// are, which may have arrived after the batch: a span has the energy of all of them.
 func (e *engine) settledElsewhere(view devicesamples.View, b *batch, now time.Time, drain bool) bool {
 	others := e.awaiting()
 	if len(others) == 0 {
@@ -335,9 +339,9 @@ func (e *engine) settledElsewhere(view devicesamples.View, b *batch, now time.Ti
 	return ready
 }
 
-// settle advances a physical GPU's settled time T to min(newest sample, now − settle), but at least to now − max_wait:
-// spans without samples by then stay without. T never decreases, unless the host's clock was set back. It returns false
-// if the device is no longer among the samples.
+// settle advances a physical GPU's settled time T to min(newest sample, now − settle), but at least
+// to now − max_wait: spans without samples by then stay without. T never decreases, unless the
+// host's clock was set back. It returns false if the device is no longer among the samples.
 func (e *engine) settle(view devicesamples.View, b *board, now time.Time, drain bool) bool {
 	dev, ok := view.Lookup(b.id)
 	if !ok {
@@ -360,7 +364,8 @@ func (e *engine) settle(view devicesamples.View, b *board, now time.Time, drain 
 	return true
 }
 
-// tick settles every device that has samples, so that idle ones are accounted for too, and calls report for each.
+// tick settles every device that has samples, so that idle ones are accounted for too, and calls
+// report for each.
 func (e *engine) tick(now time.Time, views []devicesamples.DeviceView,
 	report func(*board),
 ) []devicesamples.DeviceView {
@@ -383,8 +388,8 @@ func (e *engine) tick(now time.Time, views []devicesamples.DeviceView,
 	return views
 }
 
-// elsewhere returns what the descendants of a span have on the physical GPUs where the span itself is not, and the
-// bound of its error.
+// elsewhere returns what the descendants of a span have on the physical GPUs where the span itself
+// is not, and the bound of its error.
 func elsewhere(others []*board, own *board, g *gpuSpan) (value, bound float64) {
 	for _, o := range others {
 		if o == own {
@@ -407,6 +412,6 @@ func (e *engine) known() int {
 // maxHosts bounds the host spans that are remembered, of 70 bytes each.
 const maxHosts = 1 << 16
 
-// maxSums bounds how many repeated requests are remembered, whose other spans are passed on again later: half a
-// megabyte, and half a minute of 500 requests a second.
+// maxSums bounds how many repeated requests are remembered, whose other spans are passed on again
+// later: half a megabyte, and half a minute of 500 requests a second.
 const maxSums = 1 << 14

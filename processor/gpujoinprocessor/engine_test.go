@@ -95,7 +95,8 @@ func TestHostClockSetBackRestarts(t *testing.T) {
 	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
 }
 
-// The reported energy continues after the host's clock was set back, without the interval between the two times.
+// The reported energy continues after the host's clock was set back, without the interval between
+// the two times.
 func TestReportedEnergyContinuesWhenTheHostClockIsSetBack(t *testing.T) {
 	s, w, zero := sampled(t)
 	var sum [energyStates]float64
@@ -122,7 +123,8 @@ func TestReportedEnergyContinuesWhenTheHostClockIsSetBack(t *testing.T) {
 	assert.Zero(t, sum[uncovered])
 }
 
-// Pending spans do not wait until a clock that was set back has caught up, because their device has restarted.
+// Pending spans do not wait until a clock that was set back has caught up, because their device has
+// restarted.
 func TestSpansDoNotWaitAfterTheHostClockIsSetBack(t *testing.T) {
 	s, _, zero := sampled(t)
 	s.tick(s.now, nil, func(*board) {})

@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// BenchmarkLatencyBeyondSettle measures how long after end + settle a batch is released, on the real clock: a request
-// every 5 ms, samples every 10 ms that arrive 20 ms after their time.
+// BenchmarkLatencyBeyondSettle measures how long after end + settle a batch is released, on the
+// real clock: a request every 5 ms, samples every 10 ms that arrive 20 ms after their time.
 func BenchmarkLatencyBeyondSettle(b *testing.B) {
 	const settle = 200 * time.Millisecond
 	var mu sync.Mutex

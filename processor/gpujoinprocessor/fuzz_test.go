@@ -29,8 +29,8 @@ var written = []string{
 	"gpu.join.coverage", "gpu.join.samples", "gpu.join.method", "gpu.join.late.duration",
 }
 
-// essence returns every span without the processor's own attributes: nothing else may be lost, changed or added. GPU
-// spans with equal IDs and times are one span that was sent repeatedly.
+// essence returns every span without the processor's own attributes: nothing else may be lost,
+// changed or added. GPU spans with equal IDs and times are one span that was sent repeatedly.
 func essence(t *testing.T, requests ...ptrace.Traces) map[string][]string {
 	all := map[string][]string{}
 	for _, td := range requests {
@@ -65,8 +65,8 @@ func essence(t *testing.T, requests ...ptrace.Traces) map[string][]string {
 	return all
 }
 
-// throughJoin sends requests through a processor that waits for at most a few milliseconds, and checks the invariants
-// of its output.
+// throughJoin sends requests through a processor that waits for at most a few milliseconds, and
+// checks the invariants of its output.
 func throughJoin(t *testing.T, requests []ptrace.Traces) {
 	zero := time.Now().Add(-5 * time.Second)
 	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait, c.Events = 0, time.Millisecond, true })

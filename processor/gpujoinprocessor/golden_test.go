@@ -23,9 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/two_senders.yaml")
 
-// TestTwoSendersGolden has a trainer and an inference server on one device with interleaved batches, and shows what a
-// user of the whole pipeline gets. In the second second, the device works harder, is throttled by its power limit, and
-// reports an XID.
+// TestTwoSendersGolden has a trainer and an inference server on one device with interleaved
+// batches, and shows what a user of the whole pipeline gets. In the second second, the device works
+// harder, is throttled by its power limit, and reports an XID.
 func TestTwoSendersGolden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

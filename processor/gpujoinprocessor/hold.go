@@ -57,7 +57,8 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 		case !now.Before(last):
 			return deadline
 		}
-		// Until the latest end is `settle` ago no sample can complete the batch; after that any may.
+		// Until the latest end is `settle` ago no sample can complete the batch; after that any
+		// may.
 		until, wake := time.Unix(0, b.latest).Add(p.cfg.Settle), (<-chan struct{})(nil)
 		if !until.After(now) {
 			until, wake = last, p.wake
@@ -78,7 +79,8 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 	}
 }
 
-// write joins the spans under one lock of the samples, and omits spans that are in the request a second time.
+// write joins the spans under one lock of the samples, and omits spans that are in the request a
+// second time.
 func (p *joinProcessor) write(b *batch) {
 	e := p.engine
 	e.mu.Lock()

@@ -25,25 +25,26 @@ type resourceInfo struct {
 	workload  devicesamples.Workload
 }
 
-// identifier computes process identities. The seed lives as long as the processor, because numbers are compared within
-// it only.
+// identifier computes process identities. The seed lives as long as the processor, because numbers
+// are compared within it only.
 type identifier struct {
 	seed   maphash.Seed
 	loads  *loads
 	shared *sharedIDs
 }
 
-// The attributes that identify a process: an instance ID alone, or otherwise a process ID with what identifies its
-// machine or container.
+// The attributes that identify a process: an instance ID alone, or otherwise a process ID with what
+// identifies its machine or container.
 var (
 	instanceKeys = [...]string{"service.namespace", "service.name", "service.instance.id"}
 	jobKeys      = [...]string{string(semconv.GPUJobIDKey)}
 	processKeys  = [...]string{"process.pid", "host.id", "host.name", "container.id", "k8s.pod.uid", "k8s.pod.name"}
 )
 
-// resource reads a resource. A process is identified by service.instance.id (with service.name and service.namespace);
-// otherwise by process.pid with host and container; otherwise by all attributes of the resource together. Always using
-// all attributes was rejected: one process may have several providers whose resources differ in details.
+// resource reads a resource. A process is identified by service.instance.id (with service.name and
+// service.namespace); otherwise by process.pid with host and container; otherwise by all attributes
+// of the resource together. Always using all attributes was rejected: one process may have several
+// providers whose resources differ in details.
 func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 	var r resourceInfo
 	instance, pid, ranked, service := false, false, false, ""

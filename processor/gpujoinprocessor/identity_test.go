@@ -145,7 +145,8 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 	}
 }
 
-// A scope with a measurement source was joined by another Collector; usage records and host work get no share.
+// A scope with a measurement source was joined by another Collector; usage records and host work
+// get no share.
 func TestJoinedAndHostSpansPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

@@ -21,8 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestInstancesBehindDCGMExporterShareTheirBoardsEnergy joins a span of 4 s on each instance of a board that draws 300 W,
-// of which dcgm-exporter writes the instances only, each with the board's power and energy: 1,200 J in all.
+// TestInstancesBehindDCGMExporterShareTheirBoardsEnergy joins a span of 4 s on each instance of a
+// board that draws 300 W, of which dcgm-exporter writes the instances only, each with the board's
+// power and energy: 1,200 J in all.
 func TestInstancesBehindDCGMExporterShareTheirBoardsEnergy(t *testing.T) {
 	const board = "GPU-11111111-0000-4000-8000-000000000001"
 	for n := 1; n <= 7; n++ {
@@ -123,8 +124,8 @@ func instancesOf(board string, n int, joules float64) pmetric.Metrics {
 	return md
 }
 
-// TestAnInstanceWithoutItsBoardHasNoEnergy joins a span on an instance that repeats the energy of a board that no source
-// describes.
+// TestAnInstanceWithoutItsBoardHasNoEnergy joins a span on an instance that repeats the energy of a
+// board that no source describes.
 func TestAnInstanceWithoutItsBoardHasNoEnergy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).join(func(c *Config) { c.EnergyOnMIG = true })

@@ -11,10 +11,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// dropLarge removes spans that exceed MaxSpanSize from a request, and returns the request's size in bytes of OTLP and
-// how many they are. An
-// exporter that splits requests by bytes drops a span above its `max_size` together with all spans after it, of other
-// clients too, because it merges requests before it splits them.
+// dropLarge removes spans that exceed MaxSpanSize from a request, and returns the request's size in
+// bytes of OTLP and how many they are. An exporter that splits requests by bytes drops a span above
+// its `max_size` together with all spans after it, of other clients too, because it merges requests
+// before it splits them.
 func (p *joinProcessor) dropLarge(td ptrace.Traces) (size int, dropped int64) {
 	var m ptrace.ProtoMarshaler
 	size, limit := m.TracesSize(td), p.cfg.MaxSpanSize

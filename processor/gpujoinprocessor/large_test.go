@@ -15,7 +15,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// aloneSize returns the size of a resource with one scope and one span, which is the least that an exporter can send.
+// aloneSize returns the size of a resource with one scope and one span, which is the least that an
+// exporter can send.
 func aloneSize(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans, s ptrace.Span) int {
 	one := ptrace.NewResourceSpans()
 	rs.Resource().CopyTo(one.Resource())

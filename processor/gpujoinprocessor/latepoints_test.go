@@ -14,8 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// A sender repeats a batch of points while another exporter of the pipeline refuses it, and sends the later ones and
-// their spans after the outage. The spans have all of their energy, and nothing is attributed twice.
+// A sender repeats a batch of points while another exporter of the pipeline refuses it, and sends
+// the later ones and their spans after the outage. The spans have all of their energy, and nothing
+// is attributed twice.
 func TestPointsThatAreRepeatedAndDelayedGiveTheSameEnergy(t *testing.T) {
 	const (
 		length = 50 * time.Millisecond

@@ -145,8 +145,8 @@ func TestFullQueueRejectsWithARetryableErrorAndKeepsNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		s := r.spans()
 		require.Len(t, s, 17)
-		// A rejected request may never be sent again, so it must have no share: the eight spans of the first request have all
-		// of the energy.
+		// A rejected request may never be sent again, so it must have no share: the eight spans of
+		// the first request have all of the energy.
 		assert.InDelta(t, 300./8, energy(t, s[1]), 1e-6)
 		assert.InDelta(t, 0, energy(t, s[101]), 1e-6)
 		assert.Contains(t, s[101].Attributes().AsRaw(), "gpu.join.late.duration")
@@ -264,7 +264,8 @@ func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
 	})
 }
 
-// The next component rejects data for 3 minutes, and the sender retries: spans and energy arrive once.
+// The next component rejects data for 3 minutes, and the sender retries: spans and energy arrive
+// once.
 func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := new(consumertest.TracesSink)
@@ -312,8 +313,8 @@ func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// A sender that missed the response resends spans that are pending, spans that were released, and some of both with new
-// ones.
+// A sender that missed the response resends spans that are pending, spans that were released, and
+// some of both with new ones.
 func TestRepeatedSpansAreDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
@@ -456,7 +457,8 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Not earlier, because a shutdown joins pending spans with the available samples, of which there may be none yet.
+	// Not earlier, because a shutdown joins pending spans with the available samples, of which
+	// there may be none yet.
 	assert.Eventually(t, func() bool { return r.sink.SpanCount() == senders*batches*(spans+1) }, time.Minute,
 		time.Millisecond)
 	r.close()

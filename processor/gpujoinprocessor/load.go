@@ -15,14 +15,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// loads finds how many requests a server ran. All requests of a server belong to one process in the energy attribution,
-// whichever of the server's processes exports their spans, because the server counts them together.
+// loads finds how many requests a server ran. All requests of a server belong to one process in the
+// energy attribution, whichever of the server's processes exports their spans, because the server
+// counts them together.
 type loads struct {
 	reader devicesamples.LoadReader // nil: nothing is known
 
 	mu    sync.Mutex
 	names map[uint64]string // by the number of the process
-	// Processes that sent requests, and the server that they belong to. Their work on the device is the server's.
+	// Processes that sent requests, and the server that they belong to. Their work on the device is
+	// the server's.
 	servers map[uint64]uint64
 	arrived map[string]*arrivals // by load
 	wait    int64                // for how long a batch waits at most, ns
@@ -41,7 +43,8 @@ func (l *loads) serve(process, server uint64) {
 	l.servers[process] = server
 }
 
-// processOf returns the number of the process in the energy attribution: its server's if it sent requests.
+// processOf returns the number of the process in the energy attribution: its server's if it sent
+// requests.
 func (l *loads) processOf(process uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +62,8 @@ func (l *loads) of(service string) (string, bool) {
 	return l.reader.LoadOf(service)
 }
 
-// server returns the number of the process that a load belongs to. There are as many as loads, which are bounded.
+// server returns the number of the process that a load belongs to. There are as many as loads,
+// which are bounded.
 func (l *loads) server(seed maphash.Seed, name string) uint64 {
 	id := maphash.String(seed, "load of "+name)
 	l.mu.Lock()
@@ -100,7 +104,8 @@ func (l *loads) levels(
 	return dst
 }
 
-// known reports whether the share of a request is its fair one: the load of its server covers its time.
+// known reports whether the share of a request is its fair one: the load of its server covers its
+// time.
 func (l *loads) known(r *resourceInfo, start, end int64) bool {
 	return r.server != 0 && l.reader.LoadKnown(r.load, start, end)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// One request of 12 s runs concurrently with seven others of its server on a device of 100 W. Its share is an eighth of
-// 1,200 J, even if the seven are aborted without a span, or are unsampled.
+// One request of 12 s runs concurrently with seven others of its server on a device of 100 W. Its
+// share is an eighth of 1,200 J, even if the seven are aborted without a span, or are unsampled.
 func TestRequestAmongUnseenOnesHasItsShare(t *testing.T) {
 	const fair = 1200. / 8
 	for name, tt := range map[string]struct {
@@ -93,8 +93,9 @@ func TestRequestAmongUnseenOnesHasItsShare(t *testing.T) {
 	}
 }
 
-// A server whose iterations are device sections, such as by gpuspan or the capture library, and whose requests have
-// spans, too: the iterations have all energy of their time, regardless of the visible requests and the server's count.
+// A server whose iterations are device sections, such as by gpuspan or the capture library, and
+// whose requests have spans, too: the iterations have all energy of their time, regardless of the
+// visible requests and the server's count.
 func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -121,8 +122,8 @@ func TestIterationsOfAServerHaveAllEnergyOfTheirTime(t *testing.T) {
 	})
 }
 
-// Two servers of one service, each with its own device and count, such as replicas on one host. Requests on one device
-// must not count as requests without a span on the other.
+// Two servers of one service, each with its own device and count, such as replicas on one host.
+// Requests on one device must not count as requests without a span on the other.
 func TestServersOfOneServiceHaveTheirOwnDevices(t *testing.T) {
 	const gpu1 = "GPU-22222222-2222-2222-2222-222222222222"
 	for name, tt := range map[string]struct {

@@ -16,11 +16,13 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 )
 
-// A pending span takes at most HeldSpanBytes of heap, including its entry in the energy attribution.
+// A pending span takes at most HeldSpanBytes of heap, including its entry in the energy
+// attribution.
 func TestMemoryOfAHeldSpan(t *testing.T) {
 	const requests, spans = 64, 1024
 	x := newBench(t)
-	// No span is released before the heap is measured, however slow the test, because the next component would unpack it.
+	// No span is released before the heap is measured, however slow the test, because the next
+	// component would unpack it.
 	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = time.Hour, 2*time.Hour })
 	defer r.close()
 	for _, id := range x.ids {

@@ -55,8 +55,9 @@ func TestHostSpanBetweenStepAndKernelIsFollowed(t *testing.T) {
 	})
 }
 
-// A loop opens a phase and calls the model with the step's context, as the library's documentation does: the sections
-// of the model are children of the step and siblings of the phase that encloses them on the stream.
+// A loop opens a phase and calls the model with the step's context, as the library's documentation
+// does: the sections of the model are children of the step and siblings of the phase that encloses
+// them on the stream.
 func TestPhaseEnergyIncludesSectionsOnItsStream(t *testing.T) {
 	for name, batches := range map[string][][]uint64{
 		"one batch":      {{3, 4, 2, 5, 1}},
@@ -99,7 +100,8 @@ func TestPhaseEnergyIncludesSectionsOnItsStream(t *testing.T) {
 	}
 }
 
-// Another exporter of the process may send the host span between a step and its kernel, in requests without GPU spans.
+// Another exporter of the process may send the host span between a step and its kernel, in requests
+// without GPU spans.
 func TestHostSpansMayArriveInRequestsOfTheirOwn(t *testing.T) {
 	for _, order := range [][]uint64{{4, 2, 3, 1}, {2, 3, 4, 1}, {3, 4, 1, 2}, {4, 3, 2, 1}, {1, 2, 3, 4}, {3, 1, 4, 2}, {1, 4, 3, 2}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -165,7 +167,8 @@ func TestSpansOfTwoDevicesOnStreamsOfOneNumberStayApart(t *testing.T) {
 	}
 }
 
-// The other device's span, on a stream with the same number, starts before both and ends between them.
+// The other device's span, on a stream with the same number, starts before both and ends between
+// them.
 func TestSpanOnAnotherDeviceDoesNotHideSpansInside(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
@@ -242,7 +245,8 @@ func TestHostSpanArrivingAfterItsKernelIsBridged(t *testing.T) {
 	})
 }
 
-// A span that states the PCI address of its device in addition to its ID is on the same device as one that does not.
+// A span that states the PCI address of its device in addition to its ID is on the same device as
+// one that does not.
 func TestSpansOfOneDeviceNestWhetherOrNotTheyStateItsAddress(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(3 * time.Second)

@@ -35,7 +35,8 @@ type metered struct {
 
 func (d *metered) has(f devicesamples.Field) bool { return slices.Contains(d.fields, f) }
 
-// pair returns the samples around the ms that starts at m; false if they are too far apart, or a counter was reset.
+// pair returns the samples around the ms that starts at m; false if they are too far apart, or a
+// counter was reset.
 func (d *metered) pair(f devicesamples.Field, m int) (t0, t1 int, v0, v1 float64, ok bool) {
 	i, _ := slices.BinarySearch(d.times, m+1)
 	if i == 0 || i == len(d.times) || d.times[i]-d.times[i-1] > 3*oracleEvery {
@@ -63,8 +64,8 @@ type worked struct {
 
 func (s *worked) begins() int { return s.start + s.queue }
 
-// oracle has random devices, and spans of processes that use them, and computes millisecond by millisecond what README
-// specifies for each.
+// oracle has random devices, and spans of processes that use them, and computes millisecond by
+// millisecond what README specifies for each.
 type oracle struct {
 	rng     *rand.Rand
 	devices []*metered
@@ -263,8 +264,8 @@ func (x *oracle) below(s *worked, b int) (sum float64) {
 	return sum
 }
 
-// value returns the mean and maximum of a device's field in the ms that starts at m. Ratios and masks apply since the
-// previous sample.
+// value returns the mean and maximum of a device's field in the ms that starts at m. Ratios and
+// masks apply since the previous sample.
 func (d *metered) value(f devicesamples.Field, m int) (mean, most float64, ok bool) {
 	t0, t1, v0, v1, ok := d.pair(f, m)
 	at := func(t float64) float64 { return v0 + (v1-v0)*(t-float64(t0))/float64(t1-t0) }
@@ -277,7 +278,8 @@ func (d *metered) value(f devicesamples.Field, m int) (mean, most float64, ok bo
 	return at(float64(m) + 0.5), max(at(float64(m)), at(float64(m+1))), ok
 }
 
-// read returns the mean and maximum of a device's field in an interval; ok is false if all of it is unknown.
+// read returns the mean and maximum of a device's field in an interval; ok is false if all of it is
+// unknown.
 func (x *oracle) read(d *metered, f devicesamples.Field, from, to int) (mean, most float64, covered int, ok bool) {
 	most = math.Inf(-1)
 	for m := from; m < to; m++ {
@@ -288,7 +290,8 @@ func (x *oracle) read(d *metered, f devicesamples.Field, from, to int) (mean, mo
 	return mean / float64(covered), most, covered, covered > 0
 }
 
-// oracleMeans are the fields that have a mean, and whether a device has it only if it measures it itself.
+// oracleMeans are the fields that have a mean, and whether a device has it only if it measures it
+// itself.
 var oracleMeans = map[string]struct {
 	field devicesamples.Field
 	own   bool
@@ -388,8 +391,9 @@ func (x *oracle) says(s *worked, energyOnMIG bool) map[string]any {
 	return out
 }
 
-// Compares random work on physical GPUs and their MIG instances, in trees, concurrently on streams, with host spans and
-// requests on several devices, with the specification in README, computed millisecond by millisecond.
+// Compares random work on physical GPUs and their MIG instances, in trees, concurrently on streams,
+// with host spans and requests on several devices, with the specification in README, computed
+// millisecond by millisecond.
 func TestRandomSpansEqualASumOverMilliseconds(t *testing.T) {
 	for seed := range uint64(40) {
 		x := newOracle(seed)

@@ -37,8 +37,8 @@ func (m trueMeter) Covered(from, to int64) int64 { return to - from }
 // sharedSpan is a span of a simulated device that others share.
 type sharedSpan struct{ truth, energy, whole, bound float64 }
 
-// share simulates a device with overlapping spans of several processes: requests that begin at any time, and steps with
-// phases and kernels below.
+// share simulates a device with overlapping spans of several processes: requests that begin at any
+// time, and steps with phases and kernels below.
 func share(spec *instrumenttest.Spec, kind string, seed uint64) (list []sharedSpan) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	length := max(min(spec.Length(), 200), 6*spec.Refresh)
@@ -135,8 +135,8 @@ func share(spec *instrumenttest.Spec, kind string, seed uint64) (list []sharedSp
 	return list
 }
 
-// The true energy of spans that share a device is inside the stated error for at least 95 % of them, whatever their
-// share, and the stated error is no multiple of the real one.
+// The true energy of spans that share a device is inside the stated error for at least 95 % of
+// them, whatever their share, and the stated error is no multiple of the real one.
 func TestTheStatedErrorHoldsForSpansThatShareADevice(t *testing.T) {
 	for i := range instrumenttest.Specs {
 		spec := &instrumenttest.Specs[i]

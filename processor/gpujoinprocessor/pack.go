@@ -18,10 +18,11 @@ import (
 
 // packed is a request's spans while it waits.
 //
-// pdata has a span of 15 attributes in some 30 pieces of memory, the span itself in 240 bytes. While a request waits,
-// the garbage collector would visit each of them again and again, and when it is released none would be in the CPU's
-// caches. Here they are arrays of numbers; names and strings, which most spans of a request have in common, are kept
-// once. The output equals the input, in the same order.
+// pdata has a span of 15 attributes in some 30 pieces of memory, the span itself in 240 bytes.
+// While a request waits, the garbage collector would visit each of them again and again, and when
+// it is released none would be in the CPU's caches. Here they are arrays of numbers; names and
+// strings, which most spans of a request have in common, are kept once. The output equals the
+// input, in the same order.
 //
 //	forms   name, type | name, type | ...       one for each sequence of names and types
 //	spans   IDs, times, form, first value | ... one for each span, in the order of the wire
@@ -39,8 +40,8 @@ type packed struct {
 	build  xpdata.MapBuilder
 }
 
-// packedSpan is a span without events, links, trace state, status message and counts of what was dropped. It has no
-// pointers, so that the garbage collector does not visit it.
+// packedSpan is a span without events, links, trace state, status message and counts of what was
+// dropped. It has no pointers, so that the garbage collector does not visit it.
 type packedSpan struct {
 	trace       pcommon.TraceID
 	id, parent  pcommon.SpanID

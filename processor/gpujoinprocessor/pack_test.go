@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata"
 )
 
-// anything returns a request whose spans have attributes of every type, equal and different ones, none, and duplicate
-// names.
+// anything returns a request whose spans have attributes of every type, equal and different ones,
+// none, and duplicate names.
 func anything(r *rand.Rand) ptrace.Traces {
 	td := ptrace.NewTraces()
 	for range 1 + r.IntN(3) {

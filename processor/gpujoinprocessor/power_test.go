@@ -16,9 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// On a device without an energy counter, gpu.energy is gpu.power times the span's duration, also for spans inside one
-// sampling cell, whenever the cell is settled. Power is 400 W up to an edge and 600 W after the next sample, so it is
-// 400 + 2000 t in the cell between.
+// On a device without an energy counter, gpu.energy is gpu.power times the span's duration, also
+// for spans inside one sampling cell, whenever the cell is settled. Power is 400 W up to an edge
+// and 600 W after the next sample, so it is 400 + 2000 t in the cell between.
 func TestEnergyOfPowerSamplesIsPowerTimesTime(t *testing.T) {
 	const edge, cell = 1000 * time.Millisecond, 100 * time.Millisecond
 	for _, settled := range []time.Duration{7 * time.Millisecond, 35 * time.Millisecond, 62 * time.Millisecond, cell} {
@@ -64,8 +64,8 @@ func TestEnergyOfPowerSamplesIsPowerTimesTime(t *testing.T) {
 	}
 }
 
-// The device draws low watts until the middle of a cell, then 700 W. Samples show both sides of the cell and perhaps its
-// energy, but not when the power rose.
+// The device draws low watts until the middle of a cell, then 700 W. Samples show both sides of the
+// cell and perhaps its energy, but not when the power rose.
 func TestEnergyErrorIsStatedWhereSamplesDoNotShowAChange(t *testing.T) {
 	const cell = 100 * time.Millisecond
 	for name, tt := range map[string]struct {

@@ -149,9 +149,10 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. Waiting batches are joined with the available samples and sent until the
-// next component has accepted them, for at most ShutdownTimeout; the others stay in the storage or, without one, are
-// lost. It returns an error soon after that time or the end of ctx if the next component does not return.
+// Shutdown implements component.Component. Waiting batches are joined with the available samples
+// and sent until the next component has accepted them, for at most ShutdownTimeout; the others stay
+// in the storage or, without one, are lost. It returns an error soon after that time or the end of
+// ctx if the next component does not return.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {
@@ -205,9 +206,10 @@ func (p *joinProcessor) report(b *board) {
 	}
 }
 
-// ConsumeTraces implements consumer.Traces. A request with GPU spans of a device that has samples is queued as a whole:
-// the rest of it must not be refused alone, because senders repeat whole requests. Its GPU spans are added to the
-// energy attribution immediately, while earlier requests still wait. Other requests pass.
+// ConsumeTraces implements consumer.Traces. A request with GPU spans of a device that has samples
+// is queued as a whole: the rest of it must not be refused alone, because senders repeat whole
+// requests. Its GPU spans are added to the energy attribution immediately, while earlier requests
+// still wait. Other requests pass.
 func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	size, dropped := p.dropLarge(td)
 	repeated := int64(0)
@@ -226,8 +228,8 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	return err
 }
 
-// consume queues a request or passes it on, and returns how many of its spans were removed because they had arrived
-// before.
+// consume queues a request or passes it on, and returns how many of its spans were removed because
+// they had arrived before.
 func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int) (repeated int64, err error) {
 	now := p.now()
 	b := p.batches.Get().(*batch)
@@ -312,7 +314,8 @@ const (
 
 var refusalNames = [refusals]string{"queue_full", "storage_full", "storage_failed", "other"}
 
-// refused counts a request that the queue did not accept, and explains to the sender what can be changed.
+// refused counts a request that the queue did not accept, and explains to the sender what can be
+// changed.
 func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error) error {
 	why := other
 	switch {
@@ -332,7 +335,8 @@ func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error
 	return err
 }
 
-// accepted counts the GPU spans of a request that will never have samples, and logs the remedy the first time.
+// accepted counts the GPU spans of a request that will never have samples, and logs the remedy the
+// first time.
 func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
 	for i, n := range p.stats.accepted(ctx, b) {
 		if n > 0 && remedies[i] != "" {

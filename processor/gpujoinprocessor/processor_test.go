@@ -78,8 +78,8 @@ func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 	})
 }
 
-// A schedule records some steps, and the device throttles during each: a recorded step gets the throttling inside the
-// step, to the resolution of samples, and none that ends at its start.
+// A schedule records some steps, and the device throttles during each: a recorded step gets the
+// throttling inside the step, to the resolution of samples, and none that ends at its start.
 func TestThrottleAtTheBoundariesOfARecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

@@ -21,9 +21,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// newQueue returns the queue with its one consumer. A queue in memory has its own type of request, since a waiting
-// request is packed and its spans cannot be counted; a queue in a storage keeps the requests and the format of
-// exporterhelper.
+// newQueue returns the queue with its one consumer. A queue in memory has its own type of request,
+// since a waiting request is packed and its spans cannot be counted; a queue in a storage keeps the
+// requests and the format of exporterhelper.
 func (p *joinProcessor) newQueue(ctx context.Context, set exporter.Settings) (exporter.Traces, error) {
 	options := []exporterhelper.Option{
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
@@ -37,8 +37,9 @@ func (p *joinProcessor) newQueue(ctx context.Context, set exporter.Settings) (ex
 	})
 	set.Logger = set.Logger.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quietCore{c} }))
 	if p.cfg.Queue.Storage != nil {
-		// deliver repeats what is rejected, and returns such an error only at the end of a shutdown. exporterhelper's retry
-		// waits for the shutdown of the queue then, and marks the error so that the queue keeps the request.
+		// deliver repeats what is rejected, and returns such an error only at the end of a
+		// shutdown. exporterhelper's retry waits for the shutdown of the queue then, and marks the
+		// error so that the queue keeps the request.
 		options = append(options, exporterhelper.WithRetry(configretry.BackOffConfig{
 			Enabled: true, InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1,
 		}))
@@ -49,8 +50,8 @@ func (p *joinProcessor) newQueue(ctx context.Context, set exporter.Settings) (ex
 		xexporterhelper.WithQueueBatch(queue, xexporterhelper.QueueBatchSettings{ReferenceCounter: references{}}))...)
 }
 
-// quietCore omits the log entries of exporterhelper about single batches: deliver and drain report losses once, and
-// exporterhelper reports a batch as dropped that stays in the storage.
+// quietCore omits the log entries of exporterhelper about single batches: deliver and drain report
+// losses once, and exporterhelper reports a batch as dropped that stays in the storage.
 type quietCore struct{ zapcore.Core }
 
 func (c quietCore) With(fields []zapcore.Field) zapcore.Core { return quietCore{c.Core.With(fields)} }

@@ -37,7 +37,8 @@ func (r *rig) kept(s *sinktest.Storage) *rig {
 
 func stored(c *Config) { c.Queue.Storage = &storageID }
 
-// send sends n requests with 4 spans each: two of a device, one of an unknown device, one of the host.
+// send sends n requests with 4 spans each: two of a device, one of an unknown device, one of the
+// host.
 func (r *rig) send(n int) {
 	for i := range uint64(n) {
 		now := time.Now()
@@ -51,8 +52,8 @@ func (r *rig) send(n int) {
 	}
 }
 
-// The next component shares and changes what it rejects. Every span arrives once, with one content, changed once, and
-// counts once.
+// The next component shares and changes what it rejects. Every span arrives once, with one content,
+// changed once, and counts once.
 func TestRejectedSpansAreSentAgainAsTheyWere(t *testing.T) {
 	for _, level := range []spanfacts.Level{spanfacts.Lean, spanfacts.Full} {
 		for _, s := range []*sinktest.Sink{{}, {Shares: true}, {Changes: true}, {Shares: true, Changes: true}} {
@@ -110,7 +111,8 @@ func TestValuesStayTheSameWhileSpansAreRejected(t *testing.T) {
 	})
 }
 
-// After a fan-out, a consumer that accepted the spans gets them again when another rejects them, with equal contents.
+// After a fan-out, a consumer that accepted the spans gets them again when another rejects them,
+// with equal contents.
 func TestAFanOutThatRejectsGetsTheSameSpansAgain(t *testing.T) {
 	for _, storage := range []*sinktest.Storage{nil, {}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -136,8 +138,8 @@ func TestAFanOutThatRejectsGetsTheSameSpansAgain(t *testing.T) {
 	}
 }
 
-// Spans are read from a storage before the first sample of their device, are rejected, and could be joined by the time
-// they are sent again.
+// Spans are read from a storage before the first sample of their device, are rejected, and could be
+// joined by the time they are sent again.
 func TestStoredSpansThatPassAreNotJoinedLater(t *testing.T) {
 	for _, level := range []spanfacts.Level{spanfacts.Lean, spanfacts.Full} {
 		synctest.Test(t, func(t *testing.T) {
@@ -289,7 +291,8 @@ func TestTheQueueDrainsAtTheRateOfTheNextComponent(t *testing.T) {
 	}
 }
 
-// What cannot be delivered before the deadline is counted and logged, however the next component behaves.
+// What cannot be delivered before the deadline is counted and logged, however the next component
+// behaves.
 func TestAShutdownEndsAndCountsWhatIsLost(t *testing.T) {
 	for name, sink := range map[string]*sinktest.Sink{
 		"rejects": {Reject: func() error { return sinktest.ErrRejected }},
@@ -320,7 +323,8 @@ func TestAShutdownEndsAndCountsWhatIsLost(t *testing.T) {
 	}
 }
 
-// A next component that neither returns nor respects the context does not keep the Collector from stopping the others.
+// A next component that neither returns nor respects the context does not keep the Collector from
+// stopping the others.
 func TestAShutdownEndsAlthoughTheNextComponentHangs(t *testing.T) {
 	for name, change := range map[string]func(*Config){"in memory": func(*Config) {}, "with storage": stored} {
 		t.Run(name, func(t *testing.T) {

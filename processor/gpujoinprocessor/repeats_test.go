@@ -51,7 +51,8 @@ func TestASpanTwiceInOneRequestLeavesOnce(t *testing.T) {
 	})
 }
 
-// A process that seeds its generator of IDs again sends other spans with the same IDs: all are kept, two have energy.
+// A process that seeds its generator of IDs again sends other spans with the same IDs: all are
+// kept, two have energy.
 func TestAnotherSpanWithTheSameIDIsNoRepetition(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(3 * time.Second)
@@ -113,8 +114,8 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 	})
 }
 
-// A request that exceeds the whole queue goes directly to the next component, whose error is returned to the sender.
-// The sender's retry is then not a repetition.
+// A request that exceeds the whole queue goes directly to the next component, whose error is
+// returned to the sender. The sender's retry is then not a repetition.
 func TestARefusedRequestLargerThanTheQueueIsTakenWhenItIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -169,8 +170,8 @@ func TestRetriedRequestsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// A restarted sender retries spans in other requests: spans that arrived before are released once, and new ones in the
-// same request are released, too.
+// A restarted sender retries spans in other requests: spans that arrived before are released once,
+// and new ones in the same request are released, too.
 func TestRepeatsInAnotherRequestLoseNoOtherSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)

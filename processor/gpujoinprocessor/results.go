@@ -15,9 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// results are the values that the join found for a batch. They are found once, when the batch is released. Each
-// attempt to send the batch writes them to spans that nobody else has seen, because the next component may share or
-// change the data that it rejects.
+// results are the values that the join found for a batch. They are found once, when the batch is
+// released. Each attempt to send the batch writes them to spans that nobody else has seen, because
+// the next component may share or change the data that it rejects.
 type results struct {
 	spans  []joinedSpan // in the order of the wire
 	values []value
@@ -26,7 +26,8 @@ type results struct {
 	withheld int64 // spans without energy because its error would exceed it
 }
 
-// joinedSpan is a span of the batch that was joined, or is omitted because it is in the request a second time.
+// joinedSpan is a span of the batch that was joined, or is omitted because it is in the request a
+// second time.
 type joinedSpan struct {
 	wire     int32
 	repeated bool
@@ -90,8 +91,8 @@ func (r *results) reset() {
 	r.spans, r.values, r.events = r.spans[:0], r.values[:0], r.events[:0]
 }
 
-// resultScratch holds results. Batches wait for seconds and have results for as long as the next component takes, so
-// they are not part of them.
+// resultScratch holds results. Batches wait for seconds and have results for as long as the next
+// component takes, so they are not part of them.
 var resultScratch = sync.Pool{New: func() any { return new(results) }}
 
 // write writes the values of a span.

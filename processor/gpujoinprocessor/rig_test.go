@@ -42,7 +42,8 @@ type host struct {
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
-// rig is a gpu_samples extension, a device that writes into it, and a gpu_join with a source and a sink.
+// rig is a gpu_samples extension, a device that writes into it, and a gpu_join with a source and a
+// sink.
 type rig struct {
 	t     testing.TB
 	host  host
@@ -148,7 +149,8 @@ func (r *rig) run(w devicesamples.DeviceWriter, value func(t time.Time, s *devic
 
 const gpu0 = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50"
 
-// steady returns samples of a device with constant power from the time zero on, and otherwise constant values.
+// steady returns samples of a device with constant power from the time zero on, and otherwise
+// constant values.
 func steady(zero time.Time, watts float64) func(time.Time, *devicesamples.Sample) {
 	return func(t time.Time, s *devicesamples.Sample) {
 		s.Set(devicesamples.Energy, watts*t.Sub(zero).Seconds())

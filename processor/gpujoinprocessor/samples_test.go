@@ -89,8 +89,8 @@ func TestASmallPartOfTheEnergyThatNoSampleCoversIsReported(t *testing.T) {
 	})
 }
 
-// A sample that arrives after its time was settled still adds utilization, but its energy was not attributed, and a
-// batch that is resent must not claim it.
+// A sample that arrives after its time was settled still adds utilization, but its energy was not
+// attributed, and a batch that is resent must not claim it.
 func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -224,7 +224,8 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 	})
 }
 
-// A broken exporter sends absurd values for some time. Spans of that time lack them, and later spans are unaffected.
+// A broken exporter sends absurd values for some time. Spans of that time lack them, and later
+// spans are unaffected.
 func TestAbsurdSamplesSpoilNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

@@ -13,15 +13,17 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// spot is a further device of spans on several devices, such as spans of a model that is divided among them.
+// spot is a further device of spans on several devices, such as spans of a model that is divided
+// among them.
 type spot struct {
 	board *board
 	dev   devicesamples.DeviceView // while the samples are locked
 	again bool                     // the physical GPU belongs to a device before it, too, another instance
 }
 
-// devicesOf returns the devices of spans that do not name one: a list in hw.id, otherwise the devices of the span's
-// process, pod or host (devicesamples.UseReader). nil: the target names a device, or it is unknown.
+// devicesOf returns the devices of spans that do not name one: a list in hw.id, otherwise the
+// devices of the span's process, pod or host (devicesamples.UseReader). nil: the target names a
+// device, or it is unknown.
 func (e *engine) devicesOf(x *target) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):
@@ -36,8 +38,9 @@ func (e *engine) devicesOf(x *target) []string {
 	return ids
 }
 
-// searchSeveral binds all devices of a target. Only a request may be on several: it is unknown which of them ran a
-// section. All must have samples, because a sum over some of them would be mistaken for the whole.
+// searchSeveral binds all devices of a target. Only a request may be on several: it is unknown
+// which of them ran a section. All must have samples, because a sum over some of them would be
+// mistaken for the whole.
 func (e *engine) searchSeveral(view devicesamples.View, x *target) outcome {
 	if len(x.ids) > 1 && !x.request {
 		return severalDevices
@@ -64,8 +67,8 @@ func (e *engine) searchSeveral(view devicesamples.View, x *target) outcome {
 	return found
 }
 
-// arriveMore adds a span to the energy attribution of the target's further physical GPUs, and pins it there if pin is
-// true.
+// arriveMore adds a span to the energy attribution of the target's further physical GPUs, and pins
+// it there if pin is true.
 func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now int64, pin bool) {
 	g.more, g.further = int32(len(b.more)), int32(len(x.more))
 	for _, s := range x.more {
@@ -79,9 +82,9 @@ func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now i
 	}
 }
 
-// writeSeveral joins a span with all devices of its target: energy is the sum over their physical GPUs, and known only
-// if each one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst. It
-// returns false if no sample is near one of them.
+// writeSeveral joins a span with all devices of its target: energy is the sum over their physical
+// GPUs, and known only if each one's is; means are over all that measure; memory is the sum,
+// temperature and throttle time are the worst. It returns false if no sample is near one of them.
 func (a *attributes) writeSeveral(
 	to *results, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
 	further, furtherBound float64,

@@ -129,7 +129,8 @@ func TestAListOfDevicesIsUsed(t *testing.T) {
 	})
 }
 
-// Two instances of one physical GPU are two devices with one counter: its energy and events count once.
+// Two instances of one physical GPU are two devices with one counter: its energy and events count
+// once.
 func TestARequestOnInstancesOfOneBoardHasTheBoardsEnergyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

@@ -10,10 +10,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// sharedIDs are the groups of processes that send spans with equal IDs: the ranks of a job, whose trainer seeds the
-// generator of IDs alike, or the processes of a service, which were forked after seeding. From the first such span on,
-// their spans have parents in their own process only. In general a parent may be in another process, so the process
-// is no part of a span's identity while IDs are unique.
+// sharedIDs are the groups of processes that send spans with equal IDs: the ranks of a job, whose
+// trainer seeds the generator of IDs alike, or the processes of a service, which were forked after
+// seeding. From the first such span on, their spans have parents in their own process only. In
+// general a parent may be in another process, so the process is no part of a span's identity while
+// IDs are unique.
 type sharedIDs struct {
 	mu     sync.Mutex
 	groups map[uint64]bool
@@ -64,12 +65,13 @@ func (r *resourceInfo) ownParent(s ptrace.Span, parent [8]byte) [8]byte {
 	return r.own(parent)
 }
 
-// checkedElsewhere is how many spans of a request are compared with the spans of other physical GPUs: processes that
-// share IDs share nearly all of them.
+// checkedElsewhere is how many spans of a request are compared with the spans of other physical
+// GPUs: processes that share IDs share nearly all of them.
 const checkedElsewhere = 16
 
-// findSharedIDs finds processes that send other spans with IDs that are known, and returns true if there are new ones:
-// then the request must be read again. The caller holds the lock, and the spans have their hashes.
+// findSharedIDs finds processes that send other spans with IDs that are known, and returns true if
+// there are new ones: then the request must be read again. The caller holds the lock, and the spans
+// have their hashes.
 func (e *engine) findSharedIDs(b *batch) (found bool) {
 	checked := 0
 	for i, p := range b.joinable() {

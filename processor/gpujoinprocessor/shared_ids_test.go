@@ -21,7 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// Trainers seed the generator of IDs alike on all ranks, so that all ranks send spans with equal IDs.
+// Trainers seed the generator of IDs alike on all ranks, so that all ranks send spans with equal
+// IDs.
 func TestProcessesWithEqualIDsHaveTheirOwnEnergy(t *testing.T) {
 	for name, ranked := range map[string]bool{"ranks": true, "forked workers": false} {
 		t.Run(name, func(t *testing.T) {
@@ -34,8 +35,8 @@ func TestProcessesWithEqualIDsHaveTheirOwnEnergy(t *testing.T) {
 				r.run(r.device(nominal), steady(zero, 300))
 				at := func(x float64) time.Time { return zero.Add(sec(x)) }
 				time.Sleep(2 * time.Second)
-				// A step of 2 s with a section of 1 s in each process: a's is [1, 3] and b's [2, 4], at 300 W. Sections are sent before
-				// their steps.
+				// A step of 2 s with a section of 1 s in each process: a's is [1, 3] and b's [2,
+				// 4], at 300 W. Sections are sent before their steps.
 				joules := map[string]map[uint64]float64{}
 				for _, process := range []string{"a", "b"} {
 					joules[process] = map[uint64]float64{}
@@ -88,7 +89,8 @@ func TestRanksWithEqualIDsOnTwoDevicesShareNothing(t *testing.T) {
 			td.gpu(id, parent, zero.Add(sec(start)), zero.Add(sec(end))).Attributes().PutStr("hw.id", device)
 			r.consume(td.Traces)
 		}
-		// The second rank's section waits for its step while the first rank's step, which has the same ID, is released.
+		// The second rank's section waits for its step while the first rank's step, which has the
+		// same ID, is released.
 		time.Sleep(3 * time.Second)
 		send(0, 12, 10, 1, 2, gpu0)
 		send(1, 12, 10, 1.5, 2.5, gpu1)

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// fault is the reason why a GPU span cannot be joined; the value of `reason` in the processor's own metrics.
+// fault is the reason why a GPU span cannot be joined; the value of `reason` in the processor's own
+// metrics.
 type fault uint8
 
 const (
@@ -29,8 +30,8 @@ const (
 
 var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", "epoch", "future"}
 
-// gpuSpan is what is kept of a span with a GPU operation while it waits. It has no pointers, so that the garbage
-// collector does not visit waiting spans.
+// gpuSpan is what is kept of a span with a GPU operation while it waits. It has no pointers, so
+// that the garbage collector does not visit waiting spans.
 type gpuSpan struct {
 	attribution.Key
 	start     int64 // ns, on the device
@@ -47,9 +48,10 @@ type gpuSpan struct {
 	derives   uint8 // attributes that gpu_derive may add at level lean
 }
 
-// read reads a span of a scope. It returns false if the span is unrelated to a GPU, is a usage record of work with
-// its own spans, or was joined already. share becomes what the energy attribution needs of it, at the target that it
-// names; stream is -1 if it has none, and for a step, whose stream is the host's. f is scratch space.
+// read reads a span of a scope. It returns false if the span is unrelated to a GPU, is a usage
+// record of work with its own spans, or was joined already. share becomes what the energy
+// attribution needs of it, at the target that it names; stream is -1 if it has none, and for a
+// step, whose stream is the host's. f is scratch space.
 func (g *gpuSpan) read(
 	share *attribution.Span, f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *targetName,
 	now int64, maxWait time.Duration,

@@ -68,8 +68,8 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 
 func (s *stats) shutdown() { s.tb.Shutdown() }
 
-// accepted counts the GPU spans of an accepted request which will never have samples; it returns those whose device was
-// not found.
+// accepted counts the GPU spans of an accepted request which will never have samples; it returns
+// those whose device was not found.
 func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
 	var bad [faults]int64
 	for i := range b.spans {

@@ -46,7 +46,8 @@ const (
 	victimCount = 20
 )
 
-// TestVictim is the Collector that TestQueuedBatchesSurviveKill kills; run directly, it does nothing.
+// TestVictim is the Collector that TestQueuedBatchesSurviveKill kills; run directly, it does
+// nothing.
 func TestVictim(t *testing.T) {
 	dir := os.Getenv(victimDir)
 	if dir == "" {
@@ -90,7 +91,8 @@ func TestQueuedBatchesSurviveKill(t *testing.T) {
 	_ = cmd.Wait()
 	require.Zero(t, passed, "all are waiting")
 
-	// The next process gets the samples of that time (a replay of them) and the batches from storage.
+	// The next process gets the samples of that time (a replay of them) and the batches from
+	// storage.
 	r := newRig(t).withStorage(dir)
 	var tenants []string
 	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {

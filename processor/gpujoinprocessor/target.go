@@ -60,7 +60,8 @@ func (x *target) extend(s *attribution.Span) {
 	x.from, x.to = min(x.from, s.Start), max(x.to, s.End)
 }
 
-// targets are the devices of a batch. A request has few of them and many spans, which refer to theirs by number.
+// targets are the devices of a batch. A request has few of them and many spans, which refer to
+// theirs by number.
 type targets struct {
 	list []target
 	last int // of the last span
@@ -69,8 +70,8 @@ type targets struct {
 // recentTargets bounds the search for a target; one that was named longer ago gets a second number.
 const recentTargets = 8
 
-// number returns the number of a target. The search starts at the last span's: most follow one another on a device, or
-// alternate between the devices.
+// number returns the number of a target. The search starts at the last span's: most follow one
+// another on a device, or alternate between the devices.
 func (p *targets) number(name *targetName) int32 {
 	n := min(len(p.list), recentTargets)
 	first := len(p.list) - n
@@ -100,8 +101,8 @@ func (p *targets) reset() {
 	p.list, p.last = p.list[:0], 0
 }
 
-// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals. Spans that name none
-// of these are resolved by devicesOf.
+// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals.
+// Spans that name none of these are resolved by devicesOf.
 func (e *engine) search(view devicesamples.View, p *targetName) (devicesamples.DeviceView, outcome) {
 	if p.hwID != "" {
 		if dev, ok := view.Lookup(p.hwID); ok {
@@ -130,7 +131,8 @@ func (e *engine) search(view devicesamples.View, p *targetName) (devicesamples.D
 	return devicesamples.DeviceView{}, unknownDevice
 }
 
-// find looks up the targets of a batch in the current view. A target that was not found stays so for the batch.
+// find looks up the targets of a batch in the current view. A target that was not found stays so
+// for the batch.
 func (e *engine) find(view devicesamples.View, p *targets) {
 	for i := range p.list {
 		x := &p.list[i]
@@ -149,7 +151,8 @@ func (e *engine) find(view devicesamples.View, p *targets) {
 			x.outcome = noDevice // whatever the spans say
 		}
 		if x.outcome == found {
-			// A counter that is refreshed more rarely than maxCell affects the energy only, which states its error.
+			// A counter that is refreshed more rarely than maxCell affects the energy only, which
+			// states its error.
 			period := min(x.board.meter.dev.UpdatePeriod(devicesamples.Energy), maxCell)
 			x.cell = int64(max(x.dev.Interval(), period))
 		}

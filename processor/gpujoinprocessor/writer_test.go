@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// If a span already has one of the attributes, its value is replaced: tests each attribute on spans that receive all of
-// them.
+// If a span already has one of the attributes, its value is replaced: tests each attribute on spans
+// that receive all of them.
 func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

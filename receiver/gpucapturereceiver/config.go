@@ -17,20 +17,22 @@ import (
 
 // Config is the configuration of the gpu_capture receiver.
 type Config struct {
-	// Folder is the folder in which processes create their rings, their OTELGPU_CAPTURE_DIR (default /dev/shm/otelgpu).
+	// Folder is the folder in which processes create their rings, their OTELGPU_CAPTURE_DIR
+	// (default /dev/shm/otelgpu).
 	Folder string `mapstructure:"folder"`
 	// Window is the length of each window (default 200ms, at most 1m).
 	Window time.Duration `mapstructure:"window"`
-	// Every is the time from one window of a process to the next, at least Window (default 1m). 0: windows are opened by
-	// `otelcol-gpu capture` only.
+	// Every is the time from one window of a process to the next, at least Window (default 1m). 0:
+	// windows are opened by `otelcol-gpu capture` only.
 	Every time.Duration `mapstructure:"every"`
-	// Budget is the maximum number of records per second of a window, from 1 to 5,000,000; a window that exceeds it ends
-	// early (default 100000).
+	// Budget is the maximum number of records per second of a window, from 1 to 5,000,000; a window
+	// that exceeds it ends early (default 100000).
 	Budget int `mapstructure:"budget"`
-	// Kinds are the kinds of activity to record: kernel, copy and memset (default all). The kernels of a CUDA
-	// graph are recorded one by one.
+	// Kinds are the kinds of activity to record: kernel, copy and memset (default all). The kernels
+	// of a CUDA graph are recorded one by one.
 	Kinds []string `mapstructure:"kinds"`
-	// MaxProcesses is the maximum number of processes whose rings are read, at least 1 (default 64).
+	// MaxProcesses is the maximum number of processes whose rings are read, at least 1 (default
+	// 64).
 	MaxProcesses int `mapstructure:"max_processes"`
 	// Spans configures the conversion of a window to spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
@@ -52,7 +54,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.
@@ -77,8 +80,8 @@ func (c *Config) Validate() error {
 // kindNames returns the kinds of record, in the order of their bits in a request.
 func kindNames() []string { return []string{"kernel", "copy", "memset"} }
 
-// formerKind is accepted without effect, with a warning: CUPTI crashes a process whose graphs were instantiated before
-// it began to record whole graphs.
+// formerKind is accepted without effect, with a warning: CUPTI crashes a process whose graphs were
+// instantiated before it began to record whole graphs.
 const formerKind = "graph"
 
 func (c *Config) kinds() uint32 {

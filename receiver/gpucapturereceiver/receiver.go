@@ -69,7 +69,8 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*cap
 	}, nil
 }
 
-// Start begins to search for processes. A missing folder is not an error: processes may be started later.
+// Start begins to search for processes. A missing folder is not an error: processes may be started
+// later.
 func (r *captureReceiver) Start(context.Context, component.Host) error {
 	if slices.Contains(r.cfg.Kinds, formerKind) {
 		r.log.Warn("`kinds` has \"graph\", which has no effect; remove it: CUPTI's records of whole graphs can crash the " +
@@ -144,7 +145,8 @@ func (r *captureReceiver) scan(ctx context.Context) {
 	maps.DeleteFunc(r.refused, func(path, _ string) bool { return !present[path] })
 }
 
-// session opens a ring and reads it in a separate goroutine; false if it cannot be used. Called with the lock held.
+// session opens a ring and reads it in a separate goroutine; false if it cannot be used. Called
+// with the lock held.
 func (r *captureReceiver) session(ctx context.Context, path string) bool {
 	q, err := ring.Open(path)
 	if err != nil {
@@ -223,10 +225,11 @@ func (r *captureReceiver) count(ctx context.Context, res Result) {
 	}
 }
 
-// Capture records one window of a process and passes its spans to emit. It finds the process in the folder of the
-// configuration, by the process's own process ID or, if the Collector is in another namespace, by its ID there. It
-// returns an error if there is no such process, with the reason if it has no ring, and errors of emit. A rejected
-// window is not an error: Result.Outcome and Result.Message have the reason.
+// Capture records one window of a process and passes its spans to emit. It finds the process in the
+// folder of the configuration, by the process's own process ID or, if the Collector is in another
+// namespace, by its ID there. It returns an error if there is no such process, with the reason if
+// it has no ring, and errors of emit. A rejected window is not an error: Result.Outcome and
+// Result.Message have the reason.
 func Capture(ctx context.Context, pid int, cfg *Config, emit consumer.ConsumeTracesFunc) (Result, error) {
 	paths, err := filepath.Glob(filepath.Join(cfg.Folder, strconv.Itoa(pid)+"-*.ring"))
 	if err != nil {
@@ -246,8 +249,9 @@ func Capture(ctx context.Context, pid int, cfg *Config, emit consumer.ConsumeTra
 	return Result{}, notFound(pid, cfg.Folder)
 }
 
-// notFound reports why there is no ring: the process is not there, was not started with the library or with this
-// folder, or has not used CUDA yet. Paths are looked up as the process sees them, which may be in a container.
+// notFound reports why there is no ring: the process is not there, was not started with the library
+// or with this folder, or has not used CUDA yet. Paths are looked up as the process sees them,
+// which may be in a container.
 func notFound(pid int, folder string) error {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	text, err := os.ReadFile(proc + "environ")

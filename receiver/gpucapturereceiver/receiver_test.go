@@ -130,7 +130,8 @@ func TestSpansThatWerePushedBeforeTheWindow(t *testing.T) {
 	assert.EqualValues(t, 1, s.DroppedLinksCount(), "one request is not among the links")
 }
 
-// PyTorch runs the backward pass in threads of its own, while the thread that called backward() waits for them.
+// PyTorch runs the backward pass in threads of its own, while the thread that called backward()
+// waits for them.
 func TestKernelsOfTheBackwardPass(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -179,8 +180,8 @@ func TestKernelsHaveTheirOccupancy(t *testing.T) {
 	assert.InDelta(t, 4*128/(132*2048.0), estimate, 1e-12)
 }
 
-// The calls that launched the kernels explain why the device was idle, and are recorded once although the runtime calls
-// the driver.
+// The calls that launched the kernels explain why the device was idle, and are recorded once
+// although the runtime calls the driver.
 func TestTheWindowKnowsTheCallsThatLaunched(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	spans, res, _ := captureWhile(t, p, func() {
@@ -255,8 +256,8 @@ func TestCUPTIClockIsConvertedToWallTime(t *testing.T) {
 	assert.True(t, start.After(begin) && start.Before(time.Now()))
 }
 
-// TestCUPTIsClockIsTheWallClockAfterAWindow reads CUPTI's clock like a later profiler in the process that relies on
-// CUPTI's default, CLOCK_REALTIME.
+// TestCUPTIsClockIsTheWallClockAfterAWindow reads CUPTI's clock like a later profiler in the
+// process that relies on CUPTI's default, CLOCK_REALTIME.
 func TestCUPTIsClockIsTheWallClockAfterAWindow(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	stamp := func() time.Time {
@@ -430,7 +431,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"`kinds` has \"runtime\", which is not one of [kernel copy memset]")
 }
 
-// hostile writes a ring with random contents after a header that may be valid, and reads as much of it as possible.
+// hostile writes a ring with random contents after a header that may be valid, and reads as much of
+// it as possible.
 func hostile(t testing.TB, header, body []byte) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "1-1.ring")

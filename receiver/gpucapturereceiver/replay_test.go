@@ -193,8 +193,8 @@ func testConfig(folder string, window time.Duration) *Config {
 	return cfg
 }
 
-// capture replays activities through the stub, the library and the ring, and returns the activities of the spans.
-// Additional consumers may receive the spans.
+// capture replays activities through the stub, the library and the ring, and returns the activities
+// of the spans. Additional consumers may receive the spans.
 func capture(t *testing.T, list []activity, more ...func(ptrace.Traces)) ([]activity, Result) {
 	t.Helper()
 	dir := t.TempDir()
@@ -344,8 +344,8 @@ func TestCopiesBetweenDevices(t *testing.T) {
 	}, sorted(got))
 }
 
-// The profile of a window contains the time of its activities, and the time between them as idle time, to the
-// nanosecond.
+// The profile of a window contains the time of its activities, and the time between them as idle
+// time, to the nanosecond.
 func TestProfileOfAWindowHasTheTimeOfItsActivities(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 1))
 	var list []activity
@@ -377,8 +377,8 @@ func TestProfileOfAWindowHasTheTimeOfItsActivities(t *testing.T) {
 	assert.EqualValues(t, idle, totals[stackprofile.IdleTime])
 }
 
-// A capture has the findings of a PyTorch profile with the same activities: what the device waits for is recorded by
-// neither, because a capture has no calls of the host.
+// A capture has the findings of a PyTorch profile with the same activities: what the device waits
+// for is recorded by neither, because a capture has no calls of the host.
 func TestTheSameActivitiesGiveTheSameFindingsAsAProfile(t *testing.T) {
 	capturetest.Build(t)
 	const ms = 1_000_000

@@ -27,13 +27,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// pollInterval is how often a window's ring is read: the ring holds more than ten times what CUPTI delivers in it.
+// pollInterval is how often a window's ring is read: the ring holds more than ten times what CUPTI
+// delivers in it.
 const pollInterval = 2 * time.Millisecond
 
-// othersPerActivity is the number of calls and contexts that a window holds at most for each activity of the budget.
+// othersPerActivity is the number of calls and contexts that a window holds at most for each
+// activity of the budget.
 const othersPerActivity = 4
 
-// answerTimeout is how long after its end a window may take: CUPTI waits for running kernels at most that long.
+// answerTimeout is how long after its end a window may take: CUPTI waits for running kernels at
+// most that long.
 const answerTimeout = 10 * time.Second
 
 // window is one window of one process.
@@ -55,7 +58,8 @@ type clocks struct {
 	set         bool
 }
 
-// run opens the window, reads it to its end and passes its spans to emit. Errors are from ctx and emit.
+// run opens the window, reads it to its end and passes its spans to emit. Errors are from ctx and
+// emit.
 func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Result, error) {
 	res := Result{Dropped: map[string]int64{}}
 	before, err := w.ring.Counts()
@@ -267,7 +271,8 @@ func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTra
 	return res, err
 }
 
-// maxSlew bounds the drift between clocks that are not set: 500 ppm of the longest window, and the time to read them.
+// maxSlew bounds the drift between clocks that are not set: 500 ppm of the longest window, and the
+// time to read them.
 const maxSlew = 40 * time.Millisecond
 
 // jump returns how far the wall clock was set while the window was open; 0: it was not.
@@ -288,8 +293,8 @@ func (w *window) describe(m *event.Meta) {
 	case jump != 0:
 		offset += int64(jump) // the clock after the step is assumed to be the right one
 	case w.end.set:
-		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by
-		// both ends.
+		// One offset for the whole window, so that times within it are exact; the clocks' drift
+		// over it is shared by both ends.
 		offset += (w.end.wall - w.end.cupti - offset) / 2
 	}
 	m.Base = w.begin.cupti + offset

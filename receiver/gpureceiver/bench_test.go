@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
 
-// BenchmarkTakeSecond measures the receiver's work for one second of 8 GPUs × 20 quantities at 10 Hz (1600 values):
-// states, samples, rings.
+// BenchmarkTakeSecond measures the receiver's work for one second of 8 GPUs × 20 quantities at 10
+// Hz (1600 values): states, samples, rings.
 func BenchmarkTakeSecond(b *testing.B) {
 	cfg := createDefaultConfig().(*Config)
 	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)

@@ -12,7 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// clockPatience is how long a working source may have no new sample, and by how much its samples may be behind.
+// clockPatience is how long a working source may have no new sample, and by how much its samples
+// may be behind.
 const clockPatience = 10 * time.Second
 
 // clockState compares the times of a source's samples with this machine's clock.
@@ -25,8 +26,8 @@ type clockState struct {
 // reset starts over, for a source that was opened.
 func (c *clockState) reset(now time.Time) { c.arrived = now }
 
-// take returns the problem with the times of a batch; nil if there is none. Lost devices have no samples for another
-// reason, and a source without devices has nothing to sample.
+// take returns the problem with the times of a batch; nil if there is none. Lost devices have no
+// samples for another reason, and a source without devices has nothing to sample.
 func (c *clockState) take(b *gpudata.Batch, devices int, now time.Time, sampling time.Duration) error {
 	patience := max(clockPatience, 5*sampling)
 	newest := int64(0)
@@ -71,7 +72,8 @@ func (c *clockState) set(kind string, err func() error) {
 	}
 }
 
-// checkClock adds the notice of a source whose samples are not current. A recording has its own times.
+// checkClock adds the notice of a source whose samples are not current. A recording has its own
+// times.
 func (r *gpuReceiver) checkClock(source string, devices int, b *gpudata.Batch, now time.Time) {
 	if source == sourceReplay {
 		return

@@ -23,7 +23,8 @@ type clockRig struct {
 	now time.Time
 }
 
-// seconds reads once a second; off returns the source's clock minus this machine's, and whether there is a sample.
+// seconds reads once a second; off returns the source's clock minus this machine's, and whether
+// there is a sample.
 func (c *clockRig) seconds(n int, off func(second int) (time.Duration, bool)) {
 	for i := range n {
 		c.now = c.now.Add(time.Second)

@@ -22,7 +22,8 @@ import (
 
 // Config is the configuration of the gpu receiver.
 type Config struct {
-	// Source is the source of the data: auto (dcgm, then nvml), dcgm, nvml, replay or simulated. Default auto.
+	// Source is the source of the data: auto (dcgm, then nvml), dcgm, nvml, replay or simulated.
+	// Default auto.
 	Source string `mapstructure:"source" enum:"auto,dcgm,nvml,replay,simulated"`
 	// CollectionInterval is the time between two emissions of metrics, at least 100ms.
 	CollectionInterval time.Duration `mapstructure:"collection_interval"`
@@ -45,10 +46,12 @@ type Config struct {
 	Replay    ReplayConfig    `mapstructure:"replay"`
 	Simulated SimulatedConfig `mapstructure:"simulated"`
 
-	// Kubernetes adds the pod that uses a device to its values. Default off; the empty key `kubernetes:` turns it on.
+	// Kubernetes adds the pod that uses a device to its values. Default off; the empty key
+	// `kubernetes:` turns it on.
 	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
-	// Metrics enables and disables single metrics, by name. Default: as in docs/semconv and the README.
+	// Metrics enables and disables single metrics, by name. Default: as in docs/semconv and the
+	// README.
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
 }
 
@@ -60,8 +63,8 @@ type MetricConfig struct {
 
 // DCGMConfig configures the connection to DCGM.
 type DCGMConfig struct {
-	// Endpoint is the address of the host engine: `host:port`, or `unix:///path`. Default localhost:5555. Ignored with
-	// Embedded.
+	// Endpoint is the address of the host engine: `host:port`, or `unix:///path`. Default
+	// localhost:5555. Ignored with Embedded.
 	Endpoint string `mapstructure:"endpoint"`
 	// Embedded runs the host engine inside the Collector instead of connecting to one.
 	Embedded bool `mapstructure:"embedded"`
@@ -87,19 +90,20 @@ type NVMLConfig struct {
 type ReplayConfig struct {
 	// File is the recording; required for source replay.
 	File string `mapstructure:"file"`
-	// Loop plays it again from the start forever. Default false: at the end the receiver sends nothing more.
+	// Loop plays it again from the start forever. Default false: at the end the receiver sends
+	// nothing more.
 	Loop bool `mapstructure:"loop"`
 	// Speed is recorded time divided by real time, from 0.001 to 1,000,000.
 	Speed float64 `mapstructure:"speed"`
 }
 
-// SimulatedConfig describes the built-in simulated devices, which are used unless the embedding program provides its
-// own.
+// SimulatedConfig describes the built-in simulated devices, which are used unless the embedding
+// program provides its own.
 type SimulatedConfig struct {
 	// Devices is the number of devices, from 1 to 64.
 	Devices int `mapstructure:"devices"`
-	// Seed of the noise, of the phases and of the identity: 1, the default, for the devices of simgpu, others for other
-	// hosts.
+	// Seed of the noise, of the phases and of the identity: 1, the default, for the devices of
+	// simgpu, others for other hosts.
 	Seed uint64 `mapstructure:"seed"`
 }
 
@@ -150,7 +154,8 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

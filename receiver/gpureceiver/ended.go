@@ -12,9 +12,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 )
 
-// endedSeries are the series of one device that end with this emission. Exporters keep a series for minutes after its
-// last point, so without a point that ends it, sums over devices count a device twice after its source or its pod
-// changed.
+// endedSeries are the series of one device that end with this emission. Exporters keep a series for
+// minutes after its last point, so without a point that ends it, sums over devices count a device
+// twice after its source or its pod changed.
 type endedSeries struct {
 	device  deviceState // as if all its values were new
 	before  labels
@@ -22,8 +22,8 @@ type endedSeries struct {
 	removed bool
 }
 
-// label sets the labels of this emission. It returns the series of the devices whose labels changed since the last
-// emission, and of the devices that are gone.
+// label sets the labels of this emission. It returns the series of the devices whose labels changed
+// since the last emission, and of the devices that are gone.
 func (r *gpuReceiver) label(devices []*deviceState, pods *podresources.Devices) (ended []endedSeries) {
 	for _, d := range r.removed {
 		if again := r.devices[d.desc.ID]; again != nil {
@@ -59,9 +59,9 @@ func (d *deviceState) renewed() deviceState {
 	return c
 }
 
-// write adds a metric with a point without a value for each series of a metric that the device has had and does not
-// continue. Each has a separate metric because contrib's prometheus exporter (0.159) ignores the rest of a metric's
-// points after one without a value.
+// write adds a metric with a point without a value for each series of a metric that the device has
+// had and does not continue. Each has a separate metric because contrib's prometheus exporter
+// (0.159) ignores the rest of a metric's points after one without a value.
 func (e *endedSeries) write(to pmetric.MetricSlice, def *metricDef, now time.Time) {
 	series := func(l labels, d *deviceState) pmetric.NumberDataPointSlice {
 		w := pointWriter{labels: l, points: pmetric.NewNumberDataPointSlice(), now: now}

@@ -15,9 +15,10 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// engine keeps one of several sources open and reads it. Calls of a source run in separate goroutines, one at a
-// time for each source, because a call can block for a minute (a hung host engine) or forever: the engine waits
-// callTimeout, reports that the call is late, and continues with other work.
+// engine keeps one of several sources open and reads it. Calls of a source run in separate
+// goroutines, one at a time for each source, because a call can block for a minute (a hung host
+// engine) or forever: the engine waits callTimeout, reports that the call is late, and continues
+// with other work.
 type engine struct {
 	candidates  []*candidate
 	callTimeout time.Duration
@@ -38,7 +39,8 @@ func newEngine(cfg *Config, sources []gpudata.Source, h handler) *engine {
 
 // handler is notified of events, from the engine's goroutine.
 type handler interface {
-	// opened: the source responds; devices are its devices (maybe none), skipped is why earlier sources were skipped.
+	// opened: the source responds; devices are its devices (maybe none), skipped is why earlier
+	// sources were skipped.
 	opened(source string, devices []devicesamples.Device, skipped error)
 	// read: a read returned after d. The batch belongs to the engine again when read returns.
 	read(source string, devices []devicesamples.Device, b *gpudata.Batch, d time.Duration)
@@ -69,7 +71,8 @@ func (c *candidate) start(op string, fn func() error) {
 	go func() { pending <- fn() }()
 }
 
-// wait waits for the running call; errLate if it takes longer than d, the context's error if that ends.
+// wait waits for the running call; errLate if it takes longer than d, the context's error if that
+// ends.
 func (c *candidate) wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -126,8 +129,9 @@ func (e *engine) run(ctx context.Context) error {
 	}
 }
 
-// better returns a candidate before the one that is read, if one has opened since: a host engine often starts after the
-// Collector. From time to time it calls Open of the idle ones, without waiting for the result.
+// better returns a candidate before the one that is read, if one has opened since: a host engine
+// often starts after the Collector. From time to time it calls Open of the idle ones, without
+// waiting for the result.
 func (e *engine) better(reading *candidate, next *time.Time) *candidate {
 	due := !time.Now().Before(*next)
 	if due {
@@ -157,8 +161,8 @@ func (e *engine) better(reading *candidate, next *time.Time) *candidate {
 	return nil
 }
 
-// open tries the candidates in order. Together with a candidate, the error states why earlier ones were skipped. A
-// candidate whose last call still runs is waited for, not called again.
+// open tries the candidates in order. Together with a candidate, the error states why earlier ones
+// were skipped. A candidate whose last call still runs is waited for, not called again.
 func (e *engine) open(ctx context.Context) (*candidate, error) {
 	var errs []error
 	for _, c := range e.candidates {
@@ -197,8 +201,9 @@ func (e *engine) describe(c *candidate, err error) error {
 	return fmt.Errorf("%s: %w", c.src.Name(), err)
 }
 
-// read reads until the source fails, ends, or the context does, or until a better one is open, which it returns. A late
-// read is waited for: the source keeps the samples of that time, and there is nothing else to do.
+// read reads until the source fails, ends, or the context does, or until a better one is open,
+// which it returns. A late read is waited for: the source keeps the samples of that time, and there
+// is nothing else to do.
 func (e *engine) read(ctx context.Context, c *candidate) (better *candidate, err error) {
 	var (
 		b      = &gpudata.Batch{}
@@ -242,8 +247,8 @@ func (e *engine) read(ctx context.Context, c *candidate) (better *candidate, err
 	}
 }
 
-// A shutdown waits for a running call for pendingTimeout, since a working source responds in milliseconds, and in all
-// for releaseTimeout: an embedded host engine takes 2 s to stop.
+// A shutdown waits for a running call for pendingTimeout, since a working source responds in
+// milliseconds, and in all for releaseTimeout: an embedded host engine takes 2 s to stop.
 const (
 	pendingTimeout = time.Second
 	releaseTimeout = 3 * time.Second
@@ -273,8 +278,8 @@ func (e *engine) release() {
 	}
 }
 
-// abandon leaves the running call to a goroutine that closes the source if it is open once the call has returned.
-// Until then the candidate is busy.
+// abandon leaves the running call to a goroutine that closes the source if it is open once the call
+// has returned. Until then the candidate is busy.
 func (c *candidate) abandon() {
 	pending, done, op, src := c.pending, make(chan error, 1), c.op, c.src
 	c.pending, c.opened = done, false

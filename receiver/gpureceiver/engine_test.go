@@ -134,7 +134,8 @@ func (l *logHandler) has(line string) bool {
 	return slices.Contains(l.lines, line)
 }
 
-// start runs an engine and returns a function that stops it and waits. If calls may hang, they are late after 50 ms.
+// start runs an engine and returns a function that stops it and waits. If calls may hang, they are
+// late after 50 ms.
 func start(h handler, mayHang bool, sources ...gpudata.Source) (stop func() error) {
 	e := &engine{
 		callTimeout: time.Minute, retryMin: 5 * time.Millisecond, retryMax: 20 * time.Millisecond,

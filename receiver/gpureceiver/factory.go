@@ -29,14 +29,14 @@ import (
 // Option configures [NewFactory].
 type Option func(*factory)
 
-// WithSimulated makes the source `simulated` read a simulated GPU of the embedding program instead of its built-in
-// load. The source must still be selected with `source: simulated`; `auto` never selects a simulated device. The source
-// behaves like a driver: it quantizes, averages, refreshes counters in steps and samples with jitter, so samples never
-// equal the device's true values.
+// WithSimulated makes the source `simulated` read a simulated GPU of the embedding program instead
+// of its built-in load. The source must still be selected with `source: simulated`; `auto` never
+// selects a simulated device. The source behaves like a driver: it quantizes, averages, refreshes
+// counters in steps and samples with jitter, so samples never equal the device's true values.
 func WithSimulated(gpu *simgpu.GPU) Option { return func(f *factory) { f.simulated = gpu } }
 
-// factory holds the receivers under construction: one receiver serves the metrics and the logs pipelines of one
-// configuration, because opening a source twice would sample twice.
+// factory holds the receivers under construction: one receiver serves the metrics and the logs
+// pipelines of one configuration, because opening a source twice would sample twice.
 type factory struct {
 	simulated *simgpu.GPU
 	receivers sharedcomponent.Instances[*Config, *gpuReceiver]
@@ -109,7 +109,8 @@ func newDCGM(cfg *Config) gpudata.Source {
 	})
 }
 
-// unwanted returns the quantities that no enabled metric needs, of those whose metric is off by default.
+// unwanted returns the quantities that no enabled metric needs, of those whose metric is off by
+// default.
 func unwanted(cfg *Config) []gpuquantity.Quantity {
 	return slices.DeleteFunc(gpuquantity.All(), func(q gpuquantity.Quantity) bool {
 		m := &q.Info().Metric
@@ -117,8 +118,9 @@ func unwanted(cfg *Config) []gpuquantity.Quantity {
 	})
 }
 
-// plainIPv4 removes the brackets that only an IPv6 address needs ("[10.0.0.1]:5555", "[localhost]:5555"): the author of
-// a manifest does not know which kind of address a node has, and older releases of DCGM do not accept brackets.
+// plainIPv4 removes the brackets that only an IPv6 address needs ("[10.0.0.1]:5555",
+// "[localhost]:5555"): the author of a manifest does not know which kind of address a node has, and
+// older releases of DCGM do not accept brackets.
 func plainIPv4(endpoint string) string {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil || strings.Contains(host, ":") {

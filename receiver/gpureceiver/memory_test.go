@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
 
-// TestMemoryIsFlatOverADay processes a day of samples of two devices with all quantities at 1 Hz, with an emission
-// every 10 s, events, and MIG instances that come and go.
+// TestMemoryIsFlatOverADay processes a day of samples of two devices with all quantities at 1 Hz,
+// with an emission every 10 s, events, and MIG instances that come and go.
 func TestMemoryIsFlatOverADay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

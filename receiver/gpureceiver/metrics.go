@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// metricDef is one metric that the receiver can emit; unit, instrument and description are the registry's. emit adds
-// the points of one device; nil: the points of the quantities.
+// metricDef is one metric that the receiver can emit; unit, instrument and description are the
+// registry's. emit adds the points of one device; nil: the points of the quantities.
 type metricDef struct {
 	semconv.Metric
 	name       string
@@ -31,9 +31,10 @@ type metricDef struct {
 	emit       func(w *pointWriter, d *deviceState)
 }
 
-// metricDefs are all metrics, by name: from the catalogue, and metrics computed from more than one value. Points have
-// the time of their sample: an instant is the newest sample, a ratio the time-weighted mean over the samples since the
-// last emission, a counter the count since its first sample. Without a new sample there is no point.
+// metricDefs are all metrics, by name: from the catalogue, and metrics computed from more than one
+// value. Points have the time of their sample: an instant is the newest sample, a ratio the
+// time-weighted mean over the samples since the last emission, a counter the count since its first
+// sample. Without a new sample there is no point.
 var metricDefs = func() []metricDef {
 	defs := []metricDef{
 		{name: semconv.GPUFLOPRateLimitName, off: true, emit: emitFLOPRateLimit},
@@ -133,8 +134,8 @@ func (w *pointWriter) limit(d *deviceState, key, value string, v float64) {
 	p.SetDoubleValue(v)
 }
 
-// present adds a point of a value of now, which belongs to the pod that uses the device now. Counters have counted for
-// others too.
+// present adds a point of a value of now, which belongs to the pod that uses the device now.
+// Counters have counted for others too.
 func (w *pointWriter) present(t int64, key, value string) pmetric.NumberDataPoint {
 	p := w.point(t, key, value)
 	w.ofPod(p)

@@ -67,7 +67,8 @@ func points(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	return m.Sum().DataPoints()
 }
 
-// text returns metrics as lines "name{distinguishing attributes} value @time [from start]", without the identity.
+// text returns metrics as lines "name{distinguishing attributes} value @time [from start]", without
+// the identity.
 func text(md pmetric.Metrics) string {
 	identity := map[string]bool{
 		"hw.id": true, "hw.type": true, "hw.name": true, "hw.model": true, "hw.vendor": true,
@@ -416,7 +417,8 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 	require.NoError(t, r.Shutdown(context.Background()))
 }
 
-// TestValuesOfOneMomentBecomeOneSample supplies values field by field, as DCGM does, with energy at separate times.
+// TestValuesOfOneMomentBecomeOneSample supplies values field by field, as DCGM does, with energy at
+// separate times.
 func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(),
@@ -450,8 +452,8 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	}
 }
 
-// A machine's clock was an hour ahead: values since its correction are accepted immediately, and cumulative series
-// restart. Otherwise, everything would be rejected for an hour.
+// A machine's clock was an hour ahead: values since its correction are accepted immediately, and
+// cumulative series restart. Otherwise, everything would be rejected for an hour.
 func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 	r, logs := testReceiver(t, nil)
 	r.adopt([]devicesamples.Device{h100})

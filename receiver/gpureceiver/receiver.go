@@ -30,8 +30,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// gpuReceiver serves the metrics and the logs pipelines of one configuration. The engine's goroutine takes samples
-// and must never wait for a pipeline, so a second goroutine emits.
+// gpuReceiver serves the metrics and the logs pipelines of one configuration. The engine's
+// goroutine takes samples and must never wait for a pipeline, so a second goroutine emits.
 type gpuReceiver struct {
 	cfg     *Config
 	id      component.ID
@@ -56,7 +56,8 @@ type gpuReceiver struct {
 	processes     *processes.Host      // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
-	// unresolved states that the device of a claim was unknown. Only the goroutine that reads pods uses it.
+	// unresolved states that the device of a claim was unknown. Only the goroutine that reads pods
+	// uses it.
 	unresolved bool
 
 	mu      sync.Mutex
@@ -156,8 +157,8 @@ func (r *gpuReceiver) begin(host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. It waits for a call of the source for 3 s or `call_timeout`, if that is
-// less.
+// Shutdown implements component.Component. It waits for a call of the source for 3 s or
+// `call_timeout`, if that is less.
 func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	var err error
 	r.stop.Do(func() {
@@ -173,7 +174,8 @@ func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// emit sends metrics at every collection interval and logs when they occur, until the context ends; then the rest.
+// emit sends metrics at every collection interval and logs when they occur, until the context ends;
+// then the rest.
 func (r *gpuReceiver) emit(ctx context.Context) {
 	ticker := time.NewTicker(r.cfg.CollectionInterval)
 	defer ticker.Stop()
@@ -214,8 +216,8 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	r.host.fill(rm.Resource())
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	sm := rm.ScopeMetrics().AppendEmpty()
-	// The scope has no version and no schema, which Prometheus makes labels of, so that a release would rename all
-	// series.
+	// The scope has no version and no schema, which Prometheus makes labels of, so that a release
+	// would rename all series.
 	sm.Scope().SetName(metadata.ScopeName)
 
 	r.mu.Lock()
@@ -250,8 +252,8 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	return md
 }
 
-// adopt sets the devices that batches refer to. Physical GPUs that are gone have failed; instances that are gone were
-// removed.
+// adopt sets the devices that batches refer to. Physical GPUs that are gone have failed; instances
+// that are gone were removed.
 func (r *gpuReceiver) adopt(devices []devicesamples.Device) {
 	if slices.EqualFunc(devices, r.known, sameDevice) && len(r.current) == len(devices) {
 		return

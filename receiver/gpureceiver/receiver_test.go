@@ -84,8 +84,8 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	joules, coverage := dev.Integral(devicesamples.Energy, oldest, newest)
 	require.NotZero(t, coverage)
 	seconds := float64(newest-oldest) * 1e-9 * coverage
-	// Between the powers of the idle and of the busiest phase (78 W, 690 W), within one counter step at the ends of such a
-	// short window.
+	// Between the powers of the idle and of the busiest phase (78 W, 690 W), within one counter
+	// step at the ends of such a short window.
 	assert.InDelta(t, 384, joules/seconds, 360)
 
 	last := map[string]pmetric.NumberDataPoint{}

@@ -33,9 +33,9 @@ type RecordSummary struct {
 	Lines   int64  // samples and events written
 }
 
-// Record writes every sample of a source to w, in the format of the `replay` source, until ctx is done. It returns an
-// error if the configuration is invalid, if the source cannot be opened initially, and if w fails; a source that
-// fails later is reopened.
+// Record writes every sample of a source to w, in the format of the `replay` source, until ctx is
+// done. It returns an error if the configuration is invalid, if the source cannot be opened
+// initially, and if w fails; a source that fails later is reopened.
 func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary, error) {
 	if err := set.Config.Validate(); err != nil {
 		return RecordSummary{}, err

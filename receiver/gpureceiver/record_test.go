@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
 
-// recordSimulated records two devices for d, doubling it until enough accepts the recording, because a busy machine
-// samples less often.
+// recordSimulated records two devices for d, doubling it until enough accepts the recording,
+// because a busy machine samples less often.
 func recordSimulated(t *testing.T, d time.Duration, enough func(file []byte) bool) ([]byte, RecordSummary) {
 	t.Helper()
 	for ; d < time.Minute; d *= 2 {
@@ -149,7 +149,8 @@ func TestACutRecordingIsReadableUpToTheCut(t *testing.T) {
 	require.NoError(t, w.Devices(nil))
 	require.NoError(t, w.Close())
 	whole := file.Len()
-	// Complete lines up to the truncation: the first recording has one flush at 1 s, longer ones have more.
+	// Complete lines up to the truncation: the first recording has one flush at 1 s, longer ones
+	// have more.
 	readable := func(cut []byte) (n int) {
 		r, err := recording.NewReader(bytes.NewReader(cut))
 		if err != nil { // nothing has been flushed yet

@@ -77,7 +77,8 @@ func (r *gpuReceiver) finished(source string) {
 	r.set.Logger.Info("GPU source has no more data", zap.String("source", source))
 }
 
-// warn warns when a source stops responding and whenever the reason changes; repetitions are logged at level debug.
+// warn warns when a source stops responding and whenever the reason changes; repetitions are logged
+// at level debug.
 func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 	fields = append(fields, zap.Error(err))
 	if r.trouble == err.Error() {
@@ -85,8 +86,8 @@ func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 		return
 	}
 	r.trouble = err.Error()
-	// auto searches for a source, and a machine without a GPU is normal. A source that was selected by name, or one that
-	// had devices before, is expected to have some.
+	// auto searches for a source, and a machine without a GPU is normal. A source that was selected
+	// by name, or one that had devices before, is expected to have some.
 	log := r.set.Logger.Warn
 	if r.cfg.Source == sourceAuto && len(r.known) == 0 {
 		log = r.set.Logger.Info
@@ -113,7 +114,8 @@ func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
 	}
 }
 
-// notice reports what is missing for longer than one read: once, again when the reason changes, and when it is back.
+// notice reports what is missing for longer than one read: once, again when the reason changes, and
+// when it is back.
 func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 	if b.Refused > 0 {
 		r.failures(b.Refused, source, string(gpudata.NoticeProfiling))

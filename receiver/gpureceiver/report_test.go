@@ -205,8 +205,8 @@ func TestUsersOfADeviceAreReported(t *testing.T) {
 	assert.Nil(t, rec.uses[devicesamples.UsesOfPods])
 }
 
-// A claim names an instance by its profile, which is one device only if the board has no other of it. A claim without a
-// known device is logged once.
+// A claim names an instance by its profile, which is one device only if the board has no other of
+// it. A claim without a known device is logged once.
 func TestClaimsOfInstancesNeedAnUnambiguousProfile(t *testing.T) {
 	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
 	rec := &useRecorder{

@@ -21,8 +21,8 @@ import (
 // maxScratch is the number of samples for which memory is kept between reads.
 const maxScratch = 4096
 
-// take adds a batch to the states of its devices and to gpu_samples. Values arrive in order of time for each device and
-// quantity; values of one device with the same time become one sample.
+// take adds a batch to the states of its devices and to gpu_samples. Values arrive in order of time
+// for each device and quantity; values of one device with the same time become one sample.
 func (r *gpuReceiver) take(b *gpudata.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,9 +102,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 	}
 }
 
-// sample returns the sample of the present device at time t. Sources give all values of one moment together, or field
-// by field in order of time: then the moments of the first field are found again by binary search. Other moments of a
-// field are appended and sorted later.
+// sample returns the sample of the present device at time t. Sources give all values of one moment
+// together, or field by field in order of time: then the moments of the first field are found again
+// by binary search. Other moments of a field are appended and sorted later.
 func (r *gpuReceiver) sample(t int64) *devicesamples.Sample {
 	ordered := r.scratch[:r.ordered]
 	after := func(s devicesamples.Sample, t int64) int { return cmp.Compare(s.Time, t) }
@@ -167,8 +167,8 @@ func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	return sum.DataPoints()
 }
 
-// deviceState is the receiver's state of one device between two emissions. It is kept by hw.id, so counters continue
-// when a source is opened again.
+// deviceState is the receiver's state of one device between two emissions. It is kept by hw.id, so
+// counters continue when a source is opened again.
 type deviceState struct {
 	desc     devicesamples.Device
 	writer   devicesamples.DeviceWriter // nil without gpu_samples
@@ -177,7 +177,8 @@ type deviceState struct {
 	newest   int64 // time of the newest value
 	reported int64 // newest at the last emission
 	series   [gpuquantity.Num]seriesState
-	// throttles are the reasons for throttling that applied at any time, throttled the seconds of each, by bit.
+	// throttles are the reasons for throttling that applied at any time, throttled the seconds of
+	// each, by bit.
 	throttles devicesamples.ThrottleReason
 	throttled [64]float64
 	// labels were on the last emission, while labeled is set.
@@ -198,19 +199,21 @@ type seriesState struct {
 	integral float64
 	covered  int64
 
-	// For counters: the emitted stream. A decrease of the raw value, or of the time, begins a new one.
+	// For counters: the emitted stream. A decrease of the raw value, or of the time, begins a new
+	// one.
 	start int64
 	first float64
 }
 
-// gapFactor: time between two samples further apart than this many intervals is not covered by them.
+// gapFactor: time between two samples further apart than this many intervals is not covered by
+// them.
 const gapFactor = 3
 
 // clockSlack: a source's clock may be ahead of this machine's by this much.
 const clockSlack = time.Second
 
-// add adds a newer value and returns a counter's increase and whether the value was accepted. If the last one is in the
-// future (beyond ahead) and this one is not, the clock was set back.
+// add adds a newer value and returns a counter's increase and whether the value was accepted. If
+// the last one is in the future (beyond ahead) and this one is not, the clock was set back.
 func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) (growth float64, ok bool) {
 	back := s.time > ahead && v.Time <= ahead
 	if back && v.Quantity.Kind() == gpuquantity.Counter {
@@ -239,7 +242,8 @@ func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) 
 	return growth, true
 }
 
-// covers returns the time since the value before one at t, or 0 if the two are too far apart to cover it.
+// covers returns the time since the value before one at t, or 0 if the two are too far apart to
+// cover it.
 func (s *seriesState) covers(t int64, sampling time.Duration) int64 {
 	if gap := t - s.time; s.time > 0 && gap <= gapFactor*max(int64(sampling), s.gap) {
 		return gap
@@ -247,7 +251,8 @@ func (s *seriesState) covers(t int64, sampling time.Duration) int64 {
 	return 0
 }
 
-// mean returns the time-weighted mean since the last emission, or the newest value when there was only one.
+// mean returns the time-weighted mean since the last emission, or the newest value when there was
+// only one.
 func (s *seriesState) mean() float64 {
 	if s.covered == 0 {
 		return s.value
@@ -266,8 +271,8 @@ func (d *deviceState) giveUp() {
 	}
 }
 
-// peaks returns the row of the device table, scaled for a MIG instance; false if it, or the instance's share, is not
-// known.
+// peaks returns the row of the device table, scaled for a MIG instance; false if it, or the
+// instance's share, is not known.
 func (d *deviceState) peaks() (peaks.Device, bool) {
 	p, ok := peaks.Lookup(d.desc.Model)
 	switch mig := d.desc.MIG; {

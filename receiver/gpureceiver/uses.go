@@ -17,8 +17,8 @@ import (
 // podsTimeout is how long the kubelet may take for an answer.
 const podsTimeout = 5 * time.Second
 
-// followPods queries the kubelet for the users of devices, at every collection interval. While it does not respond, no
-// pod is known to use any.
+// followPods queries the kubelet for the users of devices, at every collection interval. While it
+// does not respond, no pod is known to use any.
 func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
 	client, err := podresources.New(socket)
 	if err != nil {
@@ -52,7 +52,8 @@ func (r *gpuReceiver) origin(kind devicesamples.UseKind) devicesamples.UseOrigin
 	return devicesamples.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
 }
 
-// usesOfPods writes to gpu_samples which container uses which devices, and warns of claims whose device is unknown.
+// usesOfPods writes to gpu_samples which container uses which devices, and warns of claims whose
+// device is unknown.
 func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 	uses := []devicesamples.DeviceUse{}
 	resolved := map[podresources.Pod]bool{}
@@ -79,7 +80,8 @@ func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 	}
 }
 
-// owner returns the container that uses a device; false if none does, or several share it. mu is held.
+// owner returns the container that uses a device; false if none does, or several share it. mu is
+// held.
 func (r *gpuReceiver) owner(pods *podresources.Devices, d *deviceState) (podresources.Pod, bool) {
 	if list := pods.Owners(&d.desc, func() int { return r.alike(d) }); len(list) == 1 {
 		return list[0], true
@@ -97,8 +99,8 @@ func (r *gpuReceiver) alike(d *deviceState) (n int) {
 	return n
 }
 
-// usesOfProcesses writes to gpu_samples which process uses which devices. A physical GPU divided into MIG instances
-// lists the processes of all of them, which identify their instance themselves.
+// usesOfProcesses writes to gpu_samples which process uses which devices. A physical GPU divided
+// into MIG instances lists the processes of all of them, which identify their instance themselves.
 func (r *gpuReceiver) usesOfProcesses(devices []devicesamples.Device, b *gpudata.Batch) {
 	if r.samples == nil || !b.Listed {
 		return

@@ -66,8 +66,8 @@ func TestWindowAndStepsEqualTheReference(t *testing.T) {
 	}
 }
 
-// TestQueue has values that another program (Python, exact decimals: +1 at a launch and -1 at a start) computed from
-// the files.
+// TestQueue has values that another program (Python, exact decimals: +1 at a launch and -1 at a
+// start) computed from the files.
 func TestQueue(t *testing.T) {
 	for _, c := range []struct {
 		file   string
@@ -92,9 +92,10 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestExtentsEqualHolisticTraceAnalysis has values that another program (Python, exact decimals) computed from the
-// files by HTA's rule: an activity counts when a call with its correlation began by the end of the last ProfilerStep
-// (include_last_profiler_step), or before its start (the default).
+// TestExtentsEqualHolisticTraceAnalysis has values that another program (Python, exact decimals)
+// computed from the files by HTA's rule: an activity counts when a call with its correlation began
+// by the end of the last ProfilerStep (include_last_profiler_step), or before its start (the
+// default).
 func TestExtentsEqualHolisticTraceAnalysis(t *testing.T) {
 	for _, c := range []struct {
 		file                                                 string
@@ -180,8 +181,8 @@ func gpu(corr, launch, start, end, stream int64, name, args string) string {
 		launch, corr, name, start, end-start, stream, corr, args)
 }
 
-// A kernel that runs past the end of the step counts only up to there; otherwise it would hide communication outside
-// the step.
+// A kernel that runs past the end of the step counts only up to there; otherwise it would hide
+// communication outside the step.
 func TestStepCountsOnlyItsPartOfAKernel(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		gpu(1, 120, 200, 400, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+","+gpu(2, 130, 950, 1100, 7, "gemm",

@@ -179,14 +179,16 @@ func (c *collect) runtimeArgs(e *event.Event, args []byte) {
 	c.correlate(e, external)
 }
 
-// correlate takes the external id for the correlation in files that have no correlations, as ROCm's of before 2025.
+// correlate takes the external id for the correlation in files that have no correlations, as ROCm's
+// of before 2025.
 func (c *collect) correlate(e *event.Event, external int64) {
 	if e.Correlation == 0 && !c.correlates {
 		e.Correlation = external
 	}
 }
 
-// operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where they are wanted.
+// operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where
+// they are wanted.
 func (c *collect) operatorArgs(e *event.Event, name, args []byte) {
 	e.Gradient = gradientKey.number(args, &c.gradientAt)
 	count := c.operator(e.Name, name)
@@ -216,7 +218,8 @@ func (c *collect) operatorArgs(e *event.Event, name, args []byte) {
 	}
 }
 
-// operator returns how to count the work of an operator, nil if that is unknown. It is looked up once for each name.
+// operator returns how to count the work of an operator, nil if that is unknown. It is looked up
+// once for each name.
 func (c *collect) operator(id uint32, name []byte) rule {
 	for uint32(len(c.counts)) <= id {
 		c.counts = append(c.counts, counting{})
@@ -233,7 +236,8 @@ type counting struct {
 	known bool
 }
 
-// works caches the work of operators by the text of their inputs: a training step is like the previous one.
+// works caches the work of operators by the text of their inputs: a training step is like the
+// previous one.
 type works struct {
 	known map[string]operatorWork
 	key   []byte
@@ -275,8 +279,8 @@ func (w *works) of(c *collect, count rule, d *event.Detail, name, types, dims, v
 	}
 }
 
-// recorded reports whether the profiler wrote FLOPs on an operator. Few files have any, and searching costs a tenth of
-// the reading: it ends if the first operators have none.
+// recorded reports whether the profiler wrote FLOPs on an operator. Few files have any, and
+// searching costs a tenth of the reading: it ends if the first operators have none.
 func (c *collect) recorded(args []byte) bool {
 	const first = 2000
 	if c.withoutFLOPs == first {
@@ -289,8 +293,9 @@ func (c *collect) recorded(args []byte) bool {
 	return false
 }
 
-// searchKey is a key that is searched in arguments which need no parsing otherwise. It is in two parts, so that the
-// search can start at a letter that is rare in arguments: from the quotation mark, it takes 8 % of the time of reading.
+// searchKey is a key that is searched in arguments which need no parsing otherwise. It is in two
+// parts, so that the search can start at a letter that is rare in arguments: from the quotation
+// mark, it takes 8 % of the time of reading.
 type searchKey struct {
 	before string
 	key    []byte
@@ -303,8 +308,8 @@ var (
 	pythonID = searchKey{`"`, []byte(`Python id":`)}
 )
 
-// number returns the whole number of the key, 0 if the arguments do not have it. It tries the position of the previous
-// one first, which is in last: profilers rarely change it.
+// number returns the whole number of the key, 0 if the arguments do not have it. It tries the
+// position of the previous one first, which is in last: profilers rarely change it.
 func (s *searchKey) number(args []byte, last *int) (n int64) {
 	at, end := *last, *last+len(s.key)
 	if end > len(args) || string(args[at:end]) != string(s.key) {

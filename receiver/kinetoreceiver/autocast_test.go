@@ -20,8 +20,9 @@ const (
 	inner  = `"Input type":["c10::BFloat16","c10::BFloat16","c10::BFloat16"],"Input Dims":`
 )
 
-// Under autocast an operator casts its inputs and calls itself, or another one, with them: the product is in bfloat16,
-// although the outer operator's inputs are in single precision. A cast is work of its own.
+// Under autocast an operator casts its inputs and calls itself, or another one, with them: the
+// product is in bfloat16, although the outer operator's inputs are in single precision. A cast is
+// work of its own.
 func TestAutocastProductsHaveTheTypeOfTheInnerOperator(t *testing.T) {
 	cast := func(at int64, dims string, corr string) string {
 		return operator("aten::to", at, 8, `"Input type":["float"],"Input Dims":[`+dims+`]`) + "," +
@@ -64,8 +65,8 @@ func TestAutocastProductsHaveTheTypeOfTheInnerOperator(t *testing.T) {
 	}
 }
 
-// The bytes and FLOPs of one step of GPT-2 (124M, batches of 8 times 1,024 tokens), recorded on an H200, cannot exceed
-// what the device can do: no product more than its peak.
+// The bytes and FLOPs of one step of GPT-2 (124M, batches of 8 times 1,024 tokens), recorded on an
+// H200, cannot exceed what the device can do: no product more than its peak.
 func TestNoOperatorExceedsThePeak(t *testing.T) {
 	st, err := ReadFile(t.Context(), "testdata/gpt2_autocast_h200.json.gz", Options{},
 		func(context.Context, ptrace.Traces) error { return nil })
@@ -76,8 +77,9 @@ func TestNoOperatorExceedsThePeak(t *testing.T) {
 			assert.Less(t, o.PeakShare, 0.9, "%s %s", o.Name, o.Shapes)
 		}
 	}
-	// 6 FLOPs for each parameter but the embeddings of positions, which are gathered, and token, and attention as in the
-	// backward pass with one forward pass more: half of the pairs of the tokens are masked.
+	// 6 FLOPs for each parameter but the embeddings of positions, which are gathered, and token,
+	// and attention as in the backward pass with one forward pass more: half of the pairs of the
+	// tokens are masked.
 	const tokens, layers, width, length, vocabulary = 8 * 1024, 12, 768, 1024, 50304
 	products := 6.0 * tokens * (layers*12*width*width + vocabulary*width)
 	attention := 7.0 * tokens * layers * width * length

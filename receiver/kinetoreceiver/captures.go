@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
-// knowCaptures reads the traces with captures of graphs, if the file launches any. One that cannot be read is a fault
-// of the file that is read, not an error.
+// knowCaptures reads the traces with captures of graphs, if the file launches any. One that cannot
+// be read is a fault of the file that is read, not an error.
 func (c *collect) knowCaptures(ctx context.Context) error {
 	if len(c.opts.Captures) == 0 || !c.p.LaunchesGraphs() {
 		return nil

@@ -36,8 +36,9 @@ func kernel(name string, corr, stream, start, end int64, args string) string {
 
 func ofKernel(name string) string { return fmt.Sprintf(`"kernel":%q,`, name) }
 
-// capture returns the capture of a product of 64 × 128 by 128 × columns, a copy and an addition of ten numbers in a
-// module. The addition also runs on the device, because its stream does not capture.
+// capture returns the capture of a product of 64 × 128 by 128 × columns, a copy and an addition of
+// ten numbers in a module. The addition also runs on the device, because its stream does not
+// capture.
 func capture(named bool, columns int) string {
 	of := ofKernel
 	if !named {
@@ -61,8 +62,8 @@ func capture(named bool, columns int) string {
 	}, ",")
 }
 
-// Correlations of two launches of the graph, and one of another. Kernels are on two streams and start in a different
-// order.
+// Correlations of two launches of the graph, and one of another. Kernels are on two streams and
+// start in a different order.
 const firstReplay, secondReplay, otherReplay = 31, 32, 33
 
 func replays(numbers bool) string {
@@ -263,7 +264,8 @@ func TestInconclusiveCapturesAreReported(t *testing.T) {
 	}
 }
 
-// A folder of captures is read for the first file that launches graphs, and again after one of its files has changed.
+// A folder of captures is read for the first file that launches graphs, and again after one of its
+// files has changed.
 func TestCapturesAreReadOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "capture.json")
 	text := "[" + capture(true, 32) + "]"
@@ -285,7 +287,8 @@ func TestCapturesAreReadOnce(t *testing.T) {
 	assert.Zero(t, known())
 }
 
-// TestRecordedReplaysHaveTheirOperators needs the traces of captures that accompany these in TraceLens.
+// TestRecordedReplaysHaveTheirOperators needs the traces of captures that accompany these in
+// TraceLens.
 func TestRecordedReplaysHaveTheirOperators(t *testing.T) {
 	for _, c := range []struct {
 		file    string

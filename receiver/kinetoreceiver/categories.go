@@ -20,8 +20,8 @@ const (
 // mtiaCommands are the commands run by the command processors of an MTIA device.
 const mtiaCommands = "mtia_ccp_events"
 
-// mtiaCommand returns the kind of such a command by its name: all are kernels but copies, waits of one stream for
-// another, which are no work, and the marks that those wait for.
+// mtiaCommand returns the kind of such a command by its name: all are kernels but copies, waits of
+// one stream for another, which are no work, and the marks that those wait for.
 func mtiaCommand(name []byte) event.Kind {
 	switch string(name) {
 	case "dma_request":
@@ -32,8 +32,9 @@ func mtiaCommand(name []byte) event.Kind {
 	return event.KindKernel
 }
 
-// category maps the names of all generations of the format: 2021 (Operator, Runtime, Kernel, Memcpy), 2022 on (cpu_op,
-// cuda_runtime, kernel, gpu_memcpy), and categories of other devices (privateuse1, XPU, MTIA, HPU).
+// category maps the names of all generations of the format: 2021 (Operator, Runtime, Kernel,
+// Memcpy), 2022 on (cpu_op, cuda_runtime, kernel, gpu_memcpy), and categories of other devices
+// (privateuse1, XPU, MTIA, HPU).
 func category(cat []byte) event.Kind {
 	switch string(cat) {
 	case "cpu_op", "Operator", "hpu_op", "cpu_instant_event":
@@ -72,9 +73,9 @@ func category(cat []byte) event.Kind {
 	return event.KindOther
 }
 
-// uncategorised finds the kind of an event without a category, as PyTorch writes them if it was built without Kineto:
-// its process is "CPU functions" or a device, "CUDA functions". In other files only events with PyTorch's names are
-// read.
+// uncategorised finds the kind of an event without a category, as PyTorch writes them if it was
+// built without Kineto: its process is "CPU functions" or a device, "CUDA functions". In other
+// files only events with PyTorch's names are read.
 func uncategorised(pid, name []byte) event.Kind {
 	device, ok := bytes.CutSuffix(unquote(pid), []byte(" functions"))
 	switch {

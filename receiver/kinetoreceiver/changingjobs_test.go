@@ -62,7 +62,8 @@ func (m *machine) warmUp() {
 	m.capture(func() { m.recorded(250, 30_000) })
 }
 
-// troubles returns jobs that change over time, and shapes of files that are missing in the other lists.
+// troubles returns jobs that change over time, and shapes of files that are missing in the other
+// lists.
 func troubles() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	idle := func(s, _ facts.Report) time.Duration { return s.Parts.Idle }

@@ -157,7 +157,8 @@ func (c *collect) Event(j *chromejson.Event) error {
 	return c.p.Add(e)
 }
 
-// streamWait reads a wait of a stream for an event, which PyTorch writes with enable_cuda_sync_events.
+// streamWait reads a wait of a stream for an event, which PyTorch writes with
+// enable_cuda_sync_events.
 func (c *collect) streamWait(args []byte) {
 	w := event.StreamWait{On: -1}
 	chromejson.Fields(args, func(k, v []byte) bool {
@@ -188,8 +189,8 @@ func (c *collect) window(j *chromejson.Event) {
 	c.p.Window(start, start+length)
 }
 
-// clock reads a counter of a device's clock: its name contains "clock" or "frequency", and no word for memory. The
-// device is the one in its arguments, otherwise its process.
+// clock reads a counter of a device's clock: its name contains "clock" or "frequency", and no word
+// for memory. The device is the one in its arguments, otherwise its process.
 func (c *collect) clock(j *chromejson.Event) bool {
 	name := bytes.ToLower(j.Name)
 	at, ok := chromejson.Micros(j.TS)
@@ -282,8 +283,8 @@ func (c *collect) arguments(e *event.Event, j *chromejson.Event, name []byte) {
 	}
 }
 
-// deviceOf returns the device of a row: the number itself, or the one at the end of "GPU 3". For a row with another
-// name, such as "stream 3", the device is unknown: the result is below zero.
+// deviceOf returns the device of a row: the number itself, or the one at the end of "GPU 3". For a
+// row with another name, such as "stream 3", the device is unknown: the result is below zero.
 func (c *collect) deviceOf(pid []byte) int64 {
 	name := strings.ToLower(string(unquote(pid)))
 	if strings.Contains(name, "stream") || name == "" || name == "null" {
@@ -292,8 +293,8 @@ func (c *collect) deviceOf(pid []byte) int64 {
 	return c.id(pid)
 }
 
-// id returns a process or thread as a number: the number itself, the one at the end of "stream 7", otherwise a negative
-// one, which equals no real one.
+// id returns a process or thread as a number: the number itself, the one at the end of "stream 7",
+// otherwise a negative one, which equals no real one.
 func (c *collect) id(v []byte) int64 {
 	if n, ok := chromejson.Int(v); ok {
 		return n

@@ -20,16 +20,16 @@ type Config struct {
 	Files follow.Config `mapstructure:",squash"`
 	// Spans configures the conversion to spans.
 	Spans profiletrace.Options `mapstructure:",squash"`
-	// Partial reads the intact beginning of a truncated file (default false: such a file is rejected and read again when
-	// it changes).
+	// Partial reads the intact beginning of a truncated file (default false: such a file is
+	// rejected and read again when it changes).
 	Partial bool `mapstructure:"partial"`
-	// FolderIsJob sets gpu.job.id to the folder of a file if neither the file nor the configuration has one (default
-	// false), for folders with the files of one run.
+	// FolderIsJob sets gpu.job.id to the folder of a file if neither the file nor the configuration
+	// has one (default false), for folders with the files of one run.
 	FolderIsJob bool `mapstructure:"folder_is_job"`
 	// Shapes writes gpu.operation.shapes on operators (default false).
 	Shapes bool `mapstructure:"shapes"`
-	// Captures are path patterns of traces that recorded the capture of CUDA graphs which the files launch (default
-	// none).
+	// Captures are path patterns of traces that recorded the capture of CUDA graphs which the files
+	// launch (default none).
 	Captures []string `mapstructure:"captures"`
 }
 
@@ -38,7 +38,8 @@ var (
 	_ confmap.Validator   = (*Config)(nil)
 )
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

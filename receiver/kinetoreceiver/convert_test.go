@@ -307,8 +307,8 @@ func TestBackwardThreadsAreChildrenOfTheWaitingAnnotation(t *testing.T) {
 		"other threads only share the step")
 }
 
-// The thread that began the backward pass has no event between the end of the annotation and the end of the step, so
-// the annotation is still its last known range.
+// The thread that began the backward pass has no event between the end of the annotation and the
+// end of the step, so the annotation is still its last known range.
 func TestBackwardWorkAfterAnAnnotationIsNotItsOwn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		start, length int
@@ -338,8 +338,8 @@ func TestWindowEqualsTheRecordedTime(t *testing.T) {
 	assert.Equal(t, int64(2_000_000), int64(s.EndTimestamp()), "the step ends later")
 }
 
-// Output of Kineto's plugin for Intel devices: runtime calls start with ur, copies have separate types, and waits and
-// kernel metrics have separate rows.
+// Output of Kineto's plugin for Intel devices: runtime calls start with ur, copies have separate
+// types, and waits and kernel metrics have separate rows.
 func TestIntelDevices(t *testing.T) {
 	b, st := convert(t, `{"deviceProperties":[{"id":0,"name":"Intel(R) Data Center GPU Max 1550"}],"traceEvents":[`+
 		`{"ph":"X","cat":"user_annotation","name":"xccl:all_reduce","pid":9,"tid":9,"ts":1,"dur":100},`+

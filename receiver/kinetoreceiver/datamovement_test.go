@@ -28,7 +28,8 @@ const (
 	fullGrid = `,"grid":[16,27,2],"block":[256,1,1],"blocks per SM":8.0`
 )
 
-// moving returns jobs that spend much of their time in kernels that move bytes, and similar ones that do not.
+// moving returns jobs that spend much of their time in kernels that move bytes, and similar ones
+// that do not.
 func moving() map[string]program {
 	const us = int64(1000)
 	loss := func(s, _ facts.Report) time.Duration {
@@ -168,8 +169,8 @@ var movingKernels = map[string]bool{
 
 func TestCausesAndLossesOfJobsThatMoveBytes(t *testing.T) { testPrograms(t, moving()) }
 
-// Time of copies is not charged again to the enclosing operators: convolutions at 60 % of the peak do not count as
-// slower because their tensors are converted, and the rate of copies is reported.
+// Time of copies is not charged again to the enclosing operators: convolutions at 60 % of the peak
+// do not count as slower because their tensors are converted, and the rate of copies is reported.
 func TestMovedBytesAreTakenOffTheOperatorsAround(t *testing.T) {
 	m := newMachine(3, styles()[0])
 	m.steps(8, func(int) {

@@ -6,18 +6,18 @@
 
 // Package kinetoreceiver reads PyTorch profiler (Kineto) traces and turns them into spans.
 //
-// As a component of the Collector (type kineto) it follows folders or reads once. [ReadFile] is the function for
-// other programs.
+// As a component of the Collector (type kineto) it follows folders or reads once. [ReadFile] is the
+// function for other programs.
 //
 //	file ──► gunzip ──► internal/chromejson ──► events ──► profiletrace ──► ptrace batches
 //	                    one pass, no tree                  by time, who launched what
 //
 // # Format
 //
-// The receiver reads Chrome traces in the object form ({"traceEvents": […], …}) and the array form, plain, gzip or
-// zstd. Times are microseconds, whole or decimal, as numbers or strings; with baseTimeNanoseconds they count from
-// there. Spans keep them exact to the nanosecond. Events of phase X with these categories are used, in all versions
-// of the format:
+// The receiver reads Chrome traces in the object form ({"traceEvents": […], …}) and the array form,
+// plain, gzip or zstd. Times are microseconds, whole or decimal, as numbers or strings; with
+// baseTimeNanoseconds they count from there. Spans keep them exact to the nanosecond. Events of
+// phase X with these categories are used, in all versions of the format:
 //
 //	cpu_op, Operator                       operators of the framework; ProfilerStep#N is a step
 //	user_annotation                        annotations; ProfilerStep#N is a step
@@ -28,6 +28,7 @@
 //	gpu_memset, Memset                     memsets
 //	others                                 plain ranges, at detail operators and kernels
 //
-// Of the other top-level fields deviceProperties, distributedInfo, baseTimeNanoseconds, host_name, traceparent,
-// resource_attributes, OTEL_RESOURCE_ATTRIBUTES, service.name, gpu.job.id and mast_job_name are read.
+// Of the other top-level fields deviceProperties, distributedInfo, baseTimeNanoseconds, host_name,
+// traceparent, resource_attributes, OTEL_RESOURCE_ATTRIBUTES, service.name, gpu.job.id and
+// mast_job_name are read.
 package kinetoreceiver

@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// A compressed file of some megabytes may contain any number of events; receivers reject it, and name the setting to
-// change.
+// A compressed file of some megabytes may contain any number of events; receivers reject it, and
+// name the setting to change.
 func TestFilesWithTooManyEventsAreRefused(t *testing.T) {
 	var events []string
 	for i := range 101 {

@@ -21,8 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestPartsOfTheWindowAddUp verifies invariants of findings on every recorded trace: parts add up to the window and
-// causes to the idle time, to the nanosecond, and no nanosecond of the window is in two gains.
+// TestPartsOfTheWindowAddUp verifies invariants of findings on every recorded trace: parts add up
+// to the window and causes to the idle time, to the nanosecond, and no nanosecond of the window is
+// in two gains.
 func TestPartsOfTheWindowAddUp(t *testing.T) {
 	for path, ref := range references(t, "kineto") {
 		if ref.Kineto != nil && !*ref.Kineto {
@@ -81,8 +82,8 @@ func checkReport(t *testing.T, d facts.Report) {
 	assert.NotEmpty(t, d.Findings, "a device has a finding, if only that it is healthy")
 }
 
-// TestCausesOfRecordedTraces checks the first finding of traces with an independently known cause: the tutorial of the
-// ResNet pair, and the evaluation cases of TraceLens.
+// TestCausesOfRecordedTraces checks the first finding of traces with an independently known cause:
+// the tutorial of the ResNet pair, and the evaluation cases of TraceLens.
 func TestCausesOfRecordedTraces(t *testing.T) {
 	for file, want := range map[string]string{
 		"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": semconv.GPUFindingKindLoader,
@@ -101,7 +102,8 @@ func host(cat, name string, start, duration int64) string {
 	return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":9,"tid":9,"ts":%d,"dur":%d}`, cat, name, start, duration)
 }
 
-// launchedEvery returns n kernels of the given length, launched by calls at intervals of every microseconds.
+// launchedEvery returns n kernels of the given length, launched by calls at intervals of every
+// microseconds.
 func launchedEvery(n, every, length int64) string {
 	var parts []string
 	for i := range n {
@@ -110,7 +112,8 @@ func launchedEvery(n, every, length int64) string {
 	return strings.Join(parts, ",")
 }
 
-// TestIdleTimeHasItsCause: one device gap for each cause, with a manually computed time. Launches take 1 µs.
+// TestIdleTimeHasItsCause: one device gap for each cause, with a manually computed time. Launches
+// take 1 µs.
 func TestIdleTimeHasItsCause(t *testing.T) {
 	first, second := gpu(1, 90, 100, 200, 7, "a", ""), gpu(2, 5000, 5010, 5100, 7, "b", "") // idle from 200 to 5010
 	for name, c := range map[string]struct {
@@ -258,8 +261,8 @@ func TestCopiesInTheCriticalPath(t *testing.T) {
 	assert.Equal(t, 100*time.Microsecond, d.Findings[1].Gain)
 }
 
-// Among collectives of one kind, the shortest measures the transfer; the rest is waiting for a late rank. Kinds are
-// distinguished by size; without recorded sizes and steps, waiting is not reported.
+// Among collectives of one kind, the shortest measures the transfer; the rest is waiting for a late
+// rank. Kinds are distinguished by size; without recorded sizes and steps, waiting is not reported.
 func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	const all = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"
 	four := func(sizes string, lengths ...int64) string {
@@ -308,7 +311,8 @@ func TestCollectivesWithoutSizesAreComparedByTheirPlaceInTheStep(t *testing.T) {
 	assert.Equal(t, 3*time.Millisecond, d.Findings[i].Gain, "as against the shortest of all: 12 ms")
 }
 
-// nothingToGain reports whether the first finding names no loss: simulated kernels have no work to analyze.
+// nothingToGain reports whether the first finding names no loss: simulated kernels have no work to
+// analyze.
 func nothingToGain(d facts.Report) bool {
 	k := d.Findings[0].Kind
 	return k == semconv.GPUFindingKindHealthy || k == semconv.GPUFindingKindNotJudged
@@ -356,8 +360,8 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// A library operator identifies its work, even within a compiled region or a graph's range: only the rest of the region
-// is opaque.
+// A library operator identifies its work, even within a compiled region or a graph's range: only
+// the rest of the region is opaque.
 func TestOperatorsWithinCompiledRegionsAreVisible(t *testing.T) {
 	for name, tt := range map[string]struct{ inner, says, not string }{
 		"hidden":   {"triton_poi_fused_0", "compiled regions and graphs do not show their operators", "record_shapes"},
@@ -405,8 +409,8 @@ func TestStepsFindTheCauseOfTheirOwnIdleTime(t *testing.T) {
 	assert.NotContains(t, a, "gpu.window.cause.duration.loader", "a cause without time is absent")
 }
 
-// A tool may have reordered the file: among two frames with equal bounds, the one with the higher number is the inner
-// one.
+// A tool may have reordered the file: among two frames with equal bounds, the one with the higher
+// number is the inner one.
 func TestOfFramesWithEqualBoundsTheInnerOneIsNamed(t *testing.T) {
 	outer := `{"ph":"X","cat":"python_function","name":"train.py(1): main","pid":1,"tid":1,"ts":1100,"dur":7000,
 		"args":{"Python id": 1,"Python parent id": null}}`

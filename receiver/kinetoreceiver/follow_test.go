@@ -32,7 +32,8 @@ import (
 
 var storageID = component.MustNewID("file_storage")
 
-// backend counts how often each span arrives, over all runs of the receiver. It accepts room batches, then rejects all.
+// backend counts how often each span arrives, over all runs of the receiver. It accepts room
+// batches, then rejects all.
 type backend struct {
 	mu    sync.Mutex
 	spans map[pcommon.SpanID]int
@@ -72,7 +73,8 @@ func (h storageHost) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{storageID: h.ext}
 }
 
-// life runs a receiver with the Collector's file_storage, until the returned function shuts it down.
+// life runs a receiver with the Collector's file_storage, until the returned function shuts it
+// down.
 func life(t *testing.T, folder, store string, next consumer.Traces) (end func()) {
 	t.Helper()
 	f := filestorage.NewFactory()
@@ -163,7 +165,8 @@ func TestFilesThatGrowAndFilesThatAreRenamedAreReadWholeAndOnce(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	arrives(t, b, once(t, grown))
 
-	// A writer that pauses for longer than stable_for: the file is rejected as truncated, and read once it is complete.
+	// A writer that pauses for longer than stable_for: the file is rejected as truncated, and read
+	// once it is complete.
 	rested := `{"traceEvents":` + job(50, 20) + `}`
 	require.NoError(t, f.Close())
 	f, err = os.Create(filepath.Join(folder, "rested.pt.trace.json"))

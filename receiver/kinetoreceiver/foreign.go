@@ -12,9 +12,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
-// producer is another program that writes Chrome traces with work of devices. Its categories and arguments differ, so
-// that the work would not be found, or be mistaken for the host's. It is recognized by the names of its processes
-// (events "process_name").
+// producer is another program that writes Chrome traces with work of devices. Its categories and
+// arguments differ, so that the work would not be found, or be mistaken for the host's. It is
+// recognized by the names of its processes (events "process_name").
 type producer struct {
 	is           func(process string) bool
 	says, remedy string
@@ -80,8 +80,8 @@ func (c *collect) process(j *chromejson.Event) {
 	})
 }
 
-// refuse returns what a file is if nothing supported was found, or no work of a device in a file of another producer.
-// err is the error of the JSON reader.
+// refuse returns what a file is if nothing supported was found, or no work of a device in a file of
+// another producer. err is the error of the JSON reader.
 func (c *collect) refuse(path string, head []byte, err error) error {
 	if what := profilefile.Document(path, head); what != "" {
 		switch {

@@ -14,8 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
-// FuzzConvert reads any input at every level, in memory and spilled: it never panics, writes only registered names,
-// gives every span a unique identifier and an existing parent, and loses no activity.
+// FuzzConvert reads any input at every level, in memory and spilled: it never panics, writes only
+// registered names, gives every span a unique identifier and an existing parent, and loses no
+// activity.
 func FuzzConvert(f *testing.F) {
 	f.Add([]byte("["+step(1, 1000)+"]"), uint8(4))
 	f.Add([]byte(`{"traceEvents":[`+step(7, 5)+

@@ -15,7 +15,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// hostileShapes returns files that no profiler records, but an attacker may send, with n of everything.
+// hostileShapes returns files that no profiler records, but an attacker may send, with n of
+// everything.
 func hostileShapes() map[string]func(b *strings.Builder, n int) {
 	x := func(b *strings.Builder, cat, name string, pid, tid, ts, dur int, args string) {
 		fmt.Fprintf(b, `{"ph":"X","cat":%q,"name":%q,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{%s}},`, cat, name, pid, tid,
@@ -100,8 +101,8 @@ func hostileShapes() map[string]func(b *strings.Builder, n int) {
 	}
 }
 
-// TestHostileFilesCostNoMoreForEachEvent counts allocated bytes and objects, which reveal quadratic growth, for the
-// whole conversion from text to spans.
+// TestHostileFilesCostNoMoreForEachEvent counts allocated bytes and objects, which reveal quadratic
+// growth, for the whole conversion from text to spans.
 func TestHostileFilesCostNoMoreForEachEvent(t *testing.T) {
 	for name, shape := range hostileShapes() {
 		for _, detail := range []Detail{DetailSteps, DetailAuto, DetailKernels} {

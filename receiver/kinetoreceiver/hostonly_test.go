@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// A range starts inside the frame that opens it, and outlives it: the thread was in ranges for the length of their
-// union.
+// A range starts inside the frame that opens it, and outlives it: the thread was in ranges for the
+// length of their union.
 func TestCrossingRangesOfTheHostCountOnce(t *testing.T) {
 	st, err := ReadFile(t.Context(), recorded.Path(t, "cases", "profiles", "hostonly_min.json"), Options{},
 		func(context.Context, ptrace.Traces) error { return nil })

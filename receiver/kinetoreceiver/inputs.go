@@ -16,16 +16,16 @@ import (
 // maxInputs bounds the text of an operator's inputs: those above take hundreds of bytes.
 const maxInputs = 1 << 14
 
-// inputs holds dimensions, types and values of an operator's inputs, as raw JSON. A requested value that is missing, or
-// not of the expected form, sets bad. It is reused for every operator.
+// inputs holds dimensions, types and values of an operator's inputs, as raw JSON. A requested value
+// that is missing, or not of the expected form, sets bad. It is reused for every operator.
 type inputs struct {
 	dims, types, values [][]byte
 	bad                 bool
 	untyped             int64 // elements that are read and written whose type is not recorded, as of lists of tensors
 }
 
-// work returns the work of an operator, from its inputs as the profiler records them: types, dimensions, and the values
-// of scalars and lists. ok is false if they are insufficient.
+// work returns the work of an operator, from its inputs as the profiler records them: types,
+// dimensions, and the values of scalars and lists. ok is false if they are insufficient.
 func (in *inputs) work(count rule, types, dims, values []byte) (gpuspan.Work, bool) {
 	if len(dims) > maxInputs || len(values) > maxInputs {
 		return gpuspan.Work{}, false
@@ -71,7 +71,8 @@ func (in *inputs) shape(i int) []int {
 	return nil
 }
 
-// shapes returns the shapes of several tensors, which have n dimensions each (any number where n is 0).
+// shapes returns the shapes of several tensors, which have n dimensions each (any number where n is
+// 0).
 func (in *inputs) shapes(n int, at ...int) [][]int {
 	out := make([][]int, len(at))
 	for i, k := range at {
@@ -131,7 +132,8 @@ func integers(array []byte) (list []int, ok bool) {
 	return list, ok
 }
 
-// precision returns the precision of input i. float is fp32: whether TF32 was allowed is not in the file.
+// precision returns the precision of input i. float is fp32: whether TF32 was allowed is not in the
+// file.
 func (in *inputs) precision(i int) gpuspan.Precision {
 	if i >= len(in.types) {
 		return gpuspan.PrecisionUnset
@@ -201,7 +203,8 @@ func (in *inputs) lists(i int) (shapes [][]int) {
 	return shapes
 }
 
-// listed returns the number of elements of all tensors of the list that is input i; one without dimensions has one.
+// listed returns the number of elements of all tensors of the list that is input i; one without
+// dimensions has one.
 func (in *inputs) listed(i int) (n int64) {
 	for _, s := range in.lists(i) {
 		n += int64(volume(s))

@@ -19,8 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// program is a training or serving loop with one fault. With sick false, it is the same program without the fault, so
-// that the true cost of the fault is the difference, independent of the code under test.
+// program is a training or serving loop with one fault. With sick false, it is the same program
+// without the fault, so that the true cost of the fault is the difference, independent of the code
+// under test.
 type program struct {
 	kind    string
 	says    string // in the chain or evidence of the first finding
@@ -33,7 +34,8 @@ type program struct {
 
 func windows(sick, healthy facts.Report) time.Duration { return sick.Window - healthy.Window }
 
-// layers launches kernels that keep the device busier than the host, so that the queue never becomes empty.
+// layers launches kernels that keep the device busier than the host, so that the queue never
+// becomes empty.
 func (m *machine) layers(n int, length int64) {
 	for i := range n {
 		m.operator("aten::addmm", work{
@@ -318,12 +320,12 @@ func TestCausesAndLossesOfSimulatedJobs(t *testing.T) { testPrograms(t, shapes()
 
 func TestCausesAndLossesOfSimulatedFaults(t *testing.T) { testPrograms(t, faults()) }
 
-// otherMode reports whether the n-th run of a simulated job is left to the other of make test, which takes the first of
-// two runs, and make test-integration, which takes the second.
+// otherMode reports whether the n-th run of a simulated job is left to the other of make test,
+// which takes the first of two runs, and make test-integration, which takes the second.
 func otherMode(n int) bool { return (n%2 == 0) == (os.Getenv("OTELGPU_INTEGRATION") != "") }
 
-// otherJob reports whether all runs of the n-th simulated job are left to the other of make test, which takes every
-// fifth job and so each style, and make test-integration, which takes the rest.
+// otherJob reports whether all runs of the n-th simulated job are left to the other of make test,
+// which takes every fifth job and so each style, and make test-integration, which takes the rest.
 func otherJob(n int) bool { return (n%5 == 0) == (os.Getenv("OTELGPU_INTEGRATION") != "") }
 
 func testPrograms(t *testing.T, list map[string]program) {
@@ -383,7 +385,8 @@ func testPrograms(t *testing.T, list map[string]program) {
 	}
 }
 
-// A comparison is per step, for any number of steps, and renamed kernels do not change their operator.
+// A comparison is per step, for any number of steps, and renamed kernels do not change their
+// operator.
 func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
 	run := func(steps int, load int64, kernel string) facts.Report {
 		m := newMachine(99, styles()[0])
@@ -416,8 +419,8 @@ func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
 	assert.InDelta(t, 8, float64(change(c.Kernels, "nvjet_tst_gemm").Delta())/1e6, 0.001)
 }
 
-// In a profile of one step, the loader precedes the first kernel, outside the device's window; the comparison uses
-// complete steps.
+// In a profile of one step, the loader precedes the first kernel, outside the device's window; the
+// comparison uses complete steps.
 func TestComparisonOfOneStepEachNamesTheLoaderBeforeTheFirstKernel(t *testing.T) {
 	for _, s := range styles() {
 		run := func(load int64) facts.Report {

@@ -34,8 +34,9 @@ type recordedLaunch struct {
 	Occupancy *int64  `json:"est. achieved occupancy %"`
 }
 
-// TestOccupancyEqualsTheProfilers compares every recorded launch with what PyTorch's profiler computed for it with
-// NVIDIA's cuda_occupancy.h, in whole percents. The profiler writes 0 for blocks with 48 KiB or more.
+// TestOccupancyEqualsTheProfilers compares every recorded launch with what PyTorch's profiler
+// computed for it with NVIDIA's cuda_occupancy.h, in whole percents. The profiler writes 0 for
+// blocks with 48 KiB or more.
 func TestOccupancyEqualsTheProfilers(t *testing.T) {
 	dir := recorded.Path(t, "kineto")
 	launches, unknown := 0, 0
@@ -134,7 +135,8 @@ func TestOtherVendorsKernelsHaveNoOccupancy(t *testing.T) {
 	}
 }
 
-// A block of 64 KiB: the profiler's 0 means that it does not know. A small block may really round to 0.
+// A block of 64 KiB: the profiler's 0 means that it does not know. A small block may really round
+// to 0.
 func TestUnknownOccupancyIsNotOnSpans(t *testing.T) {
 	file := func(shared int) string {
 		return fmt.Sprintf(`{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1,"dur":5,"args":{

@@ -54,8 +54,8 @@ func TestActivitiesOfMTIAAreKernelsAndCopies(t *testing.T) {
 	assert.Equal(t, "kernel", find(t, batches, "FFU").Attributes().AsRaw()["gpu.operation.type"])
 }
 
-// withoutKineto returns a run as PyTorch without Kineto writes it: ranges and kernels identified by row names, without
-// runtime calls, frames, streams and launch correlations.
+// withoutKineto returns a run as PyTorch without Kineto writes it: ranges and kernels identified by
+// row names, without runtime calls, frames, streams and launch correlations.
 func (m *machine) withoutKineto() string {
 	var list []string
 	for _, text := range m.events {

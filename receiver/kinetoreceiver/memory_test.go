@@ -20,8 +20,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// TestMemoryStaysBoundedForLargeFiles streams a generated trace of 256 MB, or OTELGPU_LARGE_TRACE_MB, through the
-// reader; only the spill file is on disk. Memory must stay under 256 MB for any size.
+// TestMemoryStaysBoundedForLargeFiles streams a generated trace of 256 MB, or
+// OTELGPU_LARGE_TRACE_MB, through the reader; only the spill file is on disk. Memory must stay
+// under 256 MB for any size.
 func TestMemoryStaysBoundedForLargeFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -103,8 +103,8 @@ func (m *metaReader) devices(v []byte) {
 	}
 }
 
-// limitsOf reads what limits the blocks on each device of deviceProperties. Fields that are missing or no integers stay
-// 0, which is unknown.
+// limitsOf reads what limits the blocks on each device of deviceProperties. Fields that are missing
+// or no integers stay 0, which is unknown.
 func limitsOf(v []byte) []occupancy.Device {
 	var list []struct {
 		Multiprocessors int64 `json:"numSms"`

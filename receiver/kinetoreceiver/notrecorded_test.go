@@ -104,7 +104,8 @@ func TestDisplacedKernelsAreOmitted(t *testing.T) {
 	}
 }
 
-// Clocks that differ by more than the sweep allows for displace all kernels alike: no record is wrong by itself.
+// Clocks that differ by more than the sweep allows for displace all kernels alike: no record is
+// wrong by itself.
 func TestDifferentClocksLoseNoKernel(t *testing.T) {
 	st := statsOf(t, kernelsChanged(t, func(_ int, e map[string]any) { e["ts"] = e["ts"].(float64) - 30_000 }))
 	assert.EqualValues(t, 120, st.Devices[0].Kernels)

@@ -10,7 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// Rules of operators that move a part of their inputs: rows, elements at indices, windows of pictures.
+// Rules of operators that move a part of their inputs: rows, elements at indices, windows of
+// pictures.
 
 // likelihood adds up one element of input 0 for each class in input 1.
 func likelihood(in *inputs) gpuspan.Work {
@@ -29,9 +30,9 @@ func dropout(in *inputs) gpuspan.Work {
 	return gpuspan.Work{Read: b, Written: b + int64(n)*min(b, 1), FLOPs: 2 * float64(n), Precision: in.precision(0)}
 }
 
-// rotary turns pairs of elements of queries and keys by an angle: four products and two additions for each pair (Su et
-// al. 2021). It takes positions, queries [tokens, heads·dim], keys, dim, and a table of as many cosines and sines as
-// elements of a head are turned.
+// rotary turns pairs of elements of queries and keys by an angle: four products and two additions
+// for each pair (Su et al. 2021). It takes positions, queries [tokens, heads·dim], keys, dim, and a
+// table of as many cosines and sines as elements of a head are turned.
 func rotary(in *inputs) gpuspan.Work {
 	var w gpuspan.Work
 	table := in.shapes(2, 4)
@@ -86,7 +87,8 @@ func rows(table, index int) rule {
 	}
 }
 
-// embeddingBackward takes gradients, indices and the number of rows of the table whose gradient it writes.
+// embeddingBackward takes gradients, indices and the number of rows of the table whose gradient it
+// writes.
 func embeddingBackward(in *inputs) gpuspan.Work {
 	t := in.shapes(0, 0, 1)
 	n := in.number(2)
@@ -112,9 +114,9 @@ func picked(index int) rule {
 	}
 }
 
-// scattered writes input 3, a tensor or a number, into input 0 at the indices in input 2, or adds it there: then it
-// also reads the old values. As many elements are written as the counted input has: as there are indices, or in the
-// rows of input 3.
+// scattered writes input 3, a tensor or a number, into input 0 at the indices in input 2, or adds
+// it there: then it also reads the old values. As many elements are written as the counted input
+// has: as there are indices, or in the rows of input 3.
 func scattered(ops float64, counted int) rule {
 	return func(in *inputs) gpuspan.Work {
 		n, _ := in.size(counted)
@@ -142,7 +144,8 @@ func sorted(in *inputs) gpuspan.Work {
 	return gpuspan.Work{Read: b, Written: b + int64(n)*indexSize*min(b, 1)}
 }
 
-// topK takes a tensor, how many elements are wanted, and along which dimension: by default the last.
+// topK takes a tensor, how many elements are wanted, and along which dimension: by default the
+// last.
 func topK(in *inputs) gpuspan.Work {
 	shape, wanted := in.shape(0), in.number(1)
 	if in.bad || in.bytes(0) == 0 || len(shape) == 0 {
@@ -181,9 +184,10 @@ func upsampled(in *inputs) gpuspan.Work {
 	return gpuspan.Work{Read: in.bytes(0), Written: int64(n) * in.width(0)}
 }
 
-// pooled takes [batch, channels, height, width], sides of the window, strides, and padding: for each element of the
-// result it sums or compares the window, and writes index bytes beside it. more is -1 for comparisons, of which there
-// is one fewer than elements; a mean divides instead. Input ceil states whether the last windows may exceed the input.
+// pooled takes [batch, channels, height, width], sides of the window, strides, and padding: for
+// each element of the result it sums or compares the window, and writes index bytes beside it. more
+// is -1 for comparisons, of which there is one fewer than elements; a mean divides instead. Input
+// ceil states whether the last windows may exceed the input.
 func pooled(more float64, index int64, ceil int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(4, 0)

@@ -12,8 +12,8 @@ import (
 
 // Rules of products, convolutions and attention.
 
-// product returns the product of inputs i and i+1 by the rules of torch.matmul: vectors, matrices, and batches of them,
-// where a dimension of 1 repeats. The input added is added to it; -1: nothing.
+// product returns the product of inputs i and i+1 by the rules of torch.matmul: vectors, matrices,
+// and batches of them, where a dimension of 1 repeats. The input added is added to it; -1: nothing.
 func product(i, added int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(0, i, i+1)
@@ -84,8 +84,8 @@ func linear(in *inputs) gpuspan.Work {
 	return work
 }
 
-// grouped takes rows [T, K] and matrices [E, K, N]: each row is multiplied by its group's matrix, whatever the groups'
-// sizes are. As many matrices are read as there can be groups.
+// grouped takes rows [T, K] and matrices [E, K, N]: each row is multiplied by its group's matrix,
+// whatever the groups' sizes are. As many matrices are read as there can be groups.
 func grouped(i int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(0, i, i+1)
@@ -99,7 +99,8 @@ func grouped(i int) rule {
 	}
 }
 
-// attention takes query, key and value of [batch, heads, length, dim], and at index causal whether it is.
+// attention takes query, key and value of [batch, heads, length, dim], and at index causal whether
+// it is.
 func attention(causal int) rule {
 	return func(in *inputs) gpuspan.Work { return torchAttention(in, 0, causal).Forward(in.precision(0)) }
 }
@@ -109,15 +110,16 @@ func attentionBackward(causal int) rule {
 	return func(in *inputs) gpuspan.Work { return torchAttention(in, 1, causal).Backward(in.precision(1), true) }
 }
 
-// torchAttention masks from the first key, flops.Causal from the last: they are equal in squares only.
+// torchAttention masks from the first key, flops.Causal from the last: they are equal in squares
+// only.
 func torchAttention(in *inputs, first, causal int) flops.AttentionShape {
 	a := attentionShape(in, first, causal, 1, 2)
 	in.bad = in.bad || a.Mask == flops.Causal && a.Queries != a.Keys
 	return a
 }
 
-// flashAttention takes query, key and value of [batch, length, heads, dim], and at index causal whether it is: from the
-// last key.
+// flashAttention takes query, key and value of [batch, length, heads, dim], and at index causal
+// whether it is: from the last key.
 func flashAttention(first, causal int, backward bool) rule {
 	return func(in *inputs) gpuspan.Work {
 		a := attentionShape(in, first, causal, 2, 1)
@@ -128,8 +130,8 @@ func flashAttention(first, causal int, backward bool) rule {
 	}
 }
 
-// attentionShape returns the shape of query, key and value, the inputs from first on, whose heads and lengths are at
-// the given axes of four.
+// attentionShape returns the shape of query, key and value, the inputs from first on, whose heads
+// and lengths are at the given axes of four.
 func attentionShape(in *inputs, first, causal, heads, length int) flops.AttentionShape {
 	t := in.shapes(4, first, first+1, first+2)
 	masked := in.flag(causal)
@@ -146,9 +148,9 @@ func attentionShape(in *inputs, first, causal, heads, length int) flops.Attentio
 	return a
 }
 
-// packed takes query, key and value of [tokens, heads, dim], where sequences begin (one more than there are), and the
-// longest of queries and keys. Only where all are as long as the longest are the lengths known. Without sequences it is
-// flashAttention.
+// packed takes query, key and value of [tokens, heads, dim], where sequences begin (one more than
+// there are), and the longest of queries and keys. Only where all are as long as the longest are
+// the lengths known. Without sequences it is flashAttention.
 func packed(causal int) rule {
 	return func(in *inputs) gpuspan.Work {
 		if n, ok := in.size(0); !ok || n == 0 || len(in.shape(0)) != 3 {
@@ -176,9 +178,9 @@ func packed(causal int) rule {
 	}
 }
 
-// experts takes tokens [T, H], gate and up projections [E, 2I, H], down projections [E, H, I], and then the weights or
-// numbers [T, k] of the experts of each token: three products of H·I for each. As many experts are read as tokens can
-// choose.
+// experts takes tokens [T, H], gate and up projections [E, 2I, H], down projections [E, H, I], and
+// then the weights or numbers [T, k] of the experts of each token: three products of H·I for each.
+// As many experts are read as tokens can choose.
 func experts(in *inputs) gpuspan.Work {
 	t := in.shapes(0, 0, 1, 2, 3)
 	if in.bad || len(t[0]) != 2 || len(t[1]) != 3 || len(t[2]) != 3 || len(t[3]) != 2 {
@@ -197,7 +199,8 @@ func experts(in *inputs) gpuspan.Work {
 	}
 }
 
-// convolution takes input, weight, bias, stride, padding, dilation, transposed, output padding, groups.
+// convolution takes input, weight, bias, stride, padding, dilation, transposed, output padding,
+// groups.
 func convolution(in *inputs) gpuspan.Work {
 	c := conv(in, 0, 3)
 	if in.bad {
@@ -208,8 +211,8 @@ func convolution(in *inputs) gpuspan.Work {
 	return w
 }
 
-// convolutionBackward takes gradient, input, weight, sizes of the bias, then as convolution, and which gradients of
-// input, weight and bias are wanted.
+// convolutionBackward takes gradient, input, weight, sizes of the bias, then as convolution, and
+// which gradients of input, weight and bias are wanted.
 func convolutionBackward(in *inputs) gpuspan.Work {
 	c := conv(in, 1, 4)
 	wanted := in.value(10)
@@ -228,7 +231,8 @@ func convolutionBackward(in *inputs) gpuspan.Work {
 	return w
 }
 
-// conv returns a convolution with its input at index i, the weight behind it, and its parameters from index stride on.
+// conv returns a convolution with its input at index i, the weight behind it, and its parameters
+// from index stride on.
 func conv(in *inputs, i, stride int) flops.Conv {
 	groups := in.number(stride + 5)
 	if in.bad { // files of before 2023 have no values

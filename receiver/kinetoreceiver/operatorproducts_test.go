@@ -167,17 +167,20 @@ func TestStepsSumTheFLOPsOfDeviceWork(t *testing.T) {
 	assert.NotContains(t, attrs(t, b, "ProfilerStep#1"), "gpu.flop.coverage")
 }
 
-// TestRecordedModelCountsEqualTheirArchitecture compares FLOPs with the published architectures of the models.
+// TestRecordedModelCountsEqualTheirArchitecture compares FLOPs with the published architectures of
+// the models.
 func TestRecordedModelCountsEqualTheirArchitecture(t *testing.T) {
 	for _, c := range []struct {
 		file, step string
 		flops      float64
 	}{
-		// BERT small: 4 layers of width 512, 8 heads of 64, 2,048 between, 30,522 words; 141 tokens.
+		// BERT small: 4 layers of width 512, 8 heads of 64, 2,048 between, 30,522 words; 141
+		// tokens.
 		{"h100/gaunernst_bert-small-uncased__1016001.json.gz", "ProfilerStep#6", bertSmall},
 		{"mi300/gaunernst_bert-small-uncased__1016001.json.gz", "ProfilerStep#6", bertSmall},
-		// Qwen1.5 0.5B without its head: 24 layers of width 1,024, 16 heads of 64, causal, 2,816 between and gated; 16
-		// texts of 559 tokens; and one outer product for the rotary embedding in single precision.
+		// Qwen1.5 0.5B without its head: 24 layers of width 1,024, 16 heads of 64, causal, 2,816
+		// between and gated; 16 texts of 559 tokens; and one outer product for the rotary embedding
+		// in single precision.
 		{
 			"h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", "ProfilerStep#6",
 			2*16*559*24*(4*1024*1024+3*1024*2816) + 24*4*16*16*(559*560/2)*64 + 2*32*559,

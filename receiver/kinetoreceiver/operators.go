@@ -10,20 +10,21 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
-// rule returns the work of an operator from its inputs. FLOPs follow the definition (package flops): a multiply-add is
-// two, every other operation of arithmetic and elementary function is one. Bytes are the compulsory traffic: each
-// operand once, in its own type, and each result once.
+// rule returns the work of an operator from its inputs. FLOPs follow the definition (package
+// flops): a multiply-add is two, every other operation of arithmetic and elementary function is
+// one. Bytes are the compulsory traffic: each operand once, in its own type, and each result once.
 type rule func(*inputs) gpuspan.Work
 
-// operators are those whose work is determined by the inputs that the profiler records, by their schemas. Some call
-// each other (linear calls addmm): a sum counts only the outermost of nested ones. Omitted are operators with
-// insufficient records: einsum (its equation is not recorded; the products that it calls are), attention over pages and
-// gathers by lists of indices (lengths are on the device), scaled_dot_product_attention itself (the kernel it chooses
-// decides whether masked pairs are computed).
+// operators are those whose work is determined by the inputs that the profiler records, by their
+// schemas. Some call each other (linear calls addmm): a sum counts only the outermost of nested
+// ones. Omitted are operators with insufficient records: einsum (its equation is not recorded; the
+// products that it calls are), attention over pages and gathers by lists of indices (lengths are on
+// the device), scaled_dot_product_attention itself (the kernel it chooses decides whether masked
+// pairs are computed).
 var operators = operatorTable()
 
-// elementwise operators by operations for each element of the result, and how many tensors they take: the next one
-// is the result's own. A name that ends in _ works in place.
+// elementwise operators by operations for each element of the result, and how many tensors they
+// take: the next one is the result's own. A name that ends in _ works in place.
 var elementwiseOperators = []struct {
 	ops     float64
 	tensors int
@@ -51,8 +52,8 @@ var elementwiseOperators = []struct {
 	{10, 2, "gelu_backward"},
 }
 
-// norms by names, with operations for each element, without the parameters, each of which is one more, and for each
-// row.
+// norms by names, with operations for each element, without the parameters, each of which is one
+// more, and for each row.
 var norms = map[string]norm{
 	"aten::native_layer_norm": {ops: 5, row: 2, parameters: []int{2, 3}, over: 1},
 	"aten::native_group_norm": {ops: 5, row: 2, parameters: []int{1, 2}, rows: func(in *inputs, _ []int) int {
@@ -89,8 +90,8 @@ var norms = map[string]norm{
 // table contains rules by names of operators.
 type table map[string]rule
 
-// put adds a rule for each name in each library. It is not inlined: its iterators, inlined into each call, made the
-// compiler take 17 s of CPU for this package instead of 2.
+// put adds a rule for each name in each library. It is not inlined: its iterators, inlined into
+// each call, made the compiler take 17 s of CPU for this package instead of 2.
 //
 //go:noinline
 func (m table) put(libraries, names string, r rule) {
@@ -141,8 +142,8 @@ func operatorTable() table {
 	}
 	m.put("aten", "_foreach_norm", foreach(2, false, false))
 	m.put("aten", "_amp_foreach_non_finite_check_and_unscale_", foreach(2, false, false))
-	// Adam (Kingma and Ba 2015): m ← m + (1−β₁)(g−m) 3, v ← β₂v + (1−β₂)g·g 4, d = √v/c + ε 3, p − s·m/d 3;
-	// AdamW (Loshchilov and Hutter 2019): p·(1−λη) 1. Lists: parameters, gradients, m, v.
+	// Adam (Kingma and Ba 2015): m ← m + (1−β₁)(g−m) 3, v ← β₂v + (1−β₂)g·g 4, d = √v/c + ε 3, p −
+	// s·m/d 3; AdamW (Loshchilov and Hutter 2019): p·(1−λη) 1. Lists: parameters, gradients, m, v.
 	m.put("aten", "_fused_adam_", optimizer(13, 4, 3))
 	m.put("aten", "_fused_adamw_", optimizer(14, 4, 3))
 	m.put("aten", "_fused_sgd_", optimizer(4, 3, 2))     // μ·b + g 2, p − η·b 2

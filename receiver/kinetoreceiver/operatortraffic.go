@@ -13,8 +13,9 @@ import (
 
 // Rules of operators that read and write whole tensors.
 
-// elementwise returns the result that all operands broadcast to, in the widest of their types. In place the first
-// operand is the result, which copy_, fill_ and zero_ do not read. If no operand has dimensions there is one element.
+// elementwise returns the result that all operands broadcast to, in the widest of their types. In
+// place the first operand is the result, which copy_, fill_ and zero_ do not read. If no operand
+// has dimensions there is one element.
 func elementwise(ops float64, tensors int, inPlace bool) rule {
 	return func(in *inputs) gpuspan.Work {
 		var shape []int
@@ -59,7 +60,8 @@ func elementwise(ops float64, tensors int, inPlace bool) rule {
 	}
 }
 
-// foreach applies the operator of that name to each tensor of its lists. The types of lists are not recorded.
+// foreach applies the operator of that name to each tensor of its lists. The types of lists are not
+// recorded.
 func foreach(ops float64, copies, zeroes bool) rule {
 	return func(in *inputs) gpuspan.Work {
 		n := in.listed(0)
@@ -73,7 +75,8 @@ func foreach(ops float64, copies, zeroes bool) rule {
 	}
 }
 
-// optimizer takes lists of as many tensors as there are parameters, and reads and writes some of them.
+// optimizer takes lists of as many tensors as there are parameters, and reads and writes some of
+// them.
 func optimizer(ops float64, read, written int) rule {
 	return func(in *inputs) gpuspan.Work {
 		n := in.listed(0)
@@ -88,8 +91,9 @@ func optimizer(ops float64, read, written int) rule {
 	}
 }
 
-// reduce takes a tensor and, as the second input, the dimensions; without their values the result is not known, and
-// taken as one element, which changes the bytes by little. Of two tensors it is the elementwise operator.
+// reduce takes a tensor and, as the second input, the dimensions; without their values the result
+// is not known, and taken as one element, which changes the bytes by little. Of two tensors it is
+// the elementwise operator.
 func reduce(r flops.Reduction) rule {
 	return func(in *inputs) gpuspan.Work {
 		n, ok := in.size(0)
@@ -139,8 +143,8 @@ func reduced(in *inputs, rank int) (dims []bool, ok bool) {
 	return dims, true
 }
 
-// rowwise returns the rule of ops operations for each element of input at, and passes tensors of its size read or
-// written. Parameters and statistics are small in comparison.
+// rowwise returns the rule of ops operations for each element of input at, and passes tensors of
+// its size read or written. Parameters and statistics are small in comparison.
 func rowwise(at int, ops float64, passes int64) rule {
 	return func(in *inputs) gpuspan.Work {
 		n, _ := in.size(at)
@@ -195,8 +199,9 @@ func (r norm) work(in *inputs) gpuspan.Work {
 	return w
 }
 
-// moves reads whole inputs and writes a result of the size of input result, with so many operations for each of its
-// elements; result -1 is one number, with so many operations for each element of the first input that it reads.
+// moves reads whole inputs and writes a result of the size of input result, with so many operations
+// for each of its elements; result -1 is one number, with so many operations for each element of
+// the first input that it reads.
 func moves(ops float64, result int, read ...int) rule {
 	return func(in *inputs) gpuspan.Work {
 		w := gpuspan.Work{Precision: in.precision(read[0])}

@@ -15,9 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestWorkEqualsTraceLens compares FLOPs and bytes of one call with the reports that TraceLens publishes with these
-// traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB), in which products belong to the linear operator
-// that calls them.
+// TestWorkEqualsTraceLens compares FLOPs and bytes of one call with the reports that TraceLens
+// publishes with these traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB), in which
+// products belong to the linear operator that calls them.
 func TestWorkEqualsTraceLens(t *testing.T) {
 	type work struct {
 		name, shapes string
@@ -266,8 +266,8 @@ func TestListsOfTensorsHaveTheTypeOfTheirKernel(t *testing.T) {
 	}
 }
 
-// The evaluation cases of TraceLens: a strided addition at 36 % of the memory bandwidth, and a product with too few
-// tiles. The second file does not name its device.
+// The evaluation cases of TraceLens: a strided addition at 36 % of the memory bandwidth, and a
+// product with too few tiles. The second file does not name its device.
 func TestLowEfficiencyIsNamed(t *testing.T) {
 	_, st := read(t, recorded.Path(t, "kineto", "tracelens_evals/elem_01_add_poor_bw.json"), Options{Detail: DetailSteps})
 	v := st.Devices[0].Findings[0]

@@ -61,8 +61,8 @@ type sums struct {
 		IdleLaunch                                           int64 `json:"idle_launch"`
 		IdleUnknown                                          int64 `json:"idle_unknown"`
 		Queue                                                int64 `json:"queue"`
-		// idle time before late launches, by activity of the launching thread, and idle time in which launched work had not
-		// started
+		// idle time before late launches, by activity of the launching thread, and idle time in
+		// which launched work had not started
 		Idle          struct{ Host, Launched int64 } `json:"idle"`
 		Names         map[string]int64               // kernel time
 		Pageable      [3]int64                       // copies, bytes, time
@@ -100,8 +100,9 @@ func pythonSums(b *testing.B, python, path string, detail Detail) (s sums) {
 	return s
 }
 
-// check compares the sums with the spans of devices and steps from Read, and with the totals of its activity spans. If
-// Python handles times as doubles, sums may differ by their resolution for each activity.
+// check compares the sums with the spans of devices and steps from Read, and with the totals of its
+// activity spans. If Python handles times as doubles, sums may differ by their resolution for each
+// activity.
 func (s *sums) check(b *testing.B, path string) {
 	batches, st := read(b, path, Options{Detail: DetailSteps})
 	s.checkProducts(b, &st)
@@ -267,13 +268,14 @@ func (s *sums) checkProducts(b *testing.B, st *Stats) {
 	}
 }
 
-// BenchmarkAgainstPandas reads uncompressed traces from files alternately with ReadFile and with testdata/sums.py. It
-// first compares their sums. Then it reports the minimum time of each over the iterations (including garbage
-// collection; without starting Python and importing pandas) as MB and events per second of one core, and the speedup of
-// ReadFile at each detail: on one core (x-steps), by CPU time, and on two as users run it (x-steps-on-2), by elapsed
-// time, which is meaningful only on an otherwise idle machine. Python always uses one core. cpu-on-2 is the CPU time of
-// ReadFile on two cores relative to one. Both compute the same results at each detail; testdata/sums.py lists what
-// either omits.
+// BenchmarkAgainstPandas reads uncompressed traces from files alternately with ReadFile and with
+// testdata/sums.py. It first compares their sums. Then it reports the minimum time of each over the
+// iterations (including garbage collection; without starting Python and importing pandas) as MB and
+// events per second of one core, and the speedup of ReadFile at each detail: on one core (x-steps),
+// by CPU time, and on two as users run it (x-steps-on-2), by elapsed time, which is meaningful only
+// on an otherwise idle machine. Python always uses one core. cpu-on-2 is the CPU time of ReadFile
+// on two cores relative to one. Both compute the same results at each detail; testdata/sums.py
+// lists what either omits.
 func BenchmarkAgainstPandas(b *testing.B) {
 	python := pandas(b)
 	dir := b.TempDir()

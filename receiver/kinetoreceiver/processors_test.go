@@ -32,8 +32,8 @@ func onProcessors(t *testing.T, n int, text string, o Options) (string, Stats) {
 	return out.String(), st
 }
 
-// many returns a trace with more ranges than are kept at a time, on two devices, some steps of which end long before
-// others.
+// many returns a trace with more ranges than are kept at a time, on two devices, some steps of
+// which end long before others.
 func many() string {
 	m := newMachine(1, styles()[0])
 	m.steps(60, func(i int) {
@@ -79,7 +79,8 @@ func TestSeveralProcessorsWriteTheSameSpansOfRecordedTraces(t *testing.T) {
 	}
 }
 
-// The consumer of the spans may reject them, panic, or cancel: all goroutines end, and its error is returned.
+// The consumer of the spans may reject them, panic, or cancel: all goroutines end, and its error is
+// returned.
 func TestGoroutinesEndWithTheConsumer(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	others := goleak.IgnoreCurrent()

@@ -49,7 +49,8 @@ var (
 	ErrForeign = errors.New("not a trace of PyTorch's profiler")
 )
 
-// Extent selects the activities that the analysis of a window covers. The zero value is [ExtentAll].
+// Extent selects the activities that the analysis of a window covers. The zero value is
+// [ExtentAll].
 type Extent = link.Extent
 
 // Extents. The last two match Holistic Trace Analysis with and without include_last_profiler_step.
@@ -75,10 +76,11 @@ type Stats struct {
 	Partial    bool  // only the beginning could be read; Faults has the reason
 }
 
-// ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, plain, gzip or zstd, and
-// passes its spans to emit in batches, which emit owns. Nothing is emitted before the whole file has been read, so a
-// rejected file (ErrNotTrace, ErrSyntax, ErrTruncated, ErrForeign; the error names the file) emits nothing. An error of
-// emit stops reading and is returned.
+// ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, plain,
+// gzip or zstd, and passes its spans to emit in batches, which emit owns. Nothing is emitted before
+// the whole file has been read, so a rejected file (ErrNotTrace, ErrSyntax, ErrTruncated,
+// ErrForeign; the error names the file) emits nothing. An error of emit stops reading and is
+// returned.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
 	error,
 ) {
@@ -93,8 +95,8 @@ func ReadFile(ctx context.Context, path string, o Options, emit func(context.Con
 // bufferSize holds what decides whether a file can be read.
 const bufferSize = 1 << 16
 
-// ReadOpened is like ReadFile, for an open file whose content b reads from the start. The caller may have peeked at it
-// through b.
+// ReadOpened is like ReadFile, for an open file whose content b reads from the start. The caller
+// may have peeked at it through b.
 func ReadOpened(ctx context.Context, f *os.File, b *bufio.Reader, o Options,
 	emit func(context.Context, ptrace.Traces) error,
 ) (Stats, error) {
@@ -111,9 +113,9 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	return readNamed(ctx, "", r, o, emit)
 }
 
-// recording is what PyTorch's profiler adds to the time of the launching thread: on two hosts (Xeon) with an H100 and
-// an H200, 2.3 to 3.4 µs for each event in steps that the host limited, and 3 to 7 µs for a call alone.
-// docs/hardware.md has the steps with and without it.
+// recording is what PyTorch's profiler adds to the time of the launching thread: on two hosts
+// (Xeon) with an H100 and an H200, 2.3 to 3.4 µs for each event in steps that the host limited, and
+// 3 to 7 µs for a call alone. docs/hardware.md has the steps with and without it.
 var recording = link.Recording{
 	Operator: 2 * time.Microsecond, Call: 5 * time.Microsecond, Frame: time.Microsecond, Launch: 5 * time.Microsecond,
 }
@@ -199,9 +201,9 @@ func compressed(err error) error {
 
 const gzipMagic, zstdMagic = "\x1f\x8b", "\x28\xb5\x2f\xfd"
 
-// Unpack returns a reader of the decompressed content if b begins with the magic number of gzip or zstd, otherwise of
-// the unchanged content. Call the returned function when done. It returns an error if the header of the compressed
-// content is invalid.
+// Unpack returns a reader of the decompressed content if b begins with the magic number of gzip or
+// zstd, otherwise of the unchanged content. Call the returned function when done. It returns an
+// error if the header of the compressed content is invalid.
 func Unpack(b *bufio.Reader) (io.Reader, func(), error) {
 	head, err := b.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -251,8 +253,8 @@ func knownPacked(path string, b *bufio.Reader) error {
 	return known(path, b)
 }
 
-// gzipMembers reads one gzip member after another. Zeros after the last one, with which tapes and block devices fill
-// their blocks, are passed over, as gzip(1) does.
+// gzipMembers reads one gzip member after another. Zeros after the last one, with which tapes and
+// block devices fill their blocks, are passed over, as gzip(1) does.
 type gzipMembers struct {
 	z    *gzip.Reader
 	from *bufio.Reader

@@ -19,7 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// launches is a program that launches kernels one after another and waits for the device now and then.
+// launches is a program that launches kernels one after another and waits for the device now and
+// then.
 type launches struct {
 	kernel    time.Duration // of the device, each on average
 	host      time.Duration // of the host for each launch, on average, of which launch is in the call
@@ -28,8 +29,9 @@ type launches struct {
 	waitEvery int // launches
 }
 
-// run simulates the loop while recording costs the host this much for each operator and for each call. It returns the
-// time for which the device was idle because the host launched too slowly, and the trace.
+// run simulates the loop while recording costs the host this much for each operator and for each
+// call. It returns the time for which the device was idle because the host launched too slowly, and
+// the trace.
 func (l *launches) run(operator, call time.Duration) (idle time.Duration, trace string) {
 	const kernels, queued = 2000, 4 * time.Microsecond
 	r := rand.New(rand.NewPCG(1, 2))
@@ -65,8 +67,8 @@ func (l *launches) run(operator, call time.Duration) (idle time.Duration, trace 
 	return idle, `{"traceEvents":[` + strings.Join(events, ",") + `]}`
 }
 
-// What launch_bound says about the time without the profiler is compared with a simulation of the same program without
-// the cost of recording.
+// What launch_bound says about the time without the profiler is compared with a simulation of the
+// same program without the cost of recording.
 func TestTheCostOfRecordingIsNotTheProgramsOwn(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -224,9 +224,9 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 	}
 }
 
-// withoutLibrary returns the number and total time in ns of communication kernels that the references, which search
-// names for nccl, classify as computation: all-reduce over the multicast of PyTorch's symmetric memory, in one recorded
-// trace.
+// withoutLibrary returns the number and total time in ns of communication kernels that the
+// references, which search names for nccl, classify as computation: all-reduce over the multicast
+// of PyTorch's symmetric memory, in one recorded trace.
 func withoutLibrary(t *testing.T, path string) (n, sum int64) {
 	t.Helper()
 	if !strings.HasSuffix(path, "b200/eager_trace.json.gz") {

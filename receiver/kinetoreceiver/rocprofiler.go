@@ -21,9 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
-// rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its
-// page "Using rocprofv3", output formats): one object per process under "rocprofiler-sdk-tool", of which these parts
-// are used, in this order:
+// rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool,
+// rocprofv3 --help and its page "Using rocprofv3", output formats): one object per process under
+// "rocprofiler-sdk-tool", of which these parts are used, in this order:
 //
 //	metadata        pid, node.hostname
 //	agents          id.handle, type (2: GPU), name, product_name, cu_count, logical_node_type_id (not in older versions)
@@ -181,7 +181,8 @@ func (r *rocprofiler) open(bracket json.Delim, what string) (there bool, err err
 	return err == nil && t != nil, err
 }
 
-// decode reads a value; ok is false if its types are others, which is counted. The rest of it is read all the same.
+// decode reads a value; ok is false if its types are others, which is counted. The rest of it is
+// read all the same.
 func (r *rocprofiler) decode(what string, v any) (ok bool, err error) {
 	err = r.json.Decode(v)
 	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {

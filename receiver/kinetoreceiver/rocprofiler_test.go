@@ -89,8 +89,8 @@ func TestFilesOfRocprofv3(t *testing.T) {
 	assert.Equal(t, "node1", resource["host.name"])
 }
 
-// 128 vector registers leave four waves on each SIMD of CDNA 3 (AMD, "Register pressure in AMD CDNA2 GPUs"): two
-// workgroups of 512 work-items on a compute unit.
+// 128 vector registers leave four waves on each SIMD of CDNA 3 (AMD, "Register pressure in AMD
+// CDNA2 GPUs"): two workgroups of 512 work-items on a compute unit.
 func TestOccupancyInFilesOfRocprofv3(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, with        string
@@ -133,8 +133,8 @@ func TestFilesOfRocprofv3WithoutNumbersOfDevices(t *testing.T) {
 	assert.Equal(t, int64(1), find(t, batches, "Memcpy HtoD").Attributes().AsRaw()["gpu.device.ordinal"])
 }
 
-// Streams and queues are numbered separately: queue 4 is not stream 4. Without streams, such as in programs without
-// HIP, queues run concurrently.
+// Streams and queues are numbered separately: queue 4 is not stream 4. Without streams, such as in
+// programs without HIP, queues run concurrently.
 func TestFilesOfRocprofv3WithStreams(t *testing.T) {
 	text := strings.Replace(rocText, `"bytes": 4096`, `"stream_id": {"handle": 4}, "bytes": 4096`, 1)
 	batches, _ := convert(t, text, Options{Detail: DetailKernels})

@@ -15,8 +15,8 @@ import (
 
 func TestCausesAndLossesOfSimulatedServices(t *testing.T) { testPrograms(t, services()) }
 
-// services returns jobs whose obvious explanation is wrong: low utilization without a fault, and faults during part of
-// the time.
+// services returns jobs whose obvious explanation is wrong: low utilization without a fault, and
+// faults during part of the time.
 func services() map[string]program {
 	const us, ms = int64(1000), int64(1_000_000)
 	const allReduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// machine simulates a host with devices that runs a program, and writes the events that a profiler would record. Work
-// starts once it is launched, its stream is free and its dependencies have ended, so that losses follow from causes
-// instead of being written into the file. Times are in ns.
+// machine simulates a host with devices that runs a program, and writes the events that a profiler
+// would record. Work starts once it is launched, its stream is free and its dependencies have
+// ended, so that losses follow from causes instead of being written into the file. Times are in ns.
 type machine struct {
 	r      *rand.Rand
 	style  style
@@ -168,8 +168,8 @@ func (m *machine) text(devices int) string {
 		strings.Join(m.events, ",\n") + `]}`
 }
 
-// styles returns the styles of PyTorch 2 on NVIDIA and AMD, PyTorch of 2021, Lightning, and a program with its own
-// names.
+// styles returns the styles of PyTorch 2 on NVIDIA and AMD, PyTorch of 2021, Lightning, and a
+// program with its own names.
 func styles() []style {
 	modern := style{
 		name: "torch", operator: "cpu_op", runtime: "cuda_runtime", kernel: "kernel", copying: "gpu_memcpy",

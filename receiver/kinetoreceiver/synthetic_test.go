@@ -8,8 +8,9 @@ import (
 	"io"
 )
 
-// synthetic writes a trace of about size bytes in the form of PyTorch 2: steps, nested operators, launches and kernels
-// on two streams, copies. All its totals follow from the number of launches, which it returns.
+// synthetic writes a trace of about size bytes in the form of PyTorch 2: steps, nested operators,
+// launches and kernels on two streams, copies. All its totals follow from the number of launches,
+// which it returns.
 type synthetic struct {
 	steps, launches, copies int64
 	kernelNS, copyNS        int64

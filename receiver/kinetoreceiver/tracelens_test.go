@@ -35,8 +35,8 @@ var explained = map[string]string{
 	"aten::miopen_batch_norm_backward": "flops bytes",
 }
 
-// TestReportsOfTraceLens compares each operator of the reports that accompany TraceLens' traces, by the inputs in the
-// report.
+// TestReportsOfTraceLens compares each operator of the reports that accompany TraceLens' traces, by
+// the inputs in the report.
 func TestReportsOfTraceLens(t *testing.T) {
 	root := recorded.Path(t, "kineto", "tracelens")
 	var files []string

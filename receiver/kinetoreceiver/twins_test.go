@@ -43,8 +43,8 @@ func whole(v any) int64 {
 	return int64(f)
 }
 
-// nsight writes the export of Nsight Systems for the same run: names by number, ranges and operators as NVTX, and
-// calls, activities and overhead in their tables.
+// nsight writes the export of Nsight Systems for the same run: names by number, ranges and
+// operators as NVTX, and calls, activities and overhead in their tables.
 type nsight struct {
 	t         *testing.T
 	tx        *sql.Tx
@@ -71,7 +71,8 @@ func (n *nsight) text(s string) int64 {
 	return id
 }
 
-// nsightOf writes the export; wholeGraphs is the default of Nsight Systems, in which a graph launch is one row.
+// nsightOf writes the export; wholeGraphs is the default of Nsight Systems, in which a graph launch
+// is one row.
 func nsightOf(t *testing.T, text string, wholeGraphs bool) string {
 	var file struct {
 		DeviceProperties []struct {
@@ -210,7 +211,8 @@ func nsightReports(t *testing.T, text string, wholeGraphs bool) []facts.Report {
 	return st.Devices
 }
 
-// unrecorded are jobs whose cause an export does not record, such as sizes of collectives and element types.
+// unrecorded are jobs whose cause an export does not record, such as sizes of collectives and
+// element types.
 var unrecorded = map[string]struct{ kind, says string }{
 	"experts that some ranks have more of":     {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},
 	"experts with fewer tokens than others":    {semconv.GPUFindingKindExposedCommunication, "or wait for a late rank"},

@@ -152,7 +152,8 @@ func TestHealthyTwinsOfSimulatedJobs(t *testing.T) {
 	}
 }
 
-// A profiler that is started and stopped during work omits activities that started before or ended after.
+// A profiler that is started and stopped during work omits activities that started before or ended
+// after.
 func TestTruncatedSimulatedJobs(t *testing.T) {
 	same := []string{
 		"loader", "launch-bound", "synchronization in every layer", "copies that nothing hides", "allocator",

@@ -76,11 +76,13 @@ func (c *collect) session(ctx context.Context) error {
 	return err
 }
 
-// process and thread of a global id: 8 bits of hardware, 8 of the virtual machine, 24 of the process, 24 of the thread.
+// process and thread of a global id: 8 bits of hardware, 8 of the virtual machine, 24 of the
+// process, 24 of the thread.
 func process(global int64) int64 { return global >> 24 & 0xffffff }
 func thread(global int64) int64  { return global & 0xffffff }
 
-// correlation returns a number that is unique within a process only; profiletrace writes the low bits.
+// correlation returns a number that is unique within a process only; profiletrace writes the low
+// bits.
 func correlation(id, pid int64) int64 {
 	if id <= 0 || id >= 1<<event.CorrelationBits {
 		return 0
@@ -105,8 +107,8 @@ func (c *collect) add(e *event.Event, name string) error {
 	return c.p.Add(e)
 }
 
-// device reads what rows of the device have in common: r begins with start, end, deviceId, streamId, correlationId,
-// globalPid, graphNodeId.
+// device reads what rows of the device have in common: r begins with start, end, deviceId,
+// streamId, correlationId, globalPid, graphNodeId.
 func (c *collect) device(e *event.Event, r []any) bool {
 	c.rows++
 	if !c.times(e, r[0], r[1]) {
@@ -220,8 +222,8 @@ func (c *collect) memsets(ctx context.Context) error {
 	})
 }
 
-// graphs reads launches of graphs that are one row each: by default Nsight Systems records no kernels, copies and
-// memsets of a graph (--cuda-graph-trace=graph).
+// graphs reads launches of graphs that are one row each: by default Nsight Systems records no
+// kernels, copies and memsets of a graph (--cuda-graph-trace=graph).
 func (c *collect) graphs(ctx context.Context) error {
 	const onTheHost = math.MaxInt32 // device of a graph whose first node is no work of a device
 	return c.db.each(ctx, tableGraph, columns("graphId"), func(r []any) error {
@@ -246,7 +248,8 @@ func (c *collect) graphs(ctx context.Context) error {
 // maxCalls bounds the names of calls that are kept; CUDA has about a thousand.
 const maxCalls = 1 << 16
 
-// calls reads the calls of CUDA, of the operating system (--trace=osrt), and of MPI that may wait for other ranks.
+// calls reads the calls of CUDA, of the operating system (--trace=osrt), and of MPI that may wait
+// for other ranks.
 func (c *collect) calls(ctx context.Context) error {
 	err := c.callsOf(ctx, tableRuntime, "nameId", event.KindRuntime, vocabulary.CallName)
 	if err == nil {

@@ -20,9 +20,10 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 )
 
-// Tests both ends of the NVTX contract: gpuspan/nvtx writes the ranges of a program, Nsight Systems records them, and
-// work launched within each becomes a child of the span that the program itself exported. If nsys is not installed
-// (OTELGPU_NSYS names one), the test reads its recorded export, testdata/ranges.sql, of 100 ranges from nsys 2022.4.2.
+// Tests both ends of the NVTX contract: gpuspan/nvtx writes the ranges of a program, Nsight Systems
+// records them, and work launched within each becomes a child of the span that the program itself
+// exported. If nsys is not installed (OTELGPU_NSYS names one), the test reads its recorded export,
+// testdata/ranges.sql, of 100 ranges from nsys 2022.4.2.
 func TestEachRangeOfALiveProgramIsItsOwnSpan(t *testing.T) {
 	t.Run("recorded", func(t *testing.T) {
 		dump, err := os.ReadFile(filepath.Join("testdata", "ranges.sql"))
@@ -41,7 +42,8 @@ func TestEachRangeOfALiveProgramIsItsOwnSpan(t *testing.T) {
 		n := newNsys(t)
 		said := n.profile("all")
 		checkRanges(t, n.exported("all"), said, 1000)
-		// The tool's own views work, too: a row per operation, and a capture that an operation starts.
+		// The tool's own views work, too: a row per operation, and a capture that an operation
+		// starts.
 		out := n.run(n.path, "stats", "-r", "nvtxsum", "all.nsys-rep")
 		for _, op := range []string{"prefill", "decode", "sample", "copy"} {
 			assert.Equal(t, 1, strings.Count(out, "gpuspan:"+op), out)

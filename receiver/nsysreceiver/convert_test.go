@@ -262,8 +262,8 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 	}
 }
 
-// Without NVTX, recorded system and MPI calls show what a program does; waits in the CUDA runtime are waits, regardless
-// of system calls in them.
+// Without NVTX, recorded system and MPI calls show what a program does; waits in the CUDA runtime
+// are waits, regardless of system calls in them.
 func TestSystemAndMPICallsShowHostActivity(t *testing.T) {
 	const each = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 10000000 FROM n WHERE i < 90000000) SELECT "
 	report := func(rows ...string) facts.Report {
@@ -329,7 +329,8 @@ func TestAnOutlyingRowIsNamedAndSkipped(t *testing.T) {
 	}
 }
 
-// Migrations of managed memory are copies of kinds 11 to 13; without concurrent kernels they are the finding.
+// Migrations of managed memory are copies of kinds 11 to 13; without concurrent kernels they are
+// the finding.
 func TestPageMigrations(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, runtime0, session0, session1,
 		"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT)",
@@ -346,8 +347,8 @@ func TestPageMigrations(t *testing.T) {
 	assert.Contains(t, v.Evidence, "1 copy host to device of 65.5 kB at 65.5 GB/s")
 }
 
-// Kernels that access pages in other memory wait for them while the migrations run. A prefetch by the program is a
-// copy.
+// Kernels that access pages in other memory wait for them while the migrations run. A prefetch by
+// the program is a copy.
 func TestKernelsThatWaitForPages(t *testing.T) {
 	report := func(cause string) facts.Report {
 		_, _, st := convert(t, export(t, strings0, strings1, kernel0, runtime0, session0, session1,
@@ -398,8 +399,8 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 	assert.Contains(t, kinds, semconv.GPUFindingKindNotJudged)
 }
 
-// TestDeviceClocksExplainSlowKernels has two devices whose numbers in Nsight Systems differ from CUDA's: kernels
-// of device 0, which is its number 1, take half as long again in the last third.
+// TestDeviceClocksExplainSlowKernels has two devices whose numbers in Nsight Systems differ from
+// CUDA's: kernels of device 0, which is its number 1, take half as long again in the last third.
 func TestDeviceClocksExplainSlowKernels(t *testing.T) {
 	const kernels, slow = 600, 400
 	export1 := func(low int64) string {

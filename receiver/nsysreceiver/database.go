@@ -54,8 +54,8 @@ func sniff(f *os.File) error {
 
 func (d *database) has(table string) bool { return d.Tables[table] != nil }
 
-// others are databases of other profilers, by a table that no export of Nsight Systems has. nvprof's have some of the
-// names of its tables, and kernels under another one.
+// others are databases of other profilers, by a table that no export of Nsight Systems has.
+// nvprof's have some of the names of its tables, and kernels under another one.
 var others = []struct{ table, says string }{
 	{"CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "a database of nvprof (record with: nsys profile --trace=cuda,nvtx)"},
 	{"StringTable", "a database of nvprof (record with: nsys profile --trace=cuda,nvtx)"},

@@ -11,11 +11,13 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
-// seen is a device as a process sees it: with CUDA_VISIBLE_DEVICES every process may call another one 0.
+// seen is a device as a process sees it: with CUDA_VISIBLE_DEVICES every process may call another
+// one 0.
 type seen struct{ process, ordinal int64 }
 
-// devices reads which devices there are, and by which numbers processes call them. Activities name the process's
-// number; where two processes mean different devices by one number, Nsight's own number is used.
+// devices reads which devices there are, and by which numbers processes call them. Activities name
+// the process's number; where two processes mean different devices by one number, Nsight's own
+// number is used.
 func (c *collect) devices(ctx context.Context) error {
 	byNumber := map[int64]int64{} // CUDA's by Nsight's
 	visible, meant := map[seen]int64{}, map[int64]int64{}
@@ -87,9 +89,10 @@ func (c *collect) ordinal(process, n int64) int64 {
 	return n
 }
 
-// Sampled metrics of devices (--gpu-metrics-devices). Format: GPU_METRICS has timestamp in ns, typeId, metricId and
-// value; TARGET_INFO_GPU_METRICS names the metric of a type and number. The low byte of the type is Nsight's number of
-// the device. "GPC Clock Frequency [MHz]" is the clock of the multiprocessors, whose values are in Hz all the same.
+// Sampled metrics of devices (--gpu-metrics-devices). Format: GPU_METRICS has timestamp in ns,
+// typeId, metricId and value; TARGET_INFO_GPU_METRICS names the metric of a type and number. The
+// low byte of the type is Nsight's number of the device. "GPC Clock Frequency [MHz]" is the clock
+// of the multiprocessors, whose values are in Hz all the same.
 const (
 	tableMetrics     = "GPU_METRICS"
 	tableMetricNames = "TARGET_INFO_GPU_METRICS"
@@ -99,7 +102,8 @@ const (
 
 type metric struct{ kind, number int64 }
 
-// clocks reads the clocks of devices, which show whether slow kernels were slow because of the clock.
+// clocks reads the clocks of devices, which show whether slow kernels were slow because of the
+// clock.
 func (c *collect) clocks(ctx context.Context) error {
 	clock := map[metric]bool{}
 	if err := c.db.each(ctx, tableMetricNames, []string{"typeId", "metricId", "metricName"}, func(r []any) error {

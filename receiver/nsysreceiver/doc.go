@@ -4,15 +4,16 @@
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 //go:generate sed -i -e "s#^\\[otelcol-gpu\\(-full\\)*\\]: *#&../../cmd/otelcol-gpu/README.md#" -e "s#https://www.github.com/otelgpu/maintainers#../../MAINTAINERS.md#" README.md
 
-// Package nsysreceiver reads SQLite exports of Nsight Systems (nsys export --type sqlite) and turns them into spans.
+// Package nsysreceiver reads SQLite exports of Nsight Systems (nsys export --type sqlite) and turns
+// them into spans.
 //
-// As a component of the Collector (type nsys) it follows folders or reads once. [ReadFile] is the function for other
-// programs.
+// As a component of the Collector (type nsys) it follows folders or reads once. [ReadFile] is the
+// function for other programs.
 //
 // # Format
 //
-// The schema of an export changes with the version of the product, so tables and columns are read from the file. Used
-// are, where they exist:
+// The schema of an export changes with the version of the product, so tables and columns are read
+// from the file. Used are, where they exist:
 //
 //	CUPTI_ACTIVITY_KIND_KERNEL, _MEMCPY, _MEMSET   activities of the device
 //	CUPTI_ACTIVITY_KIND_RUNTIME                    calls of the CUDA runtime and driver

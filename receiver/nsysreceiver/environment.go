@@ -52,8 +52,9 @@ func (c *collect) environment(ctx context.Context) error {
 // maxVariables bounds an environment.
 const maxVariables = 1 << 12
 
-// job sets the job and rank of the file: from the environment by gpuspan/rank, otherwise the rank from the file's name.
-// A file with several processes contains several ranks, as of torchrun under one profiler, and does not state which.
+// job sets the job and rank of the file: from the environment by gpuspan/rank, otherwise the rank
+// from the file's name. A file with several processes contains several ranks, as of torchrun under
+// one profiler, and does not state which.
 func (c *collect) job(path string) {
 	res, err := rank.Detector{Getenv: func(k string) string { return c.variables[k] }}.Detect(context.Background())
 	if err != nil {

@@ -48,7 +48,8 @@ var tables = []string{
 	tableOverhead, tableSystem, tableCapture,
 }
 
-// values are contents of cells: numbers of all sizes, meaningful texts, and values of unexpected types.
+// values are contents of cells: numbers of all sizes, meaningful texts, and values of unexpected
+// types.
 var values = []any{
 	nil, int64(0), int64(1), int64(2), int64(9), int64(100), int64(1500), int64(-5), int64(1) << 62, int64(-1) << 63,
 	int64(67108865), int64(59), int64(60), int64(75),
@@ -108,8 +109,8 @@ func generate(t *testing.T, program []byte) string {
 	return path
 }
 
-// FuzzRows reads exports with any schema, rows and cells: it never panics, writes only what the registry knows and
-// gives every span its own identifier.
+// FuzzRows reads exports with any schema, rows and cells: it never panics, writes only what the
+// registry knows and gives every span its own identifier.
 func FuzzRows(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 2, 5, 6, 1, 2, 3, 10, 0, 1, 1, 2, 2, 2, 0, 3, 0, 1, 1, 7, 10, 3, 1, 5, 0, 1, 2, 16}, uint8(4))
 	f.Add([]byte{1, 4, 0, 3, 5, 6, 11, 15, 0, 10, 0, 0, 0, 0, 0, 5, 6, 12, 18}, uint8(0))

@@ -142,7 +142,8 @@ func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {
 	assert.Empty(t, s)
 }
 
-// Launches that wait together are caused by Windows if the export states that the host runs Windows.
+// Launches that wait together are caused by Windows if the export states that the host runs
+// Windows.
 func TestLaunchesAreHeldBackOnWindows(t *testing.T) {
 	for system, says := range map[string]string{
 		"Windows 11 Pro": "WDDM", "Ubuntu 22.04.5 LTS": "something that the file does not show",

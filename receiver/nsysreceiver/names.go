@@ -50,15 +50,16 @@ func rangeOf(e *event.Event, text string) (name string) {
 	return text
 }
 
-// migrations are the kinds of copies that are page migrations of unified memory, as the exporter numbers them
-// (ENUM_CUDA_MEMOPER_TYPE).
+// migrations are the kinds of copies that are page migrations of unified memory, as the exporter
+// numbers them (ENUM_CUDA_MEMOPER_TYPE).
 var migrations = map[int64]string{11: "HtoD", 12: "DtoH", 13: "PtoP"}
 
-// userPrefetch is the cause of a migration that the program requested (ENUM_CUDA_UNIF_MEM_MIGRATION): an ordinary copy.
+// userPrefetch is the cause of a migration that the program requested
+// (ENUM_CUDA_UNIF_MEM_MIGRATION): an ordinary copy.
 const userPrefetch = 1
 
-// maxStrings bounds the memory of texts, in bytes. NVTX ranges with numbers in their texts create any number of them;
-// kernels and calls have few, which repeat.
+// maxStrings bounds the memory of texts, in bytes. NVTX ranges with numbers in their texts create
+// any number of them; kernels and calls have few, which repeat.
 const maxStrings = 16 << 20
 
 // texts looks up StringIds by id, while another table is read.

@@ -61,8 +61,9 @@ type markedSpan struct {
 // ofMark reads the mark that gpuspan/nvtx writes before a range with the span's ID as its payload.
 var ofMark = regexp.MustCompile(`^traceparent=00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?: step=(\d{1,18}))?$`)
 
-// ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on the thread on which
-// they started; ranges that ended elsewhere may cross others, and have a separate row next to the thread.
+// ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on
+// the thread on which they started; ranges that ended elsewhere may cross others, and have a
+// separate row next to the thread.
 func (c *collect) ranges(ctx context.Context) error {
 	n := nvtx{
 		domains: map[inDomain]string{}, categories: map[inCategory]string{}, marks: map[spanKey]markedSpan{},
@@ -119,7 +120,8 @@ func (c *collect) ranges(ctx context.Context) error {
 	})
 }
 
-// nvtxNames reads the rows that name domains and categories, and the marks that state the trace of a span.
+// nvtxNames reads the rows that name domains and categories, and the marks that state the trace of
+// a span.
 func (c *collect) nvtxNames(ctx context.Context, n *nvtx) error {
 	return c.db.each(ctx, tableNVTX, []string{
 		"eventType", "text", "textId", "domainId", "globalTid", "category",
@@ -174,8 +176,8 @@ func (n *nvtx) span(e *event.Event, id uint64) {
 	}
 }
 
-// payload returns the number that a range carries, as text. SQLite has no unsigned numbers of 64 bits: numbers of the
-// first column are stored with the same bits.
+// payload returns the number that a range carries, as text. SQLite has no unsigned numbers of 64
+// bits: numbers of the first column are stored with the same bits.
 func payload(columns []any) string {
 	for i, v := range columns {
 		switch n := v.(type) {

@@ -25,7 +25,8 @@ func TestKernelsAreChildrenOfTheLiveSpanOfTheirRange(t *testing.T) {
 		live+"(100, 500, 60, 2, 'decode', 67108865, NULL, 1, -2188006541399513176)",
 		live+"(590, NULL, 34, NULL, 'traceparent=00-0102030405060708090a0b0c0d0e0f10-00000000000000b1-01 step=12', 67108865, NULL, 1, 177)",
 		live+"(600, 900, 60, NULL, 'train', 67108865, 67108865, 1, 177)",
-		// another request's range, which ended on another thread, does not include launches of this thread
+		// another request's range, which ended on another thread, does not include launches of this
+		// thread
 		live+"(150, 950, 60, NULL, 'elsewhere', 67108865, 67108866, 1, NULL)",
 		live+"(160, 170, 59, NULL, 'b trace_id=0102030405060708090a0b0c0d0e0f10 span_id=00000000000000c1', 67108865, NULL, 1, NULL)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",

@@ -28,7 +28,8 @@ const (
 	DetailKernels     = emit.LevelKernels     // also device activities and the calls that launched them
 )
 
-// Extent selects the activities that the analysis of a window covers. The zero value is [ExtentAll].
+// Extent selects the activities that the analysis of a window covers. The zero value is
+// [ExtentAll].
 type Extent = link.Extent
 
 // Extents. The last two match Holistic Trace Analysis with and without include_last_profiler_step.
@@ -52,9 +53,10 @@ type Stats struct {
 	Rows int64 // number of rows read, of all tables that are used
 }
 
-// ReadFile reads one SQLite export of Nsight Systems and passes its spans to emit in batches, which emit owns.
-// Nothing is emitted before the whole file has been read, so a rejected file (ErrNotExport; the error names the file)
-// emits nothing. An error of emit stops reading and is returned.
+// ReadFile reads one SQLite export of Nsight Systems and passes its spans to emit in batches, which
+// emit owns. Nothing is emitted before the whole file has been read, so a rejected file
+// (ErrNotExport; the error names the file) emits nothing. An error of emit stops reading and is
+// returned.
 func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {

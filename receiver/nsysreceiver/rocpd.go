@@ -15,9 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
-// rocpd reads a database that rocprofv3 writes with --output-format rocpd, and since ROCm 7 by default
-// (ROCprofiler-SDK, share/rocprofiler-sdk-rocpd/*.sql). The names of its tables end in the id of the run; a file may
-// have several:
+// rocpd reads a database that rocprofv3 writes with --output-format rocpd, and since ROCm 7 by
+// default (ROCprofiler-SDK, share/rocprofiler-sdk-rocpd/*.sql). The names of its tables end in the
+// id of the run; a file may have several:
 //
 //	rocpd_string              id, string: names of calls, copies and categories
 //	rocpd_info_node           hostname
@@ -157,7 +157,8 @@ func (r *rocpd) about(ctx context.Context) error {
 		})
 }
 
-// event sets what rows of all kinds have in common: row begins with start, end, pid, event_id, stream_id, queue_id.
+// event sets what rows of all kinds have in common: row begins with start, end, pid, event_id,
+// stream_id, queue_id.
 func (r *rocpd) event(e *event.Event, row []any) (ok bool, err error) {
 	r.c.rows++
 	if !r.c.times(e, row[0], row[1]) {

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rocpdRun has the tables of one run of rocprofv3, whose names end in %, with the columns that are read and some that
-// are not. Row numbers differ from the numbers of devices, processes and threads.
+// rocpdRun has the tables of one run of rocprofv3, whose names end in %, with the columns that are
+// read and some that are not. Row numbers differ from the numbers of devices, processes and
+// threads.
 const rocpdRun = "CREATE TABLE `rocpd_string%` (\"id\" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, \"guid\" TEXT DEFAULT \"x\" NOT NULL, \"string\" TEXT);" +
 	"INSERT INTO `rocpd_string%` (id, string) VALUES (1, 'HIP_RUNTIME_API_EXT'), (2, 'MARKER_CORE_RANGE_API'), (3, 'hipLaunchKernel')," +
 	"(4, 'hipMemcpyAsync'), (5, 'roctxRangePushA'), (6, 'MEMORY_COPY_HOST_TO_DEVICE'), (7, 'HSA_CORE_API'), (8, 'hsa_signal_create')," +

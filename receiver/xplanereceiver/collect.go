@@ -100,7 +100,8 @@ func (c *collect) describe() error {
 	return nil
 }
 
-// ordinal returns the number of the device that a plane shows. SparseCores of a TPU are parts of it.
+// ordinal returns the number of the device that a plane shows. SparseCores of a TPU are parts of
+// it.
 func (p *plane) ordinal() (int64, bool) {
 	for _, prefix := range []string{gpuPlanes, tpuPlanes, "/device:CUSTOM:"} {
 		if rest, ok := strings.CutPrefix(p.name, prefix); ok {
@@ -267,7 +268,8 @@ func (c *collect) activity(e *event.Event, d *described, l *line, ordinal int64,
 	return c.add(e, name)
 }
 
-// modules returns the path of scopes around an operator: scopes of the framework, else the program of XLA.
+// modules returns the path of scopes around an operator: scopes of the framework, else the program
+// of XLA.
 func (f *facts) modules() string {
 	path, _, _ := strings.Cut(f.path, ":") // what follows is the type of the operator
 	if i := strings.LastIndexByte(path, '/'); i > 0 {
@@ -276,11 +278,12 @@ func (f *facts) modules() string {
 	return f.module
 }
 
-// result is the type of an operator's result in XLA's text: %fusion.1 = bf16[2048,2048]{1,0} fusion(…
+// result is the type of an operator's result in XLA's text: %fusion.1 = bf16[2048,2048]{1,0}
+// fusion(…
 var result = regexp.MustCompile(`^%?\S+ = \(?([a-z]+[0-9a-z]*)\[`)
 
-// precision returns the precision of an operator where its result tells: a TPU multiplies f32 in parts of bf16, and
-// accumulates in f32.
+// precision returns the precision of an operator where its result tells: a TPU multiplies f32 in
+// parts of bf16, and accumulates in f32.
 func precision(text string) string {
 	m := result.FindStringSubmatch(text)
 	if m == nil {

@@ -25,7 +25,8 @@ var (
 	_ confmap.Validator   = (*Config)(nil)
 )
 
-// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types of their options.
+// Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
+// of their options.
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.

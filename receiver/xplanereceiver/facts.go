@@ -20,7 +20,8 @@ type value struct {
 	text   string
 }
 
-// decode reads a statistic of a plane: its name and value. Texts may be the name of another statistic.
+// decode reads a statistic of a plane: its name and value. Texts may be the name of another
+// statistic.
 func (p *plane) decode(b []byte) (name string, v value, err error) {
 	err = each(b, func(num protowire.Number, n uint64, b []byte) {
 		switch num {

@@ -35,9 +35,10 @@ type Stats struct {
 	Events int64 // in the file
 }
 
-// ReadFile reads one XPlane profile, plain or gzip, and passes its spans to emit in batches, which emit owns. Nothing
-// is emitted before the whole file has been read, so a rejected file (ErrNotXSpace, ErrTruncated, ErrBroken; the error
-// names the file) emits nothing. An error of emit stops reading and is returned.
+// ReadFile reads one XPlane profile, plain or gzip, and passes its spans to emit in batches, which
+// emit owns. Nothing is emitted before the whole file has been read, so a rejected file
+// (ErrNotXSpace, ErrTruncated, ErrBroken; the error names the file) emits nothing. An error of emit
+// stops reading and is returned.
 func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -81,8 +82,8 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 	return st, err
 }
 
-// host sets the rank of a file that is one of several hosts': a run has a folder, with a file for each host, and no
-// file states which host it is of. The rank is the file's position by name.
+// host sets the rank of a file that is one of several hosts': a run has a folder, with a file for
+// each host, and no file states which host it is of. The rank is the file's position by name.
 func (c *collect) host(path string) {
 	dir := filepath.Dir(path)
 	plain, _ := filepath.Glob(filepath.Join(dir, "*.xplane.pb"))

@@ -65,7 +65,8 @@ func TestOperatorsAndStepsEqualProfileData(t *testing.T) {
 	}
 }
 
-// Crafted files of GPUs and TPUs have the planted sums, in picoseconds; xprof's kernel_stats agrees for the GPUs.
+// Crafted files of GPUs and TPUs have the planted sums, in picoseconds; xprof's kernel_stats agrees
+// for the GPUs.
 func TestActivitiesEqualPlantedSums(t *testing.T) {
 	var want struct {
 		GPU struct{ Kernels map[string][2]int64 }

@@ -136,7 +136,8 @@ func (x *space) plane(w *wire, t protowire.Type) error {
 	}
 }
 
-// entry keeps an entry of a plane's tables, or one of its statistics. The programs in /host:metadata are not used.
+// entry keeps an entry of a plane's tables, or one of its statistics. The programs in
+// /host:metadata are not used.
 func (x *space) entry(p *plane, num protowire.Number, b []byte) error {
 	if strings.HasPrefix(p.name, "/host:metadata") && num == planeEvents {
 		return nil

@@ -21,8 +21,8 @@ var (
 	ErrBroken    = errors.New("broken protobuf")
 )
 
-// wire reads nested messages from a stream, which may be far larger than memory. A message is given by the position of
-// its end; what is small is taken as a whole and decoded by protowire.
+// wire reads nested messages from a stream, which may be far larger than memory. A message is given
+// by the position of its end; what is small is taken as a whole and decoded by protowire.
 type wire struct {
 	r   *bufio.Reader
 	at  int64
@@ -41,7 +41,8 @@ func (w *wire) ReadByte() (byte, error) {
 	return c, err
 }
 
-// field returns the number and type of the next field of the message that ends at end; 0 after the last one.
+// field returns the number and type of the next field of the message that ends at end; 0 after the
+// last one.
 func (w *wire) field(end int64) (protowire.Number, protowire.Type, error) {
 	if w.at == end {
 		return 0, 0, nil
@@ -88,7 +89,8 @@ func (w *wire) inner(t protowire.Type, end int64) (int64, error) {
 	return w.at + int64(n), nil
 }
 
-// take returns what is up to end, which is valid until the next call; nil if that is more than most, which is skipped.
+// take returns what is up to end, which is valid until the next call; nil if that is more than
+// most, which is skipped.
 func (w *wire) take(end, most int64) ([]byte, error) {
 	n := end - w.at
 	if n > most {
@@ -150,8 +152,8 @@ func (w *wire) broken(format string, args ...any) error {
 	return fmt.Errorf("%w: byte %d: "+format, append([]any{ErrBroken, w.at}, args...)...)
 }
 
-// each calls f for the fields of a message that is in memory: with n for numbers, with b for messages, texts and
-// doubles.
+// each calls f for the fields of a message that is in memory: with n for numbers, with b for
+// messages, texts and doubles.
 func each(b []byte, f func(num protowire.Number, n uint64, b []byte)) error {
 	for len(b) > 0 {
 		num, t, n := protowire.ConsumeTag(b)

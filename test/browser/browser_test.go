@@ -73,8 +73,8 @@ type tab struct {
 	problems []string
 }
 
-// open opens an address in a new tab of this size. Console output, exceptions and policy violations of the page fail
-// the test.
+// open opens an address in a new tab of this size. Console output, exceptions and policy violations
+// of the page fail the test.
 func open(t *testing.T, address string, width, height int64, before ...chromedp.Action[chromedp.Void]) *tab {
 	t.Helper()
 	needsBrowser(t)

@@ -29,8 +29,8 @@ import (
 
 var figures = flag.Duration("figures", 0, "take figures of the page, each CPU time over this long")
 
-// TestFigures takes the figures of docs/page.md: weight and first paint of the page and of a report, and the CPU time
-// of a Collector with the page closed and open.
+// TestFigures takes the figures of docs/page.md: weight and first paint of the page and of a
+// report, and the CPU time of a Collector with the page closed and open.
 //
 //	go test -run Figures -figures 60s -program ../../bin/otelcol-gpu -v .
 func TestFigures(t *testing.T) {
@@ -110,7 +110,8 @@ func firstPaint(t *testing.T, address string) float64 {
 	return least
 }
 
-// used returns the CPU time of a process per second, and how many spans per second arrived at the page.
+// used returns the CPU time of a process per second, and how many spans per second arrived at the
+// page.
 func used(t *testing.T, pid int, page string) (share, rate float64) {
 	t.Helper()
 	spans := func() float64 {

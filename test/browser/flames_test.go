@@ -145,8 +145,8 @@ func TestFlameGraphOfManyStacksAndHostileNames(t *testing.T) {
 	require.Empty(t, eval[[]string](b, `[...document.querySelectorAll("#flames a")].map((n) => n.href)`), "no trace has this ID")
 }
 
-// A flame graph of 100,000 stacks has a bounded number of elements, and its totals include every stack. The log has the
-// time from data in memory to the first frame.
+// A flame graph of 100,000 stacks has a bounded number of elements, and its totals include every
+// stack. The log has the time from data in memory to the first frame.
 func TestFlameGraphOf100000StacksIsBounded(t *testing.T) {
 	book := page.NewBook()
 	book.Profile("many", nil, nil)
@@ -156,7 +156,8 @@ func TestFlameGraphOf100000StacksIsBounded(t *testing.T) {
 		Nodes: []stackprofile.GraphNode{{Parent: -1, Values: [3]float64{1e9, 1e6, 1e9}}},
 	}
 	b := open(t, write(t, s), 1200, 900)
-	// Ten frames below each frame, five levels deep; the second graph has twice the time in every other kernel.
+	// Ten frames below each frame, five levels deep; the second graph has twice the time in every
+	// other kernel.
 	b.run(`window.many = (second) => {
 		const kinds = ["service", "route", "section", "module", "kernel"], g = {start: 0, end: 1, sources: [], frames: [], tags: [{}], nodes: []};
 		for (let r = 0; r < 8; r++) g.tags.push({rank: String(r), device: "GPU-" + r});

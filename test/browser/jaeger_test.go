@@ -22,8 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 )
 
-// Tests config/jaeger-ui.json in the real Jaeger: measured tags of a span come first, and tags of a GPU span link to
-// the matching view of this project's page.
+// Tests config/jaeger-ui.json in the real Jaeger: measured tags of a span come first, and tags of a
+// GPU span link to the matching view of this project's page.
 func TestIntegrationJaegerShowsMeasuredTagsFirstAndLinksToThePage(t *testing.T) {
 	integration.Need(t)
 	if allocator == nil {

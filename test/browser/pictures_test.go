@@ -38,8 +38,8 @@ var (
 	program  = flag.String("program", "", "otelcol-gpu, whose demo and reports the pictures are of")
 )
 
-// picture writes a part of the page, from the top of one element to the bottom of another, as a PNG with at most 256
-// colors.
+// picture writes a part of the page, from the top of one element to the bottom of another, as a PNG
+// with at most 256 colors.
 func (b *tab) picture(name, from, to string) {
 	b.t.Helper()
 	box := eval[[]float64](b, `(() => {
@@ -75,8 +75,8 @@ func (b *tab) picture(name, from, to string) {
 	b.t.Logf("%s: %s, %d kB", name, img.Bounds().Size(), out.Len()/1000)
 }
 
-// fewColours keeps the 256 most frequent colors, which suffice for a drawn page, and replaces others with the nearest
-// one.
+// fewColours keeps the 256 most frequent colors, which suffice for a drawn page, and replaces
+// others with the nearest one.
 func fewColours(img image.Image) *image.Paletted {
 	count := map[color.RGBA]int{}
 	bounds := img.Bounds()
@@ -137,7 +137,8 @@ func needsPictures(t *testing.T) {
 	}
 }
 
-// TestPicturesOfReports takes pictures of reports on recorded traces, and of the page of an inference server.
+// TestPicturesOfReports takes pictures of reports on recorded traces, and of the page of an
+// inference server.
 func TestPicturesOfReports(t *testing.T) {
 	needsPictures(t)
 	qwen := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
@@ -192,7 +193,8 @@ func TestPicturesOfTheDemo(t *testing.T) {
 	b.picture("page-dark", "header", "#operations")
 }
 
-// served returns the address of the page of the pipeline for inference servers, with vLLM's spans of seven requests.
+// served returns the address of the page of the pipeline for inference servers, with vLLM's spans
+// of seven requests.
 func served(t *testing.T) string {
 	t.Helper()
 	free := func() string {

@@ -346,7 +346,8 @@ func TestTheReportOf64Ranks(t *testing.T) {
 	assert.Contains(t, b.text("#timeline"), "more rows in the table")
 }
 
-// Layers that differ in numbers are one row of the tree, which opens; an inner row closes with its outer one.
+// Layers that differ in numbers are one row of the tree, which opens; an inner row closes with its
+// outer one.
 func TestTheTreeOfModules(t *testing.T) {
 	book := page.NewBook()
 	read(t, book, recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"))

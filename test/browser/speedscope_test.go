@@ -19,7 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
-// speedscope returns the folder of the built page of speedscope: $OTELGPU_SPEEDSCOPE, or the npm package.
+// speedscope returns the folder of the built page of speedscope: $OTELGPU_SPEEDSCOPE, or the npm
+// package.
 func speedscope(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_SPEEDSCOPE"); path != "" {
@@ -37,7 +38,8 @@ func speedscope(t *testing.T) string {
 	return filepath.Join(dir, "node_modules", "speedscope", "dist", "release")
 }
 
-// Speedscope opens the page's pprof file, shows the selected type of values, and has the page's totals.
+// Speedscope opens the page's pprof file, shows the selected type of values, and has the page's
+// totals.
 func TestSpeedscopeOpensThePagesProfile(t *testing.T) {
 	needsBrowser(t)
 	release := speedscope(t)

@@ -106,7 +106,8 @@ func toldByFlames(b *tab) {
 			text))
 		return b.text("#flames .says")
 	}
-	// sums returns the values of a frame by the frames two levels above it: the tags that group stacks.
+	// sums returns the values of a frame by the frames two levels above it: the tags that group
+	// stacks.
 	sums := func(name string) map[string]float64 {
 		return eval[map[string]float64](b, fmt.Sprintf(`(() => {
 			const out = {}, visit = (n, tag) => {
@@ -118,7 +119,8 @@ func toldByFlames(b *tab) {
 			return out;
 		})()`, name))
 	}
-	// The slow request has the one long prefill, whose example is the trace of the finding on its clock.
+	// The slow request has the one long prefill, whose example is the trace of the finding on its
+	// clock.
 	b.press("flames", "GPU time")
 	assert.Regexp(t, `[\d.]+.m?s \([\d.]+.%\) in frames whose names contain this`, find("prefill.long"))
 	b.run(`(() => {

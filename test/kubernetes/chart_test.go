@@ -116,8 +116,8 @@ func TestChartPassesHelmLint(t *testing.T) {
 	}
 }
 
-// TestChartRendersObjectsOfTheAPI decodes every object of every values file strictly, and follows the references between
-// objects.
+// TestChartRendersObjectsOfTheAPI decodes every object of every values file strictly, and follows
+// the references between objects.
 func TestChartRendersObjectsOfTheAPI(t *testing.T) {
 	for name, text := range valuesFiles(t) {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,8 @@ func checkSelects(t *testing.T, key string, selector map[string]string, pods []c
 	assert.Positive(t, selected, key)
 }
 
-// checkMonitored checks that a ServiceMonitor selects every Service of the chart, by a port that each has.
+// checkMonitored checks that a ServiceMonitor selects every Service of the chart, by a port that
+// each has.
 func checkMonitored(t *testing.T, m *monitoring.ServiceMonitor, all map[string]any) {
 	t.Helper()
 	selected := 0
@@ -230,7 +231,8 @@ func checkMonitored(t *testing.T, m *monitoring.ServiceMonitor, all map[string]a
 	assert.Positive(t, selected)
 }
 
-// checkMounts checks that mounts have volumes, configuration files are in their ConfigMap, and service accounts exist.
+// checkMounts checks that mounts have volumes, configuration files are in their ConfigMap, and
+// service accounts exist.
 func checkMounts(t *testing.T, all map[string]any, spec core.PodSpec) {
 	t.Helper()
 	volumes := map[string]core.Volume{}
@@ -254,8 +256,8 @@ func checkMounts(t *testing.T, all map[string]any, spec core.PodSpec) {
 	}
 }
 
-// TestChartAndKustomizationRunTheSamePods compares the pods of deploy/kubernetes and kubernetes-capture with the chart's,
-// apart from names, labels and images.
+// TestChartAndKustomizationRunTheSamePods compares the pods of deploy/kubernetes and
+// kubernetes-capture with the chart's, apart from names, labels and images.
 func TestChartAndKustomizationRunTheSamePods(t *testing.T) {
 	plain, _ := render(t, "")
 	capturing, _ := render(t, "capture: {enabled: true}")
@@ -268,7 +270,8 @@ func TestChartAndKustomizationRunTheSamePods(t *testing.T) {
 		{"capture", capturing["DaemonSet otelgpu-agent"].(*apps.DaemonSet).Spec.Template.Spec, captured(t).Spec},
 		{"gateway", plain["StatefulSet otelgpu-gateway"].(*apps.StatefulSet).Spec.Template.Spec, pods(t)["gateway"].Spec},
 	} {
-		// The manifests use the pipelines' default address of the gateways, and mount capture.yaml separately.
+		// The manifests use the pipelines' default address of the gateways, and mount capture.yaml
+		// separately.
 		env := &x.chart.Containers[0].Env
 		host := slices.IndexFunc(*env, func(e core.EnvVar) bool { return e.Name == "OTELGPU_GATEWAY" })
 		require.GreaterOrEqual(t, host, 0, x.name)
@@ -307,8 +310,8 @@ func TestChartAndKustomizationRunTheSamePods(t *testing.T) {
 	}
 }
 
-// withoutCaptureConfig removes the ConfigMap that the patch of deploy/kubernetes-capture adds, whose file is in the
-// chart's only ConfigMap.
+// withoutCaptureConfig removes the ConfigMap that the patch of deploy/kubernetes-capture adds,
+// whose file is in the chart's only ConfigMap.
 func withoutCaptureConfig(t *testing.T, spec *core.PodSpec) {
 	t.Helper()
 	c := &spec.Containers[0]
@@ -373,7 +376,8 @@ func TestPodSecurityOfTheChartIsAsDocumented(t *testing.T) {
 	}
 }
 
-// TestChartScrapesTheExporter renders agents that read dcgm-exporter, which need neither the driver nor the kubelet.
+// TestChartScrapesTheExporter renders agents that read dcgm-exporter, which need neither the driver
+// nor the kubelet.
 func TestChartScrapesTheExporter(t *testing.T) {
 	all, _ := render(t, "agent: {devices: dcgm-exporter}\ngateway: {enabled: false}")
 	pod := all["DaemonSet otelgpu-agent"].(*apps.DaemonSet).Spec.Template.Spec
@@ -392,7 +396,8 @@ func TestChartScrapesTheExporter(t *testing.T) {
 	require.ErrorContains(t, err, "agent.devices: dcgm-exporter needs gateway.enabled: false and capture.enabled: false")
 }
 
-// TestChartHasAllAlertsAndDashboards compares rules and dashboards of rendered objects with their origins.
+// TestChartHasAllAlertsAndDashboards compares rules and dashboards of rendered objects with their
+// origins.
 func TestChartHasAllAlertsAndDashboards(t *testing.T) {
 	all, _ := render(t, "monitoring: {rules: {enabled: true}, dashboards: {enabled: true}}")
 	for _, pattern := range []string{"../../config/alerts/*.yaml", "../../config/grafana/*.json"} {
@@ -420,7 +425,8 @@ func TestChartHasAllAlertsAndDashboards(t *testing.T) {
 	}
 }
 
-// leaves returns the paths of values without deeper values, and the description of each: the comment above it.
+// leaves returns the paths of values without deeper values, and the description of each: the
+// comment above it.
 func leaves(t *testing.T) (paths []string, rows string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(chartFolder, "values.yaml"))
@@ -454,7 +460,8 @@ func leaves(t *testing.T) (paths []string, rows string) {
 	return paths, table.String()
 }
 
-// TestChartREADMEHasEveryValue compares the table of values with values.yaml. With -update it writes the table.
+// TestChartREADMEHasEveryValue compares the table of values with values.yaml. With -update it
+// writes the table.
 func TestChartREADMEHasEveryValue(t *testing.T) {
 	path := filepath.Join(chartFolder, "README.md")
 	b, err := os.ReadFile(path)
@@ -506,7 +513,8 @@ func TestChartNamesImagesByDigestFirst(t *testing.T) {
 	assert.Equal(t, "r/i@"+digest, image("image: {repository: r/i, tag: v1, digest: '"+digest+"'}"))
 }
 
-// TestChartPipelinesAreValid validates the merged configurations of every values file with the full build.
+// TestChartPipelinesAreValid validates the merged configurations of every values file with the full
+// build.
 func TestChartPipelinesAreValid(t *testing.T) {
 	binary := os.Getenv("OTELGPU_FULL_BINARY")
 	if binary == "" {

@@ -41,7 +41,8 @@ const (
 	exporterFolder = "../../deploy/kubernetes-dcgm-exporter"
 )
 
-// objects reads every manifest that the kustomization lists, strictly: a key that the API does not know is an error.
+// objects reads every manifest that the kustomization lists, strictly: a key that the API does not
+// know is an error.
 func objects(t *testing.T) map[string]any { return objectsIn(t, folder) }
 
 func objectsIn(t *testing.T, folder string) map[string]any {
@@ -144,8 +145,9 @@ func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestThePipelineOfDCGMExporterHasItsVariables compares the variables of the agent with the pipeline's variables that no
-// default can replace. Its role lists pods, by which it finds the exporter.
+// TestThePipelineOfDCGMExporterHasItsVariables compares the variables of the agent with the
+// pipeline's variables that no default can replace. Its role lists pods, by which it finds the
+// exporter.
 func TestThePipelineOfDCGMExporterHasItsVariables(t *testing.T) {
 	set := map[string]bool{}
 	for _, e := range pods(t)["dcgm-exporter"].Spec.Containers[0].Env {
@@ -216,8 +218,8 @@ func TestTheAgentSeesTheNodesDevicesAndTheKubelet(t *testing.T) {
 	assert.Contains(t, text(t, "agent"), "kubernetes: {}", "and asks it")
 }
 
-// TestPortsAreTheOnesThatThePipelinesListenOn compares the manifests with the Collector's configuration: named ports,
-// probes and the annotations of Prometheus.
+// TestPortsAreTheOnesThatThePipelinesListenOn compares the manifests with the Collector's
+// configuration: named ports, probes and the annotations of Prometheus.
 func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
 	listen := regexp.MustCompile(`endpoint: "\[\$\{env:OTELGPU_POD_IP:-127\.0\.0\.1\}\]:(\d+)"`)
 	own := regexp.MustCompile(`(?s)prometheus:\s+host: \$\{env:OTELGPU_POD_IP:-127\.0\.0\.1\}\s+port: (\d+)`)
@@ -243,7 +245,8 @@ func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
 	}
 }
 
-// TestIPv4AndIPv6AddressesAreSupported: an IPv6 address must be in brackets before a port, and an IPv4 address may be.
+// TestIPv4AndIPv6AddressesAreSupported: an IPv6 address must be in brackets before a port, and an
+// IPv4 address may be.
 func TestIPv4AndIPv6AddressesAreSupported(t *testing.T) {
 	bare := regexp.MustCompile(`[^\[]\$\{env:OTELGPU_[A-Z]+_IP[^}]*\}:\d`)
 	for name := range pods(t) {
@@ -299,8 +302,8 @@ func text(t *testing.T, name string) string {
 	return string(b)
 }
 
-// levels evaluates a pod with the code of Kubernetes' own admission plugin and returns by control why a level forbids
-// it.
+// levels evaluates a pod with the code of Kubernetes' own admission plugin and returns by control
+// why a level forbids it.
 func levels(t *testing.T, level api.Level, name string, labels map[string]string, spec core.PodSpec) map[string]string {
 	t.Helper()
 	evaluator, err := admission.NewEvaluator(admission.DefaultChecks(), nil)
@@ -331,7 +334,8 @@ func snippet(t *testing.T, name string) *apps.Deployment {
 	return &d
 }
 
-// captured returns the agent's template with the patch of deploy/kubernetes-capture, merged as by kustomize.
+// captured returns the agent's template with the patch of deploy/kubernetes-capture, merged as by
+// kustomize.
 func captured(t *testing.T) core.PodTemplateSpec {
 	t.Helper()
 	patch, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes-capture", "agent.yaml"))
@@ -347,8 +351,8 @@ func captured(t *testing.T) core.PodTemplateSpec {
 	return d.Spec.Template
 }
 
-// TestPodSecurityAdmitsWorkloadsAtTheDocumentedLevels: gateways, services and the sidecar at restricted; for the
-// agents, exactly the deviations in docs/kubernetes.md.
+// TestPodSecurityAdmitsWorkloadsAtTheDocumentedLevels: gateways, services and the sidecar at
+// restricted; for the agents, exactly the deviations in docs/kubernetes.md.
 func TestPodSecurityAdmitsWorkloadsAtTheDocumentedLevels(t *testing.T) {
 	all := pods(t)
 	restricted := []string{"hostPort", "restricted volume types", "runAsNonRoot != true", "runAsUser=0"}
@@ -379,8 +383,8 @@ func TestPodSecurityAdmitsWorkloadsAtTheDocumentedLevels(t *testing.T) {
 	assert.Equal(t, string(api.LevelPrivileged), namespace.Labels[api.EnforceLevelLabel], "the agent needs it")
 }
 
-// TestCaptureMeetsInOneFolder compares library, environment, folder and group of the application with those in the
-// agent.
+// TestCaptureMeetsInOneFolder compares library, environment, folder and group of the application
+// with those in the agent.
 func TestCaptureMeetsInOneFolder(t *testing.T) {
 	agent := captured(t)
 	source := func(spec core.PodSpec, c core.Container, path string) (found core.VolumeSource, readOnly bool) {
@@ -440,7 +444,8 @@ func TestCaptureMeetsInOneFolder(t *testing.T) {
 	}
 }
 
-// TestApplicationsSendToTheirOwnNode verifies that variables are in an order in which Kubernetes can expand them.
+// TestApplicationsSendToTheirOwnNode verifies that variables are in an order in which Kubernetes
+// can expand them.
 func TestApplicationsSendToTheirOwnNode(t *testing.T) {
 	ports := map[int32]int32{}
 	for _, p := range pods(t)["agent"].Spec.Containers[0].Ports {

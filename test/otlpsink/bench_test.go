@@ -54,8 +54,9 @@ func TestASectionAllocatesNothing(t *testing.T) {
 	require.NoError(t, sink.Shutdown(context.Background()))
 }
 
-// BenchmarkSectionToBytes measures a section from Start to OTLP bytes without waiting: a thousand are started, then
-// flushed. Use it for profiling; TestCostOfASection includes the cost of waking threads.
+// BenchmarkSectionToBytes measures a section from Start to OTLP bytes without waiting: a thousand
+// are started, then flushed. Use it for profiling; TestCostOfASection includes the cost of waking
+// threads.
 func BenchmarkSectionToBytes(b *testing.B) {
 	c := &client{discard: true}
 	sink, err := otlp.New(otlp.To(c))

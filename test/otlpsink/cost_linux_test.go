@@ -34,8 +34,8 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// variant creates a pipeline that ends with OTLP bytes. run starts n sections or spans, waits for their bytes and
-// returns how many there were.
+// variant creates a pipeline that ends with OTLP bytes. run starts n sections or spans, waits for
+// their bytes and returns how many there were.
 type variant struct {
 	name string
 	make func(t *testing.T, c *client) (run func(n int) int, stop func())
@@ -44,8 +44,8 @@ type variant struct {
 // rate is the number of sections per second, as in a busy service.
 const rate = 20_000
 
-// paced calls f n times, in bursts of five milliseconds. Its own cost is subtracted, and the remainder is small
-// compared to the measurement.
+// paced calls f n times, in bursts of five milliseconds. Its own cost is subtracted, and the
+// remainder is small compared to the measurement.
 func paced(n int, f func()) {
 	begin := time.Now()
 	for i := range n {
@@ -114,7 +114,8 @@ func narrow(tracer trace.Tracer) {
 	span.End()
 }
 
-// wide creates a span with the attributes of a section and given times: the minimum cost with the SDK.
+// wide creates a span with the attributes of a section and given times: the minimum cost with the
+// SDK.
 func wide(kv []attribute.KeyValue) func(trace.Tracer) {
 	return func(tracer trace.Tracer) {
 		start := time.Now()
@@ -124,7 +125,8 @@ func wide(kv []attribute.KeyValue) func(trace.Tracer) {
 	}
 }
 
-// attributesOfASection returns the attributes of the second run: the first run has an additional one.
+// attributesOfASection returns the attributes of the second run: the first run has an additional
+// one.
 func attributesOfASection(t *testing.T) []attribute.KeyValue {
 	spans := tracetest.NewSpanRecorder()
 	run, stop := sections(t, func() {}, func() {}, gpuspan.WithTracerProvider(
@@ -134,8 +136,8 @@ func attributesOfASection(t *testing.T) []attribute.KeyValue {
 	return spans.Ended()[1].Attributes()
 }
 
-// driver measures the device of this test: two records per section and their reading back. The measurements of gpuspan
-// include it, although it is not gpuspan's cost.
+// driver measures the device of this test: two records per section and their reading back. The
+// measurements of gpuspan include it, although it is not gpuspan's cost.
 func driver(*testing.T, *client) (func(int) int, func()) {
 	d := newDevice()
 	start, end := &backend.Call{Args: [2]uintptr{1, 3}}, &backend.Call{Args: [2]uintptr{2, 3}}
@@ -175,10 +177,10 @@ func variants(t *testing.T) []variant {
 // rounds is the number of runs of each variant.
 const rounds = 9
 
-// TestCostOfASection prints the cost of a section to the process, from Start to OTLP bytes: CPU time of the process
-// without the pacing. The variants alternate, and each figure is the median of the rounds, so that other work on the
-// machine affects all of them equally. OTLPSINK_SECTIONS sets the number of sections of each; the default only shows
-// that it works.
+// TestCostOfASection prints the cost of a section to the process, from Start to OTLP bytes: CPU
+// time of the process without the pacing. The variants alternate, and each figure is the median of
+// the rounds, so that other work on the machine affects all of them equally. OTLPSINK_SECTIONS sets
+// the number of sections of each; the default only shows that it works.
 func TestCostOfASection(t *testing.T) {
 	n, figures := 2000, os.Getenv("OTLPSINK_SECTIONS")
 	if figures != "" {

@@ -192,12 +192,13 @@ func program(t *testing.T, c *client, sink bool) {
 	end()
 }
 
-// timed lists attributes that differ between two runs of the program: each run has its own clock, which advances at
-// every read, and the number of reads depends on the machine. So does the presence of the last two.
+// timed lists attributes that differ between two runs of the program: each run has its own clock,
+// which advances at every read, and the number of reads depends on the machine. So does the
+// presence of the last two.
 var timed = []string{"gpu.duration", "gpu.start.delay", "gpu.end.delay", "gpu.timing.error"}
 
-// within is the tolerance of times; up to 5 µs were observed on a busy machine. The program's own steps are 1 ms and
-// more.
+// within is the tolerance of times; up to 5 µs were observed on a busy machine. The program's own
+// steps are 1 ms and more.
 const within = 500 * time.Microsecond
 
 func TestSinkAndSDKEncodeTheSameSpans(t *testing.T) {
@@ -230,7 +231,8 @@ func TestSinkAndSDKEncodeTheSameSpans(t *testing.T) {
 			}
 		}
 		for _, m := range []map[string]any{a, b} {
-			// gpu.stream.id counts through the process; the scope says which stream of a device is the first
+			// gpu.stream.id counts through the process; the scope says which stream of a device is
+			// the first
 			own, scope := m["attributes"].(map[string]any), m["scope attributes"].(map[string]any)
 			require.True(t, own["gpu.stream.id"] != nil || scope["gpu.stream.id"] != nil)
 			delete(own, "gpu.stream.id")

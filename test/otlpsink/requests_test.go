@@ -25,9 +25,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// Sends a batch of 256 requests from the library through gpu_requests: each request has its usage record with its
-// items, and all records add up to the batch's GPU time. With the SDK's default of 128 links, the existing records are
-// still right, and the rest is unassigned.
+// Sends a batch of 256 requests from the library through gpu_requests: each request has its usage
+// record with its items, and all records add up to the batch's GPU time. With the SDK's default of
+// 128 links, the existing records are still right, and the rest is unassigned.
 func TestUsageRecordsOfALargeBatchSumToTheBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, accounts int // of the SDK; 0: the sink

@@ -1,15 +1,17 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command prometheus runs the parts of Prometheus that receive metrics, over OTLP and by scraping, and answer queries:
-// its own write handler, scrape manager, time series database, query engine and rules. Tests push to it and query it,
-// to verify real behavior, such as rejecting a whole request for one sample that already exists with another value.
+// Command prometheus runs the parts of Prometheus that receive metrics, over OTLP and by scraping,
+// and answer queries: its own write handler, scrape manager, time series database, query engine and
+// rules. Tests push to it and query it, to verify real behavior, such as rejecting a whole request
+// for one sample that already exists with another value.
 //
-// Its argument is a configuration file of Prometheus, of which storage, otlp and scrape_configs are used (targets and
-// intervals are set by POST /scrape). It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics;
-// POST /scrape?job=&target=host:port, which is read every second from then on; GET /api/v1/query?query=&time= (unix
-// seconds); GET /rules?file=&time=, a file of rules evaluated; GET /samples?match= (a series selector), all samples at
-// all times; GET /exemplars?match=; GET /answers, counts of the write handler's statuses.
+// Its argument is a configuration file of Prometheus, of which storage, otlp and scrape_configs are
+// used (targets and intervals are set by POST /scrape). It prints the address that it listens on.
+// Paths: POST /api/v1/otlp/v1/metrics; POST /scrape?job=&target=host:port, which is read every
+// second from then on; GET /api/v1/query?query=&time= (unix seconds); GET /rules?file=&time=, a
+// file of rules evaluated; GET /samples?match= (a series selector), all samples at all times; GET
+// /exemplars?match=; GET /answers, counts of the write handler's statuses.
 //
 // It is a separate module, so that no released module depends on Prometheus.
 package main

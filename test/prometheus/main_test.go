@@ -20,8 +20,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// Tests rely on this: a request is stored and acknowledged, and one with another value at an existing time is rejected,
-// and counted with its reason.
+// Tests rely on this: a request is stored and acknowledged, and one with another value at an
+// existing time is rejected, and counted with its reason.
 func TestItAcceptsRespondsAndRejectsAsPrometheusDoes(t *testing.T) {
 	cfg := config.DefaultConfig
 	s, err := newServer(t.TempDir(), &cfg, slog.New(slog.DiscardHandler))

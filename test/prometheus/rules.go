@@ -35,8 +35,9 @@ type firing struct {
 	Value       float64           `json:"value"`
 }
 
-// rules serves GET /rules?file=&time=: Prometheus' own parser of rule files and its own rules. Recording rules write at
-// the given time. An alert is evaluated then, and again after the time of `for`, during which the data stays constant.
+// rules serves GET /rules?file=&time=: Prometheus' own parser of rule files and its own rules.
+// Recording rules write at the given time. An alert is evaluated then, and again after the time of
+// `for`, during which the data stays constant.
 func (s *server) rules(r *http.Request) (any, error) {
 	at, err := timeOf(r)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// scraper is Prometheus' own scrape manager. It reads each target every second; other settings are from the job's
-// configuration.
+// scraper is Prometheus' own scrape manager. It reads each target every second; other settings are
+// from the job's configuration.
 type scraper struct {
 	manager *scrape.Manager
 	sets    chan map[string][]*targetgroup.Group

@@ -1,11 +1,12 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accel gives the examples a device to work on: the first CUDA device, or a simulated one if there is none.
+// Package accel gives the examples a device to work on: the first CUDA device, or a simulated one
+// if there is none.
 //
-// The examples show how to instrument a computation, not a useful computation. A simulated device takes the time that
-// the stated FLOPs and bytes would take. A real one moves the bytes, by copies within its memory, and computes nothing:
-// so its sections declare bytes and no FLOPs.
+// The examples show how to instrument a computation, not a useful computation. A simulated device
+// takes the time that the stated FLOPs and bytes would take. A real one moves the bytes, by copies
+// within its memory, and computes nothing: so its sections declare bytes and no FLOPs.
 package accel
 
 import (
@@ -22,13 +23,16 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// Device is where an example runs. All work is enqueued on its one stream; errors of the driver show at Wait.
+// Device is where an example runs. All work is enqueued on its one stream; errors of the driver
+// show at Wait.
 type Device interface {
 	Backend() backend.Backend
 	Stream() uintptr
-	// Copy copies n bytes from or to pinned host memory and returns the work that a section around it should declare.
+	// Copy copies n bytes from or to pinned host memory and returns the work that a section around
+	// it should declare.
 	Copy(n int64, direction gpuspan.Direction) gpuspan.Work
-	// Compute enqueues work of that many FLOPs and bytes of device memory and returns what was actually enqueued.
+	// Compute enqueues work of that many FLOPs and bytes of device memory and returns what was
+	// actually enqueued.
 	Compute(w gpuspan.Work) gpuspan.Work
 	// Wait blocks until everything enqueued is done, like an application that needs a result.
 	Wait() error

@@ -14,8 +14,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 )
 
-// Provider returns a provider that sends the spans of a service to an OTLP/gRPC endpoint such as http://localhost:4317.
-// Without an endpoint no spans are recorded.
+// Provider returns a provider that sends the spans of a service to an OTLP/gRPC endpoint such as
+// http://localhost:4317. Without an endpoint no spans are recorded.
 func Provider(ctx context.Context, endpoint, service string) (*sdktrace.TracerProvider, error) {
 	if endpoint == "" {
 		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())), nil

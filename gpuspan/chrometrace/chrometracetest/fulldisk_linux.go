@@ -13,10 +13,10 @@ import (
 
 const ownProcess = "GPUSPAN_TEST_FULL_DISK"
 
-// FullDisk returns a function that limits the size of files in bytes, so that writes fail in the middle as on a full
-// disk. The limit applies to the whole process and would break its other files, such as the go command's log of the
-// test, so FullDisk runs the test again in a separate process. In the original process ok is false: the test must
-// return.
+// FullDisk returns a function that limits the size of files in bytes, so that writes fail in the
+// middle as on a full disk. The limit applies to the whole process and would break its other files,
+// such as the go command's log of the test, so FullDisk runs the test again in a separate process.
+// In the original process ok is false: the test must return.
 func FullDisk(t *testing.T) (limit func(bytes uint64) (free func()), ok bool) {
 	t.Helper()
 	if os.Getenv(ownProcess) == "" {

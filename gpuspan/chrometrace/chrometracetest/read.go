@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chrometracetest reads Chrome traces as strictly as the strictest of their viewers, for tests.
+// Package chrometracetest reads Chrome traces as strictly as the strictest of their viewers, for
+// tests.
 package chrometracetest
 
 import (
@@ -81,11 +82,12 @@ type wire struct {
 	Args map[string]any  `json:"args"`
 }
 
-// Read reads a trace and returns the faults that Perfetto, chrome://tracing or speedscope would report, at most
-// twenty: invalid JSON or unknown members, ids that are not integers, times that are not numbers, finer than a
-// nanosecond or negative, slices of one track that overlap without nesting (in the order in which Perfetto sorts
-// them: by start, then as in the file; and, as in speedscope, when ts and dur are added as doubles), flows whose ends
-// are not paired or have no slice around them, tracks without a name or with two.
+// Read reads a trace and returns the faults that Perfetto, chrome://tracing or speedscope would
+// report, at most twenty: invalid JSON or unknown members, ids that are not integers, times that
+// are not numbers, finer than a nanosecond or negative, slices of one track that overlap without
+// nesting (in the order in which Perfetto sorts them: by start, then as in the file; and, as in
+// speedscope, when ts and dur are added as doubles), flows whose ends are not paired or have no
+// slice around them, tracks without a name or with two.
 func Read(data []byte) (File, []string) {
 	var top struct {
 		SchemaVersion int    `json:"schemaVersion"`
@@ -266,8 +268,8 @@ func integer(raw json.RawMessage) (int64, error) {
 	return v, nil
 }
 
-// exact is the time from the base within which doubles resolve nanoseconds well enough that their sums are exact, 12
-// days.
+// exact is the time from the base within which doubles resolve nanoseconds well enough that their
+// sums are exact, 12 days.
 const exact = int64(12 * 24 * time.Hour)
 
 // length reads dur, which may be an eighth of a nanosecond off: see Writer.length.

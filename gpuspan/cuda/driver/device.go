@@ -42,9 +42,10 @@ func (d *Driver) PCI(dev Device) (string, error) {
 	return strings.ToLower(s), err
 }
 
-// UUID returns `GPU-<uuid>`, or for a MIG instance `MIG-<uuid>` and the physical GPU's UUID as parent. The older of
-// the driver's two functions returns the physical GPU's, so a difference identifies MIG instances (without the older
-// function, the model does, which includes the profile).
+// UUID returns `GPU-<uuid>`, or for a MIG instance `MIG-<uuid>` and the physical GPU's UUID as
+// parent. The older of the driver's two functions returns the physical GPU's, so a difference
+// identifies MIG instances (without the older function, the model does, which includes the
+// profile).
 func (d *Driver) UUID(dev Device) (uuid, parent string, err error) {
 	physical, err1 := d.uuid("cuDeviceGetUuid", dev)
 	instance, err2 := d.uuid("cuDeviceGetUuid_v2", dev)
@@ -92,8 +93,8 @@ func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
 // Context is a CUcontext.
 type Context uintptr
 
-// RetainPrimary returns a new reference to the device's primary context, which the CUDA runtime uses, and creates it
-// if it does not exist. Release it with ReleasePrimary.
+// RetainPrimary returns a new reference to the device's primary context, which the CUDA runtime
+// uses, and creates it if it does not exist. Release it with ReleasePrimary.
 func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 	ctx, err := d.fn.Value("cuDevicePrimaryCtxRetain", uintptr(dev))
 	return Context(ctx), err
@@ -121,8 +122,9 @@ func (d *Driver) Current() (Context, error) {
 	return Context(ctx), err
 }
 
-// Push makes ctx current on the calling OS thread, which must be locked to the goroutine, until pop is called, which
-// restores the previous context. code is the CUresult; if it is not 0, pop does nothing. It does not allocate.
+// Push makes ctx current on the calling OS thread, which must be locked to the goroutine, until pop
+// is called, which restores the previous context. code is the CUresult; if it is not 0, pop does
+// nothing. It does not allocate.
 func (d *Driver) Push(ctx Context) (pop func(), code int32) {
 	if code = d.push.Call(uintptr(ctx)); code != 0 {
 		return func() {}, code
@@ -130,8 +132,8 @@ func (d *Driver) Push(ctx Context) (pop func(), code int32) {
 	return d.pop, 0
 }
 
-// Pop removes the calling OS thread's current context and restores the previous one, like the function that Push
-// returns.
+// Pop removes the calling OS thread's current context and restores the previous one, like the
+// function that Push returns.
 func (d *Driver) Pop() {
 	f := dl.NewFrame()
 	f.Args[0] = f.Addr(0)
@@ -139,7 +141,8 @@ func (d *Driver) Pop() {
 	f.Free()
 }
 
-// Do runs f on a locked OS thread with ctx current, and returns its error, or the error of making ctx current.
+// Do runs f on a locked OS thread with ctx current, and returns its error, or the error of making
+// ctx current.
 func (d *Driver) Do(ctx Context, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -181,7 +184,8 @@ func (d *Driver) SynchronizeStream(s Stream) error {
 	return d.fn.Call("cuStreamSynchronize", uintptr(s))
 }
 
-// StreamContext returns the context in which a stream was created. Do not call it while the stream captures a graph.
+// StreamContext returns the context in which a stream was created. Do not call it while the stream
+// captures a graph.
 func (d *Driver) StreamContext(s Stream) (Context, error) {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -221,8 +225,8 @@ func (d *Driver) FreeHost(b []byte) error {
 	return d.fn.Frame("cuMemFreeHost", f, 1)
 }
 
-// Upload copies b to the device, in stream order on s. With pageable memory the call returns after b has been read;
-// pinned memory (AllocHost) must not change until the copy is done.
+// Upload copies b to the device, in stream order on s. With pageable memory the call returns after
+// b has been read; pinned memory (AllocHost) must not change until the copy is done.
 func (d *Driver) Upload(dst Ptr, b []byte, s Stream) error {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -231,8 +235,8 @@ func (d *Driver) Upload(dst Ptr, b []byte, s Stream) error {
 	return d.fn.Frame("cuMemcpyHtoDAsync_v2", f, 4)
 }
 
-// Download copies device memory to b, in stream order on s. With pageable memory the call returns after the copy;
-// pinned memory is complete when the stream has reached that point.
+// Download copies device memory to b, in stream order on s. With pageable memory the call returns
+// after the copy; pinned memory is complete when the stream has reached that point.
 func (d *Driver) Download(b []byte, src Ptr, s Stream) error {
 	f := dl.NewFrame()
 	defer f.Free()

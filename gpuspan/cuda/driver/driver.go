@@ -1,19 +1,19 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver calls the part of the CUDA driver API that timing and small programs need, without cgo: the library
-// is loaded at run time, so a program that uses it builds anywhere and starts without a GPU. A failed call returns an
-// [*Error] with the driver's result code.
+// Package driver calls the part of the CUDA driver API that timing and small programs need, without
+// cgo: the library is loaded at run time, so a program that uses it builds anywhere and starts
+// without a GPU. A failed call returns an [*Error] with the driver's result code.
 //
-// It is not a complete binding. Applications that use CUDA through cgo or a C library do not need it: they pass their
-// stream handles to gpuspan unchanged.
+// It is not a complete binding. Applications that use CUDA through cgo or a C library do not need
+// it: they pass their stream handles to gpuspan unchanged.
 //
-// A CUDA context is current per OS thread. [Driver.Do] runs a function with a context current on a locked thread; every
-// method documented as such must be called within it.
+// A CUDA context is current per OS thread. [Driver.Do] runs a function with a context current on a
+// locked thread; every method documented as such must be called within it.
 //
-// Importing this package imports github.com/ebitengine/purego, which makes the binary dynamically linked (libc, libdl),
-// also with CGO_ENABLED=0. The build tag gpuspan_static leaves purego out: opening a driver then fails with a reason,
-// and with CGO_ENABLED=0 the binary is static.
+// Importing this package imports github.com/ebitengine/purego, which makes the binary dynamically
+// linked (libc, libdl), also with CGO_ENABLED=0. The build tag gpuspan_static leaves purego out:
+// opening a driver then fails with a reason, and with CGO_ENABLED=0 the binary is static.
 package driver
 
 import (
@@ -47,7 +47,8 @@ type Driver struct {
 	pop  func()  // Pop, as a value that exists once
 }
 
-// symbols are the driver's functions, `_v2` if today's header maps the name to it: the plain ones have other arguments.
+// symbols are the driver's functions, `_v2` if today's header maps the name to it: the plain ones
+// have other arguments.
 var symbols = []string{
 	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetPCIBusId",
 	"cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxGetState",
@@ -58,9 +59,10 @@ var symbols = []string{
 	"cuLaunchKernel",
 }
 
-// Open loads and initializes libcuda. path "" means the environment variable GPUSPAN_CUDA_LIBRARY, otherwise the usual
-// paths. Errors: the library was not found (every path is named), it is too old (the missing symbols are named), or
-// cuInit failed (an [*Error]; code 100 means that there is no device).
+// Open loads and initializes libcuda. path "" means the environment variable GPUSPAN_CUDA_LIBRARY,
+// otherwise the usual paths. Errors: the library was not found (every path is named), it is too old
+// (the missing symbols are named), or cuInit failed (an [*Error]; code 100 means that there is no
+// device).
 func Open(path string) (*Driver, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("cannot use CUDA on %s (only Linux is supported)", runtime.GOOS)
@@ -107,8 +109,8 @@ func (d *Driver) Version() (major, minor int, err error) {
 	return int(v / 1000), int(v % 1000 / 10), err
 }
 
-// Error is a failed driver call: Call, the function's name; Code, the CUresult; Name and Text, the driver's
-// description. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
+// Error is a failed driver call: Call, the function's name; Code, the CUresult; Name and Text, the
+// driver's description. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
 type Error = eventapi.Error
 
 // says returns a text whose address the driver writes.

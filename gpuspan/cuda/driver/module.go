@@ -25,7 +25,8 @@ const (
 	jitLogBytes     = 8192
 )
 
-// Load compiles PTX source code for the current context's device. Its error includes the compiler's message.
+// Load compiles PTX source code for the current context's device. Its error includes the compiler's
+// message.
 func (d *Driver) Load(ptx string) (Module, error) {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -64,9 +65,9 @@ func (d *Driver) Function(m Module, name string) (Function, error) {
 // Dim is the size of a grid, in blocks, or of a block, in threads; a zero counts as 1.
 type Dim struct{ X, Y, Z uint32 }
 
-// Launch starts a kernel on s with shared bytes of dynamic shared memory. Arguments are Ptr, int32, uint32, int64,
-// uint64, float32 or float64, as the kernel declares them; other types are an error. The driver copies them before
-// Launch returns.
+// Launch starts a kernel on s with shared bytes of dynamic shared memory. Arguments are Ptr, int32,
+// uint32, int64, uint64, float32 or float64, as the kernel declares them; other types are an error.
+// The driver copies them before Launch returns.
 func (d *Driver) Launch(k Function, grid, block Dim, shared uint32, s Stream, args ...any) error {
 	f := dl.NewFrame()
 	defer f.Free()

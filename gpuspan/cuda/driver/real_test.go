@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// If NVIDIA's library is installed, every requested function exists under the name in its header, and a machine without
-// a device returns 100. OTELGPU_TEST_LIBCUDA names a library other than the loader's.
+// If NVIDIA's library is installed, every requested function exists under the name in its header,
+// and a machine without a device returns 100. OTELGPU_TEST_LIBCUDA names a library other than the
+// loader's.
 func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	path := os.Getenv("OTELGPU_TEST_LIBCUDA")
 	if path == "" {

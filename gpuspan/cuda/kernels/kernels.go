@@ -1,11 +1,11 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernels holds a few small CUDA kernels, for programs that try out or demonstrate a device without the CUDA
-// toolkit and without cgo: copy, saxpy and a tiled matrix product in float32.
+// Package kernels holds a few small CUDA kernels, for programs that try out or demonstrate a device
+// without the CUDA toolkit and without cgo: copy, saxpy and a tiled matrix product in float32.
 //
-// They are written for clarity, not for speed: the vector kernels reach most of the memory bandwidth, the matrix
-// product a small part of the FLOP rate of a library.
+// They are written for clarity, not for speed: the vector kernels reach most of the memory
+// bandwidth, the matrix product a small part of the FLOP rate of a library.
 package kernels
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 )
 
-// PTX is the source code of the kernels, which the driver compiles for the device (compute capability 7.0 and later).
+// PTX is the source code of the kernels, which the driver compiles for the device (compute
+// capability 7.0 and later).
 //
 //go:embed kernels.ptx
 var PTX string
@@ -27,16 +28,16 @@ const (
 	threads = 256
 )
 
-// Set holds the kernels compiled for a context. Its methods need that context current, return when the launch is
-// enqueued, and return the driver's error if that fails.
+// Set holds the kernels compiled for a context. Its methods need that context current, return when
+// the launch is enqueued, and return the driver's error if that fails.
 type Set struct {
 	driver              *driver.Driver
 	module              driver.Module
 	copy, saxpy, matmul driver.Function
 }
 
-// Load compiles the kernels for the current context. Call [Set.Close] to unload them. It returns the driver's error
-// if compilation fails.
+// Load compiles the kernels for the current context. Call [Set.Close] to unload them. It returns
+// the driver's error if compilation fails.
 func Load(d *driver.Driver) (*Set, error) {
 	m, err := d.Load(PTX)
 	if err != nil {
@@ -61,8 +62,8 @@ func (s *Set) Saxpy(stream driver.Stream, y, x driver.Ptr, a float32, n int) err
 	return s.driver.Launch(s.saxpy, grid(n), driver.Dim{X: threads}, 0, stream, y, x, a, uint32(n))
 }
 
-// Matmul writes the product of the n × n matrices a and b to c: 2 n³ FLOPs. It returns an error unless n is a
-// multiple of [Tile].
+// Matmul writes the product of the n × n matrices a and b to c: 2 n³ FLOPs. It returns an error
+// unless n is a multiple of [Tile].
 func (s *Set) Matmul(stream driver.Stream, c, a, b driver.Ptr, n int) error {
 	if n <= 0 || n%Tile != 0 {
 		return fmt.Errorf("matrices must be a multiple of %d wide, found %d", Tile, n)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An interpreter of the subset of PTX that kernels.ptx uses, written from the PTX ISA. It verifies the kernels'
-// arithmetic, indices and barriers without a GPU.
+// An interpreter of the subset of PTX that kernels.ptx uses, written from the PTX ISA. It verifies
+// the kernels' arithmetic, indices and barriers without a GPU.
 
 type instruction struct {
 	guard string // predicate register, empty for always

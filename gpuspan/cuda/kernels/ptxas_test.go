@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The interpreter of ptx_test.go verifies what the kernels compute; NVIDIA's assembler verifies that they are valid
-// PTX. It is part of the CUDA toolkit, is the compiler inside the driver, and needs no GPU.
+// The interpreter of ptx_test.go verifies what the kernels compute; NVIDIA's assembler verifies
+// that they are valid PTX. It is part of the CUDA toolkit, is the compiler inside the driver, and
+// needs no GPU.
 func TestPTXAssembles(t *testing.T) {
 	ptxas, err := exec.LookPath("ptxas")
 	if err != nil {

@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access lets the packages of this module build on the values behind the types of package gpuspan, which users
-// cannot reach. Package gpuspan sets the functions during initialization; arguments and results of type any are its
-// types, which this package cannot name.
+// Package access lets the packages of this module build on the values behind the types of package
+// gpuspan, which users cannot reach. Package gpuspan sets the functions during initialization;
+// arguments and results of type any are its types, which this package cannot name.
 package access
 
 import (

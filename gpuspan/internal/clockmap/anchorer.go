@@ -14,26 +14,26 @@ import (
 const (
 	probes = 6 // per anchor
 
-	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core. spinQueries is the same
-	// limit for stopped (simulated) clocks.
+	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core.
+	// spinQueries is the same limit for stopped (simulated) clocks.
 	spinLimit   = 200 * time.Microsecond
 	spinQueries = 1 << 14
 
-	// pause and patience are for probes that take longer. Waiting in the driver would observe them slightly earlier, but
-	// would block the thread if the device hangs.
+	// pause and patience are for probes that take longer. Waiting in the driver would observe them
+	// slightly earlier, but would block the thread if the device hangs.
 	pause    = 50 * time.Microsecond
 	patience = 100 * time.Millisecond
 
-	// near is the distance between an event and its anchor beyond which a nearer anchor is used: float32 milliseconds
-	// resolve 122 ns at 2 s and worse beyond.
+	// near is the distance between an event and its anchor beyond which a nearer anchor is used:
+	// float32 milliseconds resolve 122 ns at 2 s and worse beyond.
 	near = 2e9
 
 	ringSize = 256
 	apart    = 0.5e9 // minimum ns between two marks of the ring, except the newest
 )
 
-// Anchorer keeps the [Map] of one device supplied with anchors and places events on the host's clock. It belongs to one
-// goroutine (the polling thread), except Map().Drift and Map().Anomalies.
+// Anchorer keeps the [Map] of one device supplied with anchors and places events on the host's
+// clock. It belongs to one goroutine (the polling thread), except Map().Drift and Map().Anomalies.
 type Anchorer struct {
 	dev     backend.Backend
 	context backend.Context
@@ -64,7 +64,8 @@ type mark struct {
 	gpu   float64
 }
 
-// NewAnchorer creates the stream and the events for anchors of a context's device. It returns the driver's status.
+// NewAnchorer creates the stream and the events for anchors of a context's device. It returns the
+// driver's status.
 func NewAnchorer(dev backend.Backend, c backend.Context, opts Options) (*Anchorer, backend.Status) {
 	base := dev.Now()
 	a := &Anchorer{
@@ -104,15 +105,16 @@ func (a *Anchorer) renew() {
 	a.m = m
 }
 
-// refusedAtMost is how many anchors in a row a map may refuse before the clock has another one: it jumped backward, as
-// by a reset or a restored checkpoint, and would only reach its old value after the time of the jump.
+// refusedAtMost is how many anchors in a row a map may refuse before the clock has another one: it
+// jumped backward, as by a reset or a restored checkpoint, and would only reach its old value after
+// the time of the jump.
 const refusedAtMost = 2
 
 // Restarts counts the backward jumps of the device's clock.
 func (a *Anchorer) Restarts() int64 { return a.restarts.Load() }
 
-// reopen starts over after a failure. Old stream and events are freed, unless their context is gone, which makes their
-// handles invalid.
+// reopen starts over after a failure. Old stream and events are freed, unless their context is
+// gone, which makes their handles invalid.
 func (a *Anchorer) reopen(failure backend.Status) backend.Status {
 	stream, events := a.stream, a.events
 	st := a.open()
@@ -141,9 +143,10 @@ func (a *Anchorer) Made() int { return a.made }
 // Map returns the map that the anchors feed.
 func (a *Anchorer) Map() *Map { return a.m }
 
-// Maintain takes an anchor if one is due. busy means that sections were started or are pending; after ten idle seconds
-// no anchors are taken until the next busy call. It returns the time until the next call (0: not before the next busy
-// call) and the driver's status; a failed anchor is retried at the next due time.
+// Maintain takes an anchor if one is due. busy means that sections were started or are pending;
+// after ten idle seconds no anchors are taken until the next busy call. It returns the time until
+// the next call (0: not before the next busy call) and the driver's status; a failed anchor is
+// retried at the next due time.
 func (a *Anchorer) Maintain(busy bool) (wait time.Duration, st backend.Status) {
 	due, wait := a.schedule.next(a.Axis(a.dev.Now()), busy)
 	if !due {
@@ -152,8 +155,8 @@ func (a *Anchorer) Maintain(busy bool) (wait time.Duration, st backend.Status) {
 	return wait, a.Anchor()
 }
 
-// Anchor takes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100
-// ms is "not ready".
+// Anchor takes an anchor now: a burst of probes, of which the tightest counts. A device that
+// completes none within 100 ms is "not ready".
 func (a *Anchorer) Anchor() backend.Status {
 	st := a.anchor()
 	if st != backend.StatusOK && st != backend.StatusNotReady {
@@ -220,8 +223,9 @@ func (a *Anchorer) anchor() backend.Status {
 	return backend.StatusOK
 }
 
-// intersect combines all probes of a burst to bound the stamp of the best one. Each starts at a different phase of a
-// tick, so together they bound the stamp more tightly than the length of a tick.
+// intersect combines all probes of a burst to bound the stamp of the best one. Each starts at a
+// different phase of a tick, so together they bound the stamp more tightly than the length of a
+// tick.
 func (a *Anchorer) intersect(best int, before, after []int64) (from, to int64) {
 	from, to = before[best], after[best]
 	for i := range before {
@@ -280,8 +284,8 @@ const (
 	idleAfter      = 10 * time.Second
 )
 
-// schedule determines when anchors are due: immediately on first use, then after 10, 20, 40 ms, then every 60 ms, none
-// after ten seconds without use. Times are on the host axis, in ns.
+// schedule determines when anchors are due: immediately on first use, then after 10, 20, 40 ms,
+// then every 60 ms, none after ten seconds without use. Times are on the host axis, in ns.
 type schedule struct {
 	running  bool
 	lastUse  int64

@@ -216,7 +216,8 @@ func TestSimulatedClockIsMovedByWaiting(t *testing.T) {
 	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
 }
 
-// A destroyed context invalidates stream, events and the chain of anchors. The next anchors restart.
+// A destroyed context invalidates stream, events and the chain of anchors. The next anchors
+// restart.
 func TestEventsThatFailOtherwiseAreFreedAndReplaced(t *testing.T) {
 	p := newPhysics(2, 5*time.Minute, 25, 0)
 	a := newAnchorer(t, p)
@@ -275,8 +276,8 @@ func placeBetween(a *Anchorer, start, end event, submitted, seen int64) (at, las
 	return p.Start, p.End, float64(p.End - p.Start), p.HalfWidth, true
 }
 
-// A busy stream is read in batches of some hundred sections. One anchor after the first of a batch suffices for all of
-// them.
+// A busy stream is read in batches of some hundred sections. One anchor after the first of a batch
+// suffices for all of them.
 func TestSectionReadAfterItsAnchorDoesNotWaitForAnother(t *testing.T) {
 	p := newPhysics(1, time.Minute, 25, 1)
 	a := newAnchorer(t, p)

@@ -13,9 +13,9 @@ type fit struct {
 
 func (f *fit) at(gpu float64) float64 { return f.host + (gpu-f.gpu)*f.rate }
 
-// rateKnown is a rate with its variance, from before the window: initially that oscillators agree within tens of ppm,
-// later the result of an earlier window, so that after an idle hour the first sections are placed as accurately as the
-// last.
+// rateKnown is a rate with its variance, from before the window: initially that oscillators agree
+// within tens of ppm, later the result of an earlier window, so that after an idle hour the first
+// sections are placed as accurately as the last.
 type rateKnown struct{ rate, variance float64 }
 
 const (
@@ -26,11 +26,12 @@ const (
 // tight is how much wider than the tightest anchor another may be and still count for the rate.
 const tight = 1.5
 
-// guardFloor is the minimum relative uncertainty of the rate that the estimate assumes: how much rates drift within a
-// window.
+// guardFloor is the minimum relative uncertainty of the rate that the estimate assumes: how much
+// rates drift within a window.
 const guardFloor = 5e-9
 
-// refit computes the line and the limits; false when the anchors contradict each other under the present limits.
+// refit computes the line and the limits; false when the anchors contradict each other under the
+// present limits.
 func (m *Map) refit() bool {
 	newest := &m.anchors[len(m.anchors)-1]
 	lo, hi := m.limits(newest.gpu)
@@ -44,9 +45,9 @@ func (m *Map) refit() bool {
 	return true
 }
 
-// regress returns the least-squares slope of the middles of the tight anchors, combined with the previously known rate
-// by the variances of both, and three standard errors of it. With fewer than three tight anchors the known rate is
-// returned.
+// regress returns the least-squares slope of the middles of the tight anchors, combined with the
+// previously known rate by the variances of both, and three standard errors of it. With fewer than
+// three tight anchors the known rate is returned.
 func (m *Map) regress(ref float64) (rate, guard float64) {
 	anchors, width := m.current(), math.Inf(1)
 	for i := range anchors {
@@ -87,8 +88,8 @@ func (m *Map) regress(ref float64) (rate, guard float64) {
 // mid returns the middle of the anchor's interval relative to host.
 func (p *point) mid(host float64) float64 { return (p.before-host)/2 + (p.after-host)/2 }
 
-// centre returns the middle of the intersection of all intervals, projected to ref with the rate and widened by guard
-// times their age; the guard doubles until they intersect.
+// centre returns the middle of the intersection of all intervals, projected to ref with the rate
+// and widened by guard times their age; the guard doubles until they intersect.
 func (m *Map) centre(ref, rate, guard float64) float64 {
 	anchors := m.current()
 	for ; ; guard *= 2 {
@@ -105,13 +106,15 @@ func (m *Map) centre(ref, rate, guard float64) float64 {
 	}
 }
 
-// A jump is one clock standing still while the other goes on, as CLOCK_MONOTONIC does when a virtual machine is paused.
-// The rate before and after is the same, the distance of the clocks is not:
+// A jump is one clock standing still while the other goes on, as CLOCK_MONOTONIC does when a
+// virtual machine is paused. The rate before and after is the same, the distance of the clocks is
+// not:
 //
 //	host  ───a────a────a──╮                 a: anchors
 //	                      ╰──a────a────a──  between the two anchors the side of an event is unknown
 //
-// So anchors on one side say nothing of the position on the other. What lies between the two gets the limits of both.
+// So anchors on one side say nothing of the position on the other. What lies between the two gets
+// the limits of both.
 const (
 	minJump    = 20e3 // ns; smaller ones are changes of rate, or within the bound
 	minSegment = 4    // anchors between two jumps: with fewer the rate has changed instead

@@ -3,29 +3,32 @@
 
 // Package clockmap places GPU times on the host's clock and bounds the error.
 //
-// A GPU event carries a stamp of the GPU's own clock, which the driver reveals only as a difference of two events in
-// float32 milliseconds. An anchor is an event that was recorded on an idle stream between two reads of the host's
-// clock: its stamp certainly lies between them. From the anchors of the last seconds a [Map] computes
+// A GPU event carries a stamp of the GPU's own clock, which the driver reveals only as a difference
+// of two events in float32 milliseconds. An anchor is an event that was recorded on an idle stream
+// between two reads of the host's clock: its stamp certainly lies between them. From the anchors of
+// the last seconds a [Map] computes
 //
 //   - an estimate: rate by least squares over the tight anchors, offset by the middle of the intersection of all
 //     anchor intervals projected with that rate, and
 //   - a bound, which does not depend on the estimate: every pair of anchors limits the rate, every anchor limits the
 //     position, and the intersection of all limits is an interval that contains the true time.
 //
-// The bound holds as long as three things hold, each of which is an option: event stamps are truncated to at most Tick;
-// the rates of the two clocks differ by at most MaxDrift; and that difference changes by at most MaxRateChange at once
-// (time daemons slew the host's clock in steps of about one part per million) and MaxSlew per second besides
-// (oscillators follow their temperature). The roundings of float32 are relative, at most 2^-24 each, so they count as
-// one more change of rate and need no separate term. When anchors contradict the assumptions, that is an anomaly:
-// it is counted, the older half of the window is forgotten and the limits are doubled until the contradiction has left
-// the window.
+// The bound holds as long as three things hold, each of which is an option: event stamps are
+// truncated to at most Tick; the rates of the two clocks differ by at most MaxDrift; and that
+// difference changes by at most MaxRateChange at once (time daemons slew the host's clock in steps
+// of about one part per million) and MaxSlew per second besides (oscillators follow their
+// temperature). The roundings of float32 are relative, at most 2^-24 each, so they count as one
+// more change of rate and need no separate term. When anchors contradict the assumptions, that is
+// an anomaly: it is counted, the older half of the window is forgotten and the limits are doubled
+// until the contradiction has left the window.
 //
-// A constant asymmetry between the latency of submission and of completion stays in the estimate (about a microsecond);
-// no method that only sees both ends can remove it, and it is inside the bound.
+// A constant asymmetry between the latency of submission and of completion stays in the estimate
+// (about a microsecond); no method that only sees both ends can remove it, and it is inside the
+// bound.
 //
-// [Anchorer] makes the anchors: bursts of probes on a private stream, dense at first, then every 60 ms, none while
-// nothing runs. Sections are read at once and placed when the next anchor brackets them, so that a jump of one clock
-// against the other is seen.
+// [Anchorer] makes the anchors: bursts of probes on a private stream, dense at first, then every 60
+// ms, none while nothing runs. Sections are read at once and placed when the next anchor brackets
+// them, so that a jump of one clock against the other is seen.
 package clockmap
 
 import (
@@ -40,8 +43,8 @@ type Anchor struct {
 	Before, After int64   // ns of the host's clock
 }
 
-// Map converts GPU times to host times. Adding and reading belong to one goroutine; Drift and Anomalies may be
-// called from any.
+// Map converts GPU times to host times. Adding and reading belong to one goroutine; Drift and
+// Anomalies may be called from any.
 type Map struct {
 	opts    Options
 	anchors []point // oldest first; host times relative to origin
@@ -59,8 +62,8 @@ type Map struct {
 	anomalies atomic.Int64
 }
 
-// point is an anchor with the bounds that it and those before it give for the rate at its time, except for instant
-// changes.
+// point is an anchor with the bounds that it and those before it give for the rate at its time,
+// except for instant changes.
 type point struct {
 	gpu, before, after float64
 	slow, fast         float64
@@ -76,8 +79,8 @@ func New(opts Options) *Map {
 	return m
 }
 
-// Drift returns how much faster the host's clock runs than the GPU's, in parts per million, from the last fit; ok is
-// false until the anchors span enough time (one second).
+// Drift returns how much faster the host's clock runs than the GPU's, in parts per million, from
+// the last fit; ok is false until the anchors span enough time (one second).
 func (m *Map) Drift() (ppm float64, ok bool) {
 	ppm = math.Float64frombits(m.drift.Load())
 	return ppm, !math.IsNaN(ppm)
@@ -86,8 +89,9 @@ func (m *Map) Drift() (ppm float64, ok bool) {
 // Anomalies counts anchors and placements that contradicted the assumptions since the map was made.
 func (m *Map) Anomalies() int64 { return m.anomalies.Load() }
 
-// Add adds an anchor, which must be newer than the previous ones. An anchor that runs backwards on either axis, or
-// whose interval is empty, is an anomaly and is not added; then the result is false.
+// Add adds an anchor, which must be newer than the previous ones. An anchor that runs backwards on
+// either axis, or whose interval is empty, is an anomaly and is not added; then the result is
+// false.
 func (m *Map) Add(a Anchor) bool {
 	if len(m.anchors) == 0 {
 		m.origin = a.Before
@@ -123,7 +127,8 @@ func (m *Map) Add(a Anchor) bool {
 	return true
 }
 
-// forget moves anchors that are older than the window at time gpu to the past, and the oldest if there are too many.
+// forget moves anchors that are older than the window at time gpu to the past, and the oldest if
+// there are too many.
 func (m *Map) forget(gpu float64) {
 	from := 0
 	for from < len(m.anchors) && m.anchors[from].gpu < gpu-float64(m.opts.Window) {
@@ -138,8 +143,9 @@ func (m *Map) forget(gpu float64) {
 
 func (m *Map) drop(n int) { m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])] }
 
-// limitRate computes from p and the anchors before it the bounds of the rate at p. Two anchors bound the mean rate
-// between them, which differs from the rate at p by the change in half of the time.
+// limitRate computes from p and the anchors before it the bounds of the rate at p. Two anchors
+// bound the mean rate between them, which differs from the rate at p by the change in half of the
+// time.
 func (m *Map) limitRate(p *point) {
 	tick := float64(m.opts.Tick) + 1 // 1: host times are whole nanoseconds
 	for i := range m.reach(math.Inf(-1)) {
@@ -187,8 +193,8 @@ func (m *Map) stretch(from, to float64) (slow, fast float64) {
 	return slow, fast
 }
 
-// reach returns how many anchors may bound a GPU time: all of the window, and past ones if the window does not extend
-// back to it.
+// reach returns how many anchors may bound a GPU time: all of the window, and past ones if the
+// window does not extend back to it.
 func (m *Map) reach(gpu float64) int {
 	n := len(m.anchors)
 	if n > 0 && gpu >= m.anchors[0].gpu {
@@ -205,8 +211,8 @@ func (m *Map) back(i int) *point {
 	return &m.past.points[len(m.past.points)-1-(i-len(m.anchors))]
 }
 
-// relax handles a contradiction: the newest half of the window is kept, then the newest quarter and so on, under limits
-// that double each time; a single anchor contradicts nothing.
+// relax handles a contradiction: the newest half of the window is kept, then the newest quarter and
+// so on, under limits that double each time; a single anchor contradicts nothing.
 func (m *Map) relax(gpu float64) {
 	m.slackUntil = gpu + float64(m.opts.Window)
 	m.past.clear()
@@ -246,7 +252,8 @@ func (m *Map) interval(gpuNs float64) (at, lo, hi float64, ok bool) {
 	return min(max(m.fit.at(gpuNs), lo), hi), lo, hi, true
 }
 
-// limits returns the interval that contains the host time of gpuNs. Within a jump it covers the limits of both sides.
+// limits returns the interval that contains the host time of gpuNs. Within a jump it covers the
+// limits of both sides.
 func (m *Map) limits(gpuNs float64) (lo, hi float64) {
 	segment, gap := m.jumps.segment(gpuNs)
 	lo, hi = m.limitsOf(segment, gpuNs)
@@ -257,8 +264,8 @@ func (m *Map) limits(gpuNs float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// limitsOf intersects the bounds of every anchor of a segment for the host time of gpuNs. If the intersection is empty,
-// the anchors of the next segment are used, widened by the jump.
+// limitsOf intersects the bounds of every anchor of a segment for the host time of gpuNs. If the
+// intersection is empty, the anchors of the next segment are used, widened by the jump.
 func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 	tick := float64(m.opts.Tick)
 	for {
@@ -309,8 +316,8 @@ const roundings = 1.0 / (1 << 23)
 
 const maxPast = 256
 
-// history is a thinned-out record of the anchors before the window, for sections that began there: the longer it gets
-// the further its points are apart.
+// history is a thinned-out record of the anchors before the window, for sections that began there:
+// the longer it gets the further its points are apart.
 type history struct {
 	points []point
 	apart  float64 // GPU ns between two points, at least

@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 )
 
-// At returns the host time of a GPU time in ns, and the half width of an interval around it that contains the true
-// time; ok is false without an anchor. Times older than the window are extrapolated, with a wider bound.
+// At returns the host time of a GPU time in ns, and the half width of an interval around it that
+// contains the true time; ok is false without an anchor. Times older than the window are
+// extrapolated, with a wider bound.
 func (m *Map) At(gpuNs float64) (hostNs, halfWidth int64, ok bool) {
 	at, lo, hi, ok := m.interval(gpuNs)
 	if !ok {
@@ -89,8 +90,8 @@ func TestWindowIsLimitedByTimeAndByNumber(t *testing.T) {
 	require.Equal(t, 3, len(m.anchors))
 }
 
-// With any anchors, the map neither panics nor hangs nor returns invalid times, and its result for the newest anchor's
-// time overlaps that anchor's interval, widened by the tick.
+// With any anchors, the map neither panics nor hangs nor returns invalid times, and its result for
+// the newest anchor's time overlaps that anchor's interval, widened by the tick.
 func TestAnyAnchors(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		opts := Defaults()
@@ -150,8 +151,9 @@ func BenchmarkAt(b *testing.B) {
 	}
 }
 
-// Most sections use one bound for the whole interval between the newest two anchors. It is at most some nanoseconds
-// wider than the bound that all anchors give for each point; the simulations verify that it holds.
+// Most sections use one bound for the whole interval between the newest two anchors. It is at most
+// some nanoseconds wider than the bound that all anchors give for each point; the simulations
+// verify that it holds.
 func TestLimitsBetweenTheNewestAnchorsUseAllAnchors(t *testing.T) {
 	for seed := range seeds(20) {
 		p := newPhysics(seed, 2*time.Minute, 80, 200)

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// physics is a device with known clock, latencies and rounding. Its host clock advances only when it is used and in
-// sleep.
+// physics is a device with known clock, latencies and rounding. Its host clock advances only when
+// it is used and in sleep.
 type physics struct {
 	backend.Unimplemented
 	rng  *rand.Rand
@@ -54,8 +54,8 @@ type (
 	stamp  struct{ host, visible float64 }
 )
 
-// newPhysics draws the GPU clock rate of every second: a constant drift, a random walk of walk ppb per √s, and a
-// half-hour swing of 0.3 ppm.
+// newPhysics draws the GPU clock rate of every second: a constant drift, a random walk of walk ppb
+// per √s, and a half-hour swing of 0.3 ppm.
 func newPhysics(seed uint64, d time.Duration, ppm, walk float64) *physics {
 	p := &physics{
 		rng: rand.New(rand.NewPCG(seed, 7)), base: time.Now(), tick: 500, heavy: 0.05, queue: 400e3,

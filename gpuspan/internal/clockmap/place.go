@@ -10,7 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// Stamps are the GPU times of a section's two events, as read from the driver; the events are no longer needed.
+// Stamps are the GPU times of a section's two events, as read from the driver; the events are no
+// longer needed.
 type Stamps struct {
 	m                     *Map
 	anchors               int     // made when they were read
@@ -22,11 +23,13 @@ type Stamps struct {
 // Interval returns the section on the GPU's own clock, in ns.
 func (s *Stamps) Interval() (from, to float64) { return s.start, s.start + s.length }
 
-// SameClock reports whether the intervals of s and o can be compared: a device that was reset has a new clock.
+// SameClock reports whether the intervals of s and o can be compared: a device that was reset has a
+// new clock.
 func (s *Stamps) SameClock(o *Stamps) bool { return s.m != nil && s.m == o.m }
 
-// Fits reports whether a section of that length can have run between submission and observation. If it cannot, the
-// device's clock jumped within the section, and the difference of its stamps is not a duration.
+// Fits reports whether a section of that length can have run between submission and observation. If
+// it cannot, the device's clock jumped within the section, and the difference of its stamps is not
+// a duration.
 func (s *Stamps) Fits() bool {
 	if s.submitted == 0 || s.seen == 0 {
 		return true
@@ -43,9 +46,10 @@ type Placement struct {
 // Axis returns a point of the monotonic axis of sections; only differences are meaningful.
 func (a *Anchorer) Axis(t time.Time) int64 { return a.base.UnixNano() + int64(t.Sub(a.base)) }
 
-// Read queries the stamps of a section from the driver. submitted is when the host started to record the start event
-// and seen is when it observed the end event, on the axis of [Anchorer.Axis]; the section is certainly between them.
-// Zero is unknown. ok is false if the driver refuses, or no anchor can be taken.
+// Read queries the stamps of a section from the driver. submitted is when the host started to
+// record the start event and seen is when it observed the end event, on the axis of
+// [Anchorer.Axis]; the section is certainly between them. Zero is unknown. ok is false if the
+// driver refuses, or no anchor can be taken.
 func (a *Anchorer) Read(start, end backend.Event, submitted, seen int64) (s Stamps, ok bool) {
 	if s.start, s.rounding, ok = a.locate(start); !ok {
 		return Stamps{}, false
@@ -60,8 +64,9 @@ func (a *Anchorer) Read(start, end backend.Event, submitted, seen int64) (s Stam
 	return s, true
 }
 
-// separate moves the start of a section whose start event shares the marker of the previous work. Its stamp is before
-// the submission, and the stream was idle then, so the section began at the submission.
+// separate moves the start of a section whose start event shares the marker of the previous work.
+// Its stamp is before the submission, and the stream was idle then, so the section began at the
+// submission.
 func (s *Stamps) separate() {
 	at := float64(s.submitted - s.m.origin)
 	if _, latest := s.m.limits(s.start); latest+s.rounding >= at {
@@ -76,14 +81,15 @@ func (s *Stamps) separate() {
 	s.rounding = max(s.rounding, (hi-lo)/2+s.roundingEnd)
 }
 
-// Bracketed reports whether there is an anchor after the section, so that it is between two: one taken since the stamps
-// were read, or before that. Sections of a previous clock will have none.
+// Bracketed reports whether there is an anchor after the section, so that it is between two: one
+// taken since the stamps were read, or before that. Sections of a previous clock will have none.
 func (a *Anchorer) Bracketed(s *Stamps) bool {
 	return a.made > s.anchors || s.m != a.m || a.count > 0 && s.start+s.length <= a.newest().gpu
 }
 
-// Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is
-// extrapolated, which the half width includes as long as no clock jumps. It queries neither the device nor a clock.
+// Place puts a section on the host's clock. Between two anchors that is exact; before the next
+// anchor it is extrapolated, which the half width includes as long as no clock jumps. It queries
+// neither the device nor a clock.
 func (a *Anchorer) Place(st *Stamps) Placement {
 	m := st.m
 	end := st.start + st.length
@@ -115,8 +121,8 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 		s.end.hi = min(s.end.hi, float64(st.seen-m.origin))
 	}
 	if ok := whole && s.tighten() || !whole && s.start.lo <= s.start.hi && s.end.lo <= s.end.hi; !ok {
-		// A clock jumped unnoticed so far. What the host did is certain, so the section is as late in that time as its
-		// length allows.
+		// A clock jumped unnoticed so far. What the host did is certain, so the section is as late
+		// in that time as its length allows.
 		m.anomalies.Add(1)
 		a.schedule.hurry()
 		from, to := s.start.lo, s.end.hi
@@ -133,8 +139,8 @@ func (a *Anchorer) Place(st *Stamps) Placement {
 	return Placement{Start: start, End: start + int64(math.Round(duration)), HalfWidth: int64(math.Ceil(half))}
 }
 
-// length returns the GPU time between two events and the rounding of the later one's stamp. Beyond two seconds the
-// float's step is coarser than what two anchors, one near each end, can say.
+// length returns the GPU time between two events and the rounding of the later one's stamp. Beyond
+// two seconds the float's step is coarser than what two anchors, one near each end, can say.
 func (a *Anchorer) length(start, end backend.Event, gpu, rounding float64) (ns, roundingEnd float64, ok bool) {
 	if start == end {
 		return 0, rounding, true
@@ -186,8 +192,8 @@ func (a *Anchorer) locate(e backend.Event) (gpu, rounding float64, ok bool) {
 	return from.gpu + d, math.Abs(d)*roundings + 1, true
 }
 
-// elapsed returns the signed time from a to b. CUDA documents it for a before b only; if the driver refuses the other
-// order, or returns 0, the opposite order is queried.
+// elapsed returns the signed time from a to b. CUDA documents it for a before b only; if the driver
+// refuses the other order, or returns 0, the opposite order is queried.
 func (a *Anchorer) elapsed(from, to backend.Event) (float64, bool) {
 	d, st := a.dev.Elapsed(from, to)
 	if st == backend.StatusOK && d != 0 {
@@ -238,9 +244,10 @@ func (s *section) tighten() bool {
 	return s.start.lo <= s.start.hi && s.end.lo <= s.end.hi && !math.IsNaN(s.start.lo)
 }
 
-// bracket is the combined bound of all anchors for the time between the two newest, for placing many sections at a
-// time: the positions of these two and the rate in between. It is wider than [Map.limits] by the change of rate between
-// them, a few nanoseconds, and narrower if each bounds another side of the rate.
+// bracket is the combined bound of all anchors for the time between the two newest, for placing
+// many sections at a time: the positions of these two and the rate in between. It is wider than
+// [Map.limits] by the change of rate between them, a few nanoseconds, and narrower if each bounds
+// another side of the rate.
 type bracket struct {
 	from, to    float64 // GPU times
 	first, last limits  // at them
@@ -248,7 +255,8 @@ type bracket struct {
 	known       bool    // otherwise it is to be computed
 }
 
-// within gives the two ends of a section their limits and the rate between them, if both are in the bracket.
+// within gives the two ends of a section their limits and the rate between them, if both are in the
+// bracket.
 func (m *Map) within(s *section, start, end float64) bool {
 	b := &m.bracket
 	if !b.known {

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// integration reports whether make test-integration runs the tests: the simulations are then longer and more.
+// integration reports whether make test-integration runs the tests: the simulations are then longer
+// and more.
 func integration() bool { return os.Getenv("OTELGPU_INTEGRATION") != "" }
 
 var printSimulation = flag.Bool("clock.table", false, "print the error table of the simulation")
@@ -43,8 +44,8 @@ func (r *result) quantile(v []float64, q float64) float64 {
 	return s[min(int(q*float64(len(s))), len(s)-1)]
 }
 
-// simulate runs a busy application for d. Each second has some sections, which are read back up to 60 ms after their
-// end and converted at the next anchor.
+// simulate runs a busy application for d. Each second has some sections, which are read back up to
+// 60 ms after their end and converted at the next anchor.
 func simulate(t testing.TB, p *physics, d time.Duration, opts Options,
 	check func(host, err, half float64) bool,
 ) result {
@@ -217,8 +218,9 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	}
 }
 
-// Three devices that differ only in which latency is long: submission, completion, or both as in the table. The host
-// reads the same times from all of them, so no valid bound can be narrower than the distance between their true times.
+// Three devices that differ only in which latency is long: submission, completion, or both as in
+// the table. The host reads the same times from all of them, so no valid bound can be narrower than
+// the distance between their true times.
 func TestNoMethodSeparatesSubmissionFromCompletionLatency(t *testing.T) {
 	const earliest, latest = -3500, 1500 // of 3500 and 1800; whole ticks, so that the differences of timestamps are equal
 	var first []Placement
@@ -252,8 +254,9 @@ func TestNoMethodSeparatesSubmissionFromCompletionLatency(t *testing.T) {
 	}
 }
 
-// The half width depends on the shortest round trip of a probe. No bound can be narrower than half of it plus half a
-// tick, as the previous test shows; the map adds the random parts of the latencies and the possible change of rate.
+// The half width depends on the shortest round trip of a probe. No bound can be narrower than half
+// of it plus half a tick, as the previous test shows; the map adds the random parts of the
+// latencies and the possible change of rate.
 func TestTheHalfWidthFollowsTheShortestRoundTrip(t *testing.T) {
 	length := 10 * time.Minute
 	if testing.Short() || raceEnabled {
@@ -329,8 +332,9 @@ func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
 	}
 }
 
-// A step beyond MaxRateChange cannot be detected before the next anchor. Until then, the error is at most the step
-// times the age of the last accepted anchor; afterwards it is counted, and the bound holds again.
+// A step beyond MaxRateChange cannot be detected before the next anchor. Until then, the error is
+// at most the step times the age of the last accepted anchor; afterwards it is counted, and the
+// bound holds again.
 func TestStepOfDriftIsDetectedAndRecovered(t *testing.T) {
 	for _, step := range []float64{20, -20, 100, -100} {
 		for seed := range seeds(10) {

@@ -21,8 +21,8 @@ var sources embed.FS
 
 var built sync.Map // by source and flags: what compiles it once, and then returns the library
 
-// build compiles a source of csrc into a shared library, once in the process, and copies it for the test alone: the
-// loader gives every file its own variables.
+// build compiles a source of csrc into a shared library, once in the process, and copies it for the
+// test alone: the loader gives every file its own variables.
 func build(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {

@@ -17,15 +17,17 @@ import (
 type Stub struct {
 	Path string // of the library, for the code under test
 
-	// Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns,
-	// devices, manual (1: the clock moves by Advance alone).
+	// Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns,
+	// jitter_ns, launch_ns, devices, manual (1: the clock moves by Advance alone).
 	Set func(name string, v float64)
 	// Fail makes calls of fn fail with code: after that many good ones, times times.
 	Fail func(fn string, code int32, after, times int64)
-	// FailStream makes all calls that concern the stream fail with code, as after a device error; 0 heals.
+	// FailStream makes all calls that concern the stream fail with code, as after a device error; 0
+	// heals.
 	FailStream func(stream uintptr, code int64)
-	// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events,
-	// live_streams; dead_destroys are events and streams that were destroyed though their context was.
+	// Count is how often something was called: records, queries, synchronizes, elapseds; or lives:
+	// live_events, live_streams; dead_destroys are events and streams that were destroyed though
+	// their context was.
 	Count func(what string) int64
 	// Log keeps the last n records of a stream.
 	Log func(stream uintptr, n int64)
@@ -96,8 +98,9 @@ func (s *Stub) Advance(d time.Duration) { s.advance(int64(d)) }
 // Work puts d of GPU work on a stream.
 func (s *Stub) Work(stream uintptr, d time.Duration) { s.work(stream, float64(d)) }
 
-// LoggedAt returns when the i-th logged call actually happened. The stub's CLOCK_MONOTONIC is Go's monotonic clock,
-// too; the two are compared once, by the closest of many readings. In manual mode there is no such relation.
+// LoggedAt returns when the i-th logged call actually happened. The stub's CLOCK_MONOTONIC is Go's
+// monotonic clock, too; the two are compared once, by the closest of many readings. In manual mode
+// there is no such relation.
 func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time {
 	s.once.Do(func() {
 		best := time.Hour

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dl loads C libraries at run time and calls them without cgo. Every byte of Go memory that C sees is passed
-// through it: a [Frame] for the time of one call, [Address] for what C uses longer.
+// Package dl loads C libraries at run time and calls them without cgo. Every byte of Go memory that
+// C sees is passed through it: a [Frame] for the time of one call, [Address] for what C uses
+// longer.
 package dl
 
 import (
@@ -14,12 +15,13 @@ import (
 // maxArgs is how many arguments a call may have.
 const maxArgs = 12
 
-// Frame holds all that C sees of one call: arguments, results, and the memory that arguments point to. Frames live on
-// the heap, where addresses stay what they are; memory of the caller that is passed by Pointer or Bytes moves there
-// with them (it escapes) and is kept until Free. They are pooled, so that a call allocates nothing.
+// Frame holds all that C sees of one call: arguments, results, and the memory that arguments point
+// to. Frames live on the heap, where addresses stay what they are; memory of the caller that is
+// passed by Pointer or Bytes moves there with them (it escapes) and is kept until Free. They are
+// pooled, so that a call allocates nothing.
 //
-// An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow, and move, between the
-// conversion and the call, and C would use memory that belongs to other code.
+// An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow,
+// and move, between the conversion and the call, and C would use memory that belongs to other code.
 type Frame struct {
 	Args [maxArgs]uintptr
 
@@ -76,8 +78,8 @@ func (f *Frame) Bytes(i int, b []byte) {
 	}
 }
 
-// Buffer makes argument i the address of n zeroed bytes, which are the caller's until Free. Where C gets the address
-// within other memory, i is a slot behind the arguments of the call.
+// Buffer makes argument i the address of n zeroed bytes, which are the caller's until Free. Where C
+// gets the address within other memory, i is a slot behind the arguments of the call.
 func (f *Frame) Buffer(i, n int) []byte {
 	b := f.lend(n)
 	clear(b)
@@ -115,8 +117,8 @@ func (f *Frame) lend(n int) []byte {
 	return b
 }
 
-// Address returns the address of memory that C uses beyond one call, such as a table that a tool fills in. The memory
-// moves to the heap; the caller keeps it alive for as long as C may use it.
+// Address returns the address of memory that C uses beyond one call, such as a table that a tool
+// fills in. The memory moves to the heap; the caller keeps it alive for as long as C may use it.
 func Address[T any](p *T) uintptr {
 	escape(unsafe.Pointer(p))
 	return uintptr(unsafe.Pointer(p))
@@ -124,7 +126,8 @@ func Address[T any](p *T) uintptr {
 
 var sink unsafe.Pointer // stays nil
 
-// escape makes the compiler allocate what p points to on the heap, because of an assignment that never happens.
+// escape makes the compiler allocate what p points to on the heap, because of an assignment that
+// never happens.
 func escape(p unsafe.Pointer) {
 	if sink != nil {
 		sink = p

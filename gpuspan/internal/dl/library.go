@@ -20,9 +20,10 @@ type Library struct {
 // Func is the address of a C function; zero is not callable.
 type Func uintptr
 
-// Open loads the first of paths that can be loaded. A soname that the process has loaded already answers with that
-// library, so that handles made elsewhere (by cgo, by C libraries) are valid here. The error contains why the first
-// path cannot be loaded, why any file that exists cannot, and names the others.
+// Open loads the first of paths that can be loaded. A soname that the process has loaded already
+// answers with that library, so that handles made elsewhere (by cgo, by C libraries) are valid
+// here. The error contains why the first path cannot be loaded, why any file that exists cannot,
+// and names the others.
 func Open(paths ...string) (*Library, error) {
 	var reasons, absent []string
 	for i, p := range paths {
@@ -46,8 +47,8 @@ func Open(paths ...string) (*Library, error) {
 	return nil, errors.New(strings.Join(reasons, "; "))
 }
 
-// Find opens the library at path; if that is empty, the one that an environment variable names; otherwise the first of
-// the usual paths.
+// Find opens the library at path; if that is empty, the one that an environment variable names;
+// otherwise the first of the usual paths.
 func Find(path, variable string, paths []string) (*Library, error) {
 	if path = cmp.Or(path, os.Getenv(variable)); path != "" {
 		paths = []string{path}

@@ -10,8 +10,8 @@ import (
 	"runtime"
 )
 
-// errUnsupported is also returned by programs built with the tag gpuspan_static: without the system's loader they are
-// linked statically, and start without a libc.
+// errUnsupported is also returned by programs built with the tag gpuspan_static: without the
+// system's loader they are linked statically, and start without a libc.
 var errUnsupported = errors.New("this program cannot load libraries (it is for " + runtime.GOOS +
 	", or was built with the tag gpuspan_static)")
 

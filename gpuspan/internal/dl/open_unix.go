@@ -11,8 +11,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// The loader keeps the reason of a failure for the thread that failed, and purego reads it in a second call: both must
-// be on one thread.
+// The loader keeps the reason of a failure for the thread that failed, and purego reads it in a
+// second call: both must be on one thread.
 
 // open keeps the symbols local: RTLD_GLOBAL would expose ours to the application's other libraries.
 func open(path string) (uintptr, error) {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Value is the measured time of a section or step. Package gpuspan allocates it within the caller's value.
+// Value is the measured time of a section or step. Package gpuspan allocates it within the caller's
+// value.
 type Value struct {
 	Public any // the *gpuspan.Elapsed that contains it
 	done   chan struct{}
@@ -18,7 +19,8 @@ type Value struct {
 	known  bool
 }
 
-// New allocates a Value. Package gpuspan replaces it, so that the caller's value needs no further allocation.
+// New allocates a Value. Package gpuspan replaces it, so that the caller's value needs no further
+// allocation.
 var New = func() *Value { return &Value{} }
 
 // Ask returns the Value that at points to, and creates it at the first call.

@@ -41,8 +41,9 @@ func benchProfiler(b *testing.B, opts ...enginetest.Option) (*engine.Profiler, *
 	return p, p.Stream(3, "bench", enginetest.NeverCaptured())
 }
 
-// inBatches measures n runs of f in batches that fit into a stream's slots, and reads the slots back in between. It
-// excludes time and allocations of reading back, which the polling thread spends (see BenchmarkPollingShare).
+// inBatches measures n runs of f in batches that fit into a stream's slots, and reads the slots
+// back in between. It excludes time and allocations of reading back, which the polling thread
+// spends (see BenchmarkPollingShare).
 func inBatches(b *testing.B, p *engine.Profiler, f func(n int)) {
 	b.Helper()
 	b.ReportAllocs()
@@ -154,7 +155,8 @@ func BenchmarkSectionUnsampledWithWork(b *testing.B) {
 	}
 }
 
-// BenchmarkSectionBookkeeping measures Start and EndWith without a driver: the cost of the library itself.
+// BenchmarkSectionBookkeeping measures Start and EndWith without a driver: the cost of the library
+// itself.
 func BenchmarkSectionBookkeeping(b *testing.B) {
 	p, s := benchProfiler(b)
 	ctx := enginetest.Sampled()
@@ -179,7 +181,8 @@ func BenchmarkSectionNested(b *testing.B) {
 	})
 }
 
-// BenchmarkOTelSpanInline is the baseline: an SDK span with eight attributes, started and ended in the caller.
+// BenchmarkOTelSpanInline is the baseline: an SDK span with eight attributes, started and ended in
+// the caller.
 func BenchmarkOTelSpanInline(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -206,8 +209,9 @@ func inlineSpan(ctx context.Context, tracer trace.Tracer) {
 	span.End()
 }
 
-// BenchmarkSectionLive measures Start and EndWith as in a service, while the polling thread reads sections back and
-// creates spans. Bursts of SDK spans alternate with it, and the medians of the bursts are reported.
+// BenchmarkSectionLive measures Start and EndWith as in a service, while the polling thread reads
+// sections back and creates spans. Bursts of SDK spans alternate with it, and the medians of the
+// bursts are reported.
 func BenchmarkSectionLive(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()

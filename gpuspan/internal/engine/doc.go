@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine assembles a profiler from two packages, of which each imports only those above it here:
+// Package engine assembles a profiler from two packages, of which each imports only those above it
+// here:
 //
 //	section  callers: start, end, slots, streams; the polling thread: reading, placing → section.Stamped
 //	spans    nesting, loops and steps; spans, sinks, metrics, statistics

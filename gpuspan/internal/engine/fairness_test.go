@@ -54,7 +54,8 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 	}
 }
 
-// The deadline may pass before, during or after the polling thread's query of the driver; nanoseconds decide.
+// The deadline may pass before, during or after the polling thread's query of the driver;
+// nanoseconds decide.
 func TestADriverThatAnswersTooLateIsClosedOnce(t *testing.T) {
 	for range 200 {
 		b := enginetest.NewBackend()

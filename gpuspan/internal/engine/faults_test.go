@@ -159,7 +159,8 @@ func (c faultyCode) Enabled() bool { c.in("Enabled"); return true }
 
 func (c faultyCode) Write(p []byte) (int, error) { c.in("Write"); return 0, errors.New("disk full") }
 
-// faultyTracers, faultyMeters, faultySketch and faultyLogger are providers, a sketch and a logger that may panic.
+// faultyTracers, faultyMeters, faultySketch and faultyLogger are providers, a sketch and a logger
+// that may panic.
 type faultyTracers struct {
 	*sdktrace.TracerProvider
 	fault *fault
@@ -196,7 +197,8 @@ func (l faultyLogger) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 func (l faultyLogger) WithGroup(string) slog.Handler { return l }
 
-// application is a program with sections of every kind. It returns how many operations it completed.
+// application is a program with sections of every kind. It returns how many operations it
+// completed.
 func application(p *engine.Profiler, arm func()) (done int) {
 	out := faultyCode{&fault{}}
 	ctx := context.Background()
@@ -240,8 +242,8 @@ func application(p *engine.Profiler, arm func()) (done int) {
 	return done
 }
 
-// Whatever panics in the application's callbacks or the driver, the application continues: no call panics or blocks,
-// and the error handler is called.
+// Whatever panics in the application's callbacks or the driver, the application continues: no call
+// panics or blocks, and the error handler is called.
 func TestNoPanicReachesTheApplication(t *testing.T) {
 	for _, at := range []string{
 		"Name", "Devices", "Now", "ThreadInit", "StreamInfo", "Bind", "NewStream", "FreeStream", "NewEvents", "FreeEvents",

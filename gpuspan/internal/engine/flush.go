@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
 
-// flush waits until everything that had ended at the call is read and its spans have ended. Later sections do not delay
-// it.
+// flush waits until everything that had ended at the call is read and its spans have ended. Later
+// sections do not delay it.
 func (p *Profiler) flush(ctx context.Context) error {
 	t := p.Poller
 	var targets map[*section.Stream]uint64
@@ -62,8 +62,8 @@ func (p *Profiler) flush(ctx context.Context) error {
 	}
 }
 
-// stop flushes, drops the rest, and frees everything. If the driver or a span processor of the application hangs,
-// memory is left until the process ends.
+// stop flushes, drops the rest, and frees everything. If the driver or a span processor of the
+// application hangs, memory is left until the process ends.
 func (p *Profiler) stop(ctx context.Context) error {
 	t, e := p.Poller, p.Emitter
 	err := p.flush(ctx)

@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
 
-// BenchmarkPollingShare measures the CPU time of the polling thread, spans included, at 2,000 sections a second on 4
-// streams, as a fraction of one core. b.N is the number of sections.
+// BenchmarkPollingShare measures the CPU time of the polling thread, spans included, at 2,000
+// sections a second on 4 streams, as a fraction of one core. b.N is the number of sections.
 func BenchmarkPollingShare(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -45,9 +45,9 @@ func BenchmarkPollingShare(b *testing.B) {
 	b.ReportMetric(float64(p.Drops()["pool_full"]), "dropped")
 }
 
-// BenchmarkSaturation measures how many sections become spans per second when two goroutines start them as fast as
-// slots are freed, and how many per second of CPU time of the polling thread, which is the limit: starting a section
-// costs a fiftieth of its span.
+// BenchmarkSaturation measures how many sections become spans per second when two goroutines start
+// them as fast as slots are freed, and how many per second of CPU time of the polling thread, which
+// is the limit: starting a section costs a fiftieth of its span.
 func BenchmarkSaturation(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -85,8 +85,9 @@ func pollingCPU(p *engine.Profiler) (d time.Duration) {
 	return d
 }
 
-// BenchmarkSectionBurst starts sections from several goroutines at the same moment, each on its own stream. They must
-// not slow each other down. It reports the median over bursts, because a busy machine interrupts many of them.
+// BenchmarkSectionBurst starts sections from several goroutines at the same moment, each on its own
+// stream. They must not slow each other down. It reports the median over bursts, because a busy
+// machine interrupts many of them.
 func BenchmarkSectionBurst(b *testing.B) {
 	for _, goroutines := range []int{1, 2} {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
@@ -138,8 +139,8 @@ func residentMemory() (bytes int64) {
 	return bytes
 }
 
-// TestMemoryIsFlat runs sections, steps and nests until a leak would show. GPUSPAN_TEST_SECTIONS sets the number of
-// sections; the default keeps the test quick.
+// TestMemoryIsFlat runs sections, steps and nests until a leak would show. GPUSPAN_TEST_SECTIONS
+// sets the number of sections; the default keeps the test quick.
 func TestMemoryIsFlat(t *testing.T) {
 	n := 200_000
 	if v := os.Getenv("GPUSPAN_TEST_SECTIONS"); v != "" {

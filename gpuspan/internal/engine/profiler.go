@@ -17,7 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// Profiler is a core with the goroutines that work for it. Tests of the packages reach the parts through it.
+// Profiler is a core with the goroutines that work for it. Tests of the packages reach the parts
+// through it.
 type Profiler struct {
 	*section.Core
 	Poller   *section.Poller
@@ -72,8 +73,8 @@ func (p *Profiler) Snapshot() report.Summary {
 	return p.summary()
 }
 
-// catchUp updates the statistics: finished sections, and counts of untimed ones. If the polling thread hangs in the
-// driver, only the update is missing.
+// catchUp updates the statistics: finished sections, and counts of untimed ones. If the polling
+// thread hangs in the driver, only the update is missing.
 func (p *Profiler) catchUp() {
 	if p.Stopped() {
 		return

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// reportInterval is the minimum time between two reports of the same kind. An error in every section would otherwise
-// flood the application's error handler.
+// reportInterval is the minimum time between two reports of the same kind. An error in every
+// section would otherwise flood the application's error handler.
 const reportInterval = 10 * time.Second
 
 const maxReportKinds = 64

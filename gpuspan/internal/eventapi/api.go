@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eventapi is the part of a backend that CUDA and HIP share: events, capture state and anchor streams, whose
-// functions have the same arguments and statuses in both under different names.
+// Package eventapi is the part of a backend that CUDA and HIP share: events, capture state and
+// anchor streams, whose functions have the same arguments and statuses in both under different
+// names.
 package eventapi
 
 import (
@@ -23,7 +24,8 @@ type Names struct {
 
 // API calls those functions. Every method may be called from any goroutine.
 type API struct {
-	// bind is the backend's, which makes a context (CUDA) or device (HIP) current on the locked OS thread.
+	// bind is the backend's, which makes a context (CUDA) or device (HIP) current on the locked OS
+	// thread.
 	bind func(backend.Context) (unbind func(), st backend.Status)
 
 	eventCreate, eventDestroy, eventRecord, eventQuery, eventSynchronize, eventElapsed dl.Func
@@ -68,7 +70,8 @@ func (a *API) Synchronize(e backend.Event) (st backend.Status) {
 	return a.relaxed(func() backend.Status { return backend.Status(a.eventSynchronize.Call(uintptr(e))) })
 }
 
-// Elapsed returns the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
+// Elapsed returns the time between two events in nanoseconds, which the driver gives as float32
+// milliseconds.
 func (a *API) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(from), uintptr(to)
@@ -78,11 +81,12 @@ func (a *API) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	return float64(ms) * 1e6, st
 }
 
-// statusCaptureImplicit is returned for the legacy stream while a stream that it synchronizes with is capturing.
+// statusCaptureImplicit is returned for the legacy stream while a stream that it synchronizes with
+// is capturing.
 const statusCaptureImplicit = 906
 
-// Capturing reports whether the stream captures a graph. An invalidated capture still is one, and so is an implicit
-// one.
+// Capturing reports whether the stream captures a graph. An invalidated capture still is one, and
+// so is an implicit one.
 func (a *API) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1] = s, f.Addr(0)
@@ -95,11 +99,12 @@ func (a *API) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	return st == backend.StatusOK && state != 0, st
 }
 
-// captureModeRelaxed lets the thread make calls that would break other threads' captures in the default mode.
+// captureModeRelaxed lets the thread make calls that would break other threads' captures in the
+// default mode.
 const captureModeRelaxed = 2
 
-// Relax switches the calling OS thread, which must be locked, to relaxed capture mode. api is CUDA or HIP, for the
-// error.
+// Relax switches the calling OS thread, which must be locked, to relaxed capture mode. api is CUDA
+// or HIP, for the error.
 func (a *API) Relax(api string) error {
 	if _, st := a.exchange(captureModeRelaxed); st != backend.StatusOK {
 		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: %s error %d", api, st)
@@ -117,8 +122,8 @@ func (a *API) exchange(mode int32) (before int32, st backend.Status) {
 	return f.Int32(0), st
 }
 
-// relaxed makes a call that would end captures, of other threads and of this one, in the default mode of an
-// application's threads.
+// relaxed makes a call that would end captures, of other threads and of this one, in the default
+// mode of an application's threads.
 func (a *API) relaxed(call func() backend.Status) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -160,16 +165,17 @@ func (a *API) CreateEvents(c backend.Context, dst []backend.Event, flags uintptr
 	})
 }
 
-// FreeEvents destroys events that were created together, unless their context is gone, and they with it.
+// FreeEvents destroys events that were created together, unless their context is gone, and they
+// with it.
 func (a *API) FreeEvents(_ backend.Context, events []backend.Event) {
 	if n := len(events); n > 0 && !contextGone(a.Query(events[n-1])) {
 		a.destroy(events)
 	}
 }
 
-// contextGone reports whether a status means that the context of the queried stream or event no longer exists.
-// Everything created in it was destroyed with it, and must not be destroyed again: the behavior of drivers is undefined
-// then.
+// contextGone reports whether a status means that the context of the queried stream or event no
+// longer exists. Everything created in it was destroyed with it, and must not be destroyed again:
+// the behavior of drivers is undefined then.
 func contextGone(st backend.Status) bool {
 	switch st {
 	case backend.StatusInvalidContext, backend.StatusInvalidHandle, backend.StatusContextDestroyed,
@@ -254,7 +260,8 @@ func (e *Error) Error() string {
 type Functions struct {
 	API string // CUDA or HIP
 	Of  map[string]dl.Func
-	// Says returns the text of a status from one of the describing functions; empty if it is unknown.
+	// Says returns the text of a status from one of the describing functions; empty if it is
+	// unknown.
 	Says func(describe dl.Func, code int32) string
 	// Name and Text are those functions.
 	Name, Text string

@@ -179,7 +179,8 @@ func TestAStreamIsCapturingAlsoWhereItIsImplicit(t *testing.T) {
 	r.FreeStream(0, s)
 }
 
-// Calls that would end captures are made in relaxed mode, and the thread's mode is restored regardless of their result.
+// Calls that would end captures are made in relaxed mode, and the thread's mode is restored
+// regardless of their result.
 func TestTheThreadsCaptureModeIsReturned(t *testing.T) {
 	r := newRig(t)
 	runtime.LockOSThread()

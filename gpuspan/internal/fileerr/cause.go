@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// Cause strips the path from a path or link error: the path may be a temporary file's, and the caller names another
-// one.
+// Cause strips the path from a path or link error: the path may be a temporary file's, and the
+// caller names another one.
 func Cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -21,7 +21,8 @@ import (
 
 var again bool
 
-// Programs set the global providers before or after they create their profiler, and after its first sections.
+// Programs set the global providers before or after they create their profiler, and after its first
+// sections.
 func TestLateGlobalProvidersAreUsed(t *testing.T) {
 	if again { // with -count
 		t.Skip("the first global providers of a process have been set")

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// A read of the processor's counter takes a third of one of the monotonic clock, which is half of what Start and End
-// take. The polling thread compares the two in each pass, and between two passes the counter extrapolates:
+// A read of the processor's counter takes a third of one of the monotonic clock, which is half of
+// what Start and End take. The polling thread compares the two in each pass, and between two passes
+// the counter extrapolates:
 //
 //	monotonic  ──x─────────x─────────x──── passes
 //	counter      └── line ─┘└── line ─┘
 //
-// The line continues where it was, so that time does not step back, and approaches the monotonic clock within settle.
-// It is not used longer than its own uncertainty allows: then the monotonic clock is read, as by a program that was
-// idle.
+// The line continues where it was, so that time does not step back, and approaches the monotonic
+// clock within settle. It is not used longer than its own uncertainty allows: then the monotonic
+// clock is read, as by a program that was idle.
 type calibration struct {
 	line     atomic.Pointer[line] // nil: the counter is not used
 	from, to reading              // the baseline of the rate, from one to two rebase long
@@ -42,7 +43,8 @@ const (
 	farthest = 250 * time.Millisecond // that a line is used, and twice its baseline at most
 	shortest = 5 * time.Millisecond   // baseline
 
-	// A larger difference is no drift: the machine slept, or runs on another processor. Then the line steps.
+	// A larger difference is no drift: the machine slept, or runs on another processor. Then the
+	// line steps.
 	largestDrift = int64(time.Microsecond)
 	slowestRead  = 2 * time.Microsecond // of three, beyond which a comparison is worth nothing
 )

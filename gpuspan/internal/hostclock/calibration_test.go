@@ -52,7 +52,8 @@ func TestLineContinuesWhereItWas(t *testing.T) {
 	}
 }
 
-// After a sleep of the machine, or on a processor whose counter differs, nothing of the calibration holds.
+// After a sleep of the machine, or on a processor whose counter differs, nothing of the calibration
+// holds.
 func TestImpossibleDriftEndsTheCalibration(t *testing.T) {
 	var c calibration
 	passes(&c, 0, 3e9)
@@ -68,7 +69,8 @@ func TestImpossibleDriftEndsTheCalibration(t *testing.T) {
 	require.NotNil(t, c.line.Load())
 }
 
-// The clock reads the same time either way, within what a comparison of two clocks can say on a busy machine.
+// The clock reads the same time either way, within what a comparison of two clocks can say on a
+// busy machine.
 func TestCounterAndMonotonicClockAgree(t *testing.T) {
 	if !steady() {
 		t.Skip("the processor's counter is not steady")

@@ -12,12 +12,14 @@ import (
 	"sync"
 )
 
-// counter reads the processor's counter: the time-stamp counter (RDTSC), or the virtual count (CNTVCT_EL0). Neither
-// waits for earlier instructions, whose few nanoseconds are less than a tick of any device's clock.
+// counter reads the processor's counter: the time-stamp counter (RDTSC), or the virtual count
+// (CNTVCT_EL0). Neither waits for earlier instructions, whose few nanoseconds are less than a tick
+// of any device's clock.
 func counter() uint64
 
-// steady reports whether the counter runs at a constant rate, in all power states and on all processors. The counter of
-// arm64 does by definition, the counter of amd64 if the kernel reports it.
+// steady reports whether the counter runs at a constant rate, in all power states and on all
+// processors. The counter of arm64 does by definition, the counter of amd64 if the kernel reports
+// it.
 var steady = sync.OnceValue(func() bool {
 	if runtime.GOARCH == "arm64" {
 		return true

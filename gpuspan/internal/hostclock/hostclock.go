@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Clock is the clock of the goroutines that start and end sections: nanoseconds since the profiler started, monotonic.
-// They are converted to wall-clock times when spans end, with the wall clock's offset at that time, so that a step of
-// the wall clock does not change durations.
+// Clock is the clock of the goroutines that start and end sections: nanoseconds since the profiler
+// started, monotonic. They are converted to wall-clock times when spans end, with the wall clock's
+// offset at that time, so that a step of the wall clock does not change durations.
 type Clock struct {
 	base   time.Time
 	unix   int64            // of base
@@ -21,10 +21,12 @@ type Clock struct {
 	counted calibration // of the processor's counter, which is faster to read; unused where read is not nil
 }
 
-// stepThreshold separates steps of the wall clock from the time between the wall and monotonic reads of one time.Now.
+// stepThreshold separates steps of the wall clock from the time between the wall and monotonic
+// reads of one time.Now.
 const stepThreshold = int64(20 * time.Microsecond)
 
-// New reads now once to find out which clock it is: a time with a monotonic reading is from time.Now.
+// New reads now once to find out which clock it is: a time with a monotonic reading is from
+// time.Now.
 func New(now func() time.Time) *Clock {
 	c := &Clock{base: now()}
 	if c.base == c.base.Round(0) {
@@ -40,8 +42,8 @@ func New(now func() time.Time) *Clock {
 	return c
 }
 
-// Now returns time since the profiler started: by the processor's counter, or by time.Since, which costs half of
-// time.Now, because it reads one clock instead of two.
+// Now returns time since the profiler started: by the processor's counter, or by time.Since, which
+// costs half of time.Now, because it reads one clock instead of two.
 func (c *Clock) Now() int64 {
 	if c.read != nil {
 		return c.ask()
@@ -70,13 +72,13 @@ func (c *Clock) Time(ns int64) time.Time { return c.base.Add(time.Duration(ns)) 
 // Wall returns a point of the axis in unix nanoseconds.
 func (c *Clock) Wall(ns int64) int64 { return c.At(ns, c.Offset.Load()) }
 
-// At returns the wall time for an offset that was read before. All times of a section use one offset, so that a step
-// of the wall clock does not distort their differences.
+// At returns the wall time for an offset that was read before. All times of a section use one
+// offset, so that a step of the wall clock does not distort their differences.
 func (c *Clock) At(ns, offset int64) int64 { return c.unix + ns + offset }
 
-// Observe calibrates the processor's counter, and detects steps of the wall clock. A step is confirmed by a second
-// reading: on a busy machine, one time.Now in tens of thousands is interrupted between its two clocks, even for
-// milliseconds.
+// Observe calibrates the processor's counter, and detects steps of the wall clock. A step is
+// confirmed by a second reading: on a busy machine, one time.Now in tens of thousands is
+// interrupted between its two clocks, even for milliseconds.
 func (c *Clock) Observe() {
 	if c.ahead == nil {
 		return

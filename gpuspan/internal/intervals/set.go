@@ -21,7 +21,8 @@ func (s *Set[T]) Add(from, to T) {
 		return
 	}
 	u := s.List
-	// i: the first that ends at or after from; j: the first that starts after to. The ones between are merged.
+	// i: the first that ends at or after from; j: the first that starts after to. The ones between
+	// are merged.
 	i := len(u)
 	if i > 0 && u[i-1].To >= from { // usually the new one is the last
 		i = sort.Search(i-1, func(k int) bool { return u[k].To >= from })
@@ -42,7 +43,8 @@ func (s *Set[T]) Thin() {
 	s.List = out
 }
 
-// Take removes the first n intervals and returns how long they are together, and where the last of them ends.
+// Take removes the first n intervals and returns how long they are together, and where the last of
+// them ends.
 func (s *Set[T]) Take(n int) (length, end T) {
 	for _, v := range s.List[:n] {
 		length, end = length+v.To-v.From, v.To

@@ -4,8 +4,8 @@
 // Package options applies the options of constructors.
 package options
 
-// All returns a function that applies options one after the other; a nil option does nothing. apply is the method of
-// the option's interface: All(opts, Option.apply).
+// All returns a function that applies options one after the other; a nil option does nothing. apply
+// is the method of the option's interface: All(opts, Option.apply).
 func All[O comparable, C any](opts []O, apply func(O, C)) func(C) {
 	return func(c C) {
 		var none O

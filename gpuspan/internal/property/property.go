@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package property checks properties of any input with a hundred generated ones, in this module's tests. A failure
-// prints the generated values and the seed; -property.seed repeats the run, -property.checks generates more.
+// Package property checks properties of any input with a hundred generated ones, in this module's
+// tests. A failure prints the generated values and the seed; -property.seed repeats the run,
+// -property.checks generates more.
 package property
 
 import (
@@ -69,7 +70,8 @@ func Int64Range(low, high int64) Gen[int64] {
 	return func(t *T) int64 { return between(t.Rand, low, high) }
 }
 
-// The bounds and the values next to them are drawn one time in four, small numbers as often as large ones.
+// The bounds and the values next to them are drawn one time in four, small numbers as often as
+// large ones.
 func between(r *rand.Rand, low, high int64) int64 {
 	if low > high {
 		panic(fmt.Sprintf("property: no number from %d to %d", low, high))

@@ -20,8 +20,8 @@ type Annotator interface {
 	Enabled() bool
 }
 
-// annotate starts the range of a section that has just started. It is not called under the stream's mutex, because the
-// annotator is not this library's code.
+// annotate starts the range of a section that has just started. It is not called under the stream's
+// mutex, because the annotator is not this library's code.
 func (x Section) annotate(n *Nesting) {
 	p, o := x.p, x.at.State.Operation
 	sc := SpanOf(n.Ctx).SpanContext()
@@ -103,8 +103,8 @@ func (p *Core) CheckIDs(want spanid.IDs, got trace.SpanContext) {
 	}
 }
 
-// listens reports whether the annotator has any effect: one that is not enabled, as nvtx without a tool, is not called
-// at all.
+// listens reports whether the annotator has any effect: one that is not enabled, as nvtx without a
+// tool, is not called at all.
 func (p *Core) listens() (enabled bool) {
 	defer p.Guard("annotator's Enabled")
 	return p.Cfg.Annotator.Enabled()
@@ -122,7 +122,8 @@ func (p *Core) rangeStart(o *Operation, sc trace.SpanContext, step int64) uint64
 	return p.Cfg.Annotator.RangeStart(o, sc, step)
 }
 
-// rangeEnd ends the range of a section, if it has one. It can be inlined, because most sections have none.
+// rangeEnd ends the range of a section, if it has one. It can be inlined, because most sections
+// have none.
 func (p *Core) rangeEnd(id uint64) {
 	if id != 0 {
 		p.endRange(id)
@@ -134,8 +135,8 @@ func (p *Core) endRange(id uint64) {
 	p.Cfg.Annotator.RangeEnd(id)
 }
 
-// ownFrames is the number of the library's own frames that the stack may contain in addition to the caller's: Start's
-// frames, and a loop iterator's frames between frames of the application.
+// ownFrames is the number of the library's own frames that the stack may contain in addition to the
+// caller's: Start's frames, and a loop iterator's frames between frames of the application.
 const ownFrames = 16
 
 // locate records which code starts a section. Names are looked up when the span is made.

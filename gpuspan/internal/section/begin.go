@@ -23,8 +23,8 @@ type Nesting struct {
 	Phase  int8
 }
 
-// Begin starts a section below the span, section or step of ctx. It also decides whether the section is timed, at the
-// cost of one lookup in ctx.
+// Begin starts a section below the span, section or step of ctx. It also decides whether the
+// section is timed, at the cost of one lookup in ctx.
 func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 	if s == nil || o == nil || s.Core.level.Load() < int32(o.Cfg.Verbosity) {
 		return Section{}
@@ -45,22 +45,22 @@ func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 	return s.Open(o, &n, flags)
 }
 
-// skippedBy reports whether a run is only counted because its trace is not sampled. A batch belongs to many traces:
-// whether it is recorded is decided when its links are known.
+// skippedBy reports whether a run is only counted because its trace is not sampled. A batch belongs
+// to many traces: whether it is recorded is decided when its links are known.
 func (o *Operation) skippedBy(p *Core, parent trace.Span) bool {
 	return !o.Cfg.Batch && !p.Samples(parent)
 }
 
-// unsampled reports whether the trace is unsampled at its head; without a trace it is false. IsValid would also check
-// for a span ID, which every tracer sets, and cost two more copies of the 64 bytes of a span context before an atomic
-// add that waits for all of them.
+// unsampled reports whether the trace is unsampled at its head; without a trace it is false.
+// IsValid would also check for a span ID, which every tracer sets, and cost two more copies of the
+// 64 bytes of a span context before an atomic add that waits for all of them.
 func unsampled(parent trace.Span) bool {
 	sc := parent.SpanContext()
 	return !sc.IsSampled() && sc.HasTraceID()
 }
 
-// begin starts a section in the context of another. If that has ended, or is not timed, it is not the parent of the new
-// section's span; the span around it is, and the result is false.
+// begin starts a section in the context of another. If that has ended, or is not timed, it is not
+// the parent of the new section's span; the span around it is, and the result is false.
 func (in *ContextSpan) begin(ctx context.Context, s *Stream, o *Operation, flags Flags) (Section, bool) {
 	x, p := in.section, s.Core
 	switch {
@@ -113,8 +113,8 @@ func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 	return y, true
 }
 
-// take takes a free slot for a section of an operation; nil if there is none. It can be inlined. The stream's mutex
-// must be held.
+// take takes a free slot for a section of an operation; nil if there is none. It can be inlined.
+// The stream's mutex must be held.
 func (s *Stream) take(st *OpState) *Slot {
 	last := len(s.Free) - 1
 	if last < 0 || s.closed {
@@ -138,9 +138,10 @@ func (s *Stream) noSlot() dropReason {
 	return dropPoolFull
 }
 
-// takeBack abandons the oldest open section of a stream whose slots are mostly open, if it is older than
-// Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and would deprive the stream
-// of GPU times for as long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
+// takeBack abandons the oldest open section of a stream whose slots are mostly open, if it is older
+// than Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and
+// would deprive the stream of GPU times for as long as Settings.OpenLimit. The polling thread
+// settles it. The stream's mutex must be held.
 func (s *Stream) takeBack(n *Nesting, now int64) bool {
 	if s.closed || 2*s.pending.size > len(s.Slots) {
 		return false
@@ -163,8 +164,8 @@ func (s *Stream) takeBack(n *Nesting, now int64) bool {
 	return true
 }
 
-// Open takes a slot and records the start event. Without a free slot an outermost section only counts, and the result
-// for one within another is zero.
+// Open takes a slot and records the start event. Without a free slot an outermost section only
+// counts, and the result for one within another is zero.
 func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 	p := s.Core
 	st := p.known(o)

@@ -8,14 +8,16 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Boundary is the end of a step, where the next one may start. A step takes one slot of its stream for its boundaries:
+// Boundary is the end of a step, where the next one may start. A step takes one slot of its stream
+// for its boundaries:
 //
 //	step 1            step 2            step 3
 //	start ─────── end = start ─────── end = start ─────── end
 //	slot a            slot b            slot c
 //
-// The end event of a step is the start of the next, so steps follow each other without a gap, at one record a
-// boundary. A slot therefore lives until the next step has been read. A Boundary holds a reference to it.
+// The end event of a step is the start of the next, so steps follow each other without a gap, at
+// one record a boundary. A slot therefore lives until the next step has been read. A Boundary holds
+// a reference to it.
 type Boundary struct {
 	slot    *Slot // nil: there is none
 	hostEnd int64
@@ -32,8 +34,8 @@ func (b Boundary) Release() {
 	}
 }
 
-// OpenStep takes a slot for a step and records its start, unless the previous step ends there, whose end it releases.
-// nil: no slot is free.
+// OpenStep takes a slot for a step and records its start, unless the previous step ends there,
+// whose end it releases. nil: no slot is free.
 func (s *Stream) OpenStep(st *StepState, o *Operation, index, hostStart int64, prev Boundary) *Slot {
 	p := s.Core
 	state := p.State(o)

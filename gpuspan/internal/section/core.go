@@ -30,9 +30,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Core is the state shared by a profiler's goroutines: its settings, its clock, its lists, and its counts. Lists are
-// read by any goroutine and grow under the mutex; counts are atomic. The exported fields do not change once the
-// profiler's goroutines run.
+// Core is the state shared by a profiler's goroutines: its settings, its clock, its lists, and its
+// counts. Lists are read by any goroutine and grow under the mutex; counts are atomic. The exported
+// fields do not change once the profiler's goroutines run.
 type Core struct {
 	Cfg      Config
 	backend  backend.Backend // nil: host times only
@@ -81,8 +81,8 @@ type Core struct {
 	polling, exporting chan struct{} // each holds one wake-up
 }
 
-// NewCore returns the state of a profiler over a backend, which may be nil. An error means that settings are invalid or
-// that no device can be timed; the profiler is usable nevertheless.
+// NewCore returns the state of a profiler over a backend, which may be nil. An error means that
+// settings are invalid or that no device can be timed; the profiler is usable nevertheless.
 func NewCore(b backend.Backend, opts ...func(*Config)) (*Core, error) {
 	set, err := settings.FromEnv()
 	errs := []error{err}
@@ -117,7 +117,8 @@ func NewCore(b backend.Backend, opts ...func(*Config)) (*Core, error) {
 	return p, errors.Join(errs...)
 }
 
-// open queries the backend's name and clock, and lists its devices. Without any, times are the host's.
+// open queries the backend's name and clock, and lists its devices. Without any, times are the
+// host's.
 func (p *Core) open(b backend.Backend) error {
 	p.source, p.Clock = SourceHost, hostclock.New(time.Now)
 	if b == nil {
@@ -159,7 +160,8 @@ func meet(b backend.Backend) (clock *hostclock.Clock, name string, err error) {
 // wake wakes the polling thread, now or next.
 func (p *Core) wake() { wakeUp(p.polling) }
 
-// MarkExporting states that the exporter works on a nest, or that it has come back from the application's code.
+// MarkExporting states that the exporter works on a nest, or that it has come back from the
+// application's code.
 func (p *Core) MarkExporting(busy bool) {
 	since := int64(0)
 	if busy {
@@ -342,8 +344,8 @@ const ScopeName = "github.com/otelgpu/otelgpu/gpuspan"
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
 const Version = "0.1.0"
 
-// Guard recovers from panics of code outside of this library: backends, providers, annotators, recorders. Use it
-// deferred, never under a mutex: the error handler is the application's.
+// Guard recovers from panics of code outside of this library: backends, providers, annotators,
+// recorders. Use it deferred, never under a mutex: the error handler is the application's.
 func (p *Core) Guard(doing string) {
 	if r := recover(); r != nil {
 		p.Errors.Report("panic", fmt.Errorf("recovered while %s: %v", doing, r))

@@ -46,8 +46,8 @@ type Device struct {
 	halfNs    atomic.Int64 // half width of the newest section; 0: none yet
 }
 
-// newDevice creates a device, whose spans have their own scopes with the identity of the device, once for all of
-// them.
+// newDevice creates a device, whose spans have their own scopes with the identity of the device,
+// once for all of them.
 func (p *Core) newDevice(info backend.Device) *Device {
 	d := &Device{Info: info, Attrs: identity(info)}
 	for _, kv := range d.Attrs {
@@ -78,8 +78,8 @@ func (d *Device) scope(p *Core, timed bool) []attribute.KeyValue {
 	return kv
 }
 
-// Unusual reports whether a span with a half width of h ns states it: the scope's is smaller, or more than twice as
-// wide.
+// Unusual reports whether a span with a half width of h ns states it: the scope's is smaller, or
+// more than twice as wide.
 func (d *Device) Unusual(h int64) bool {
 	if d == nil {
 		return true
@@ -91,14 +91,15 @@ func (d *Device) Unusual(h int64) bool {
 // Floor returns the time of an empty section in ns; 0: unknown.
 func (d *Device) Floor() int64 { return d.floor.Load() }
 
-// ClockState returns the half width of the newest section in ns, 0 without one, the drift of the device's clock in ppm,
-// and how often the clock was not as expected.
+// ClockState returns the half width of the newest section in ns, 0 without one, the drift of the
+// device's clock in ppm, and how often the clock was not as expected.
 func (d *Device) ClockState() (half int64, drift float64, anomalies int64) {
 	return d.halfNs.Load(), d.drift.load(), d.anomalies.Load()
 }
 
-// Scope is an instrumentation scope, for a tracer and for a sink. Either is created at its first span, when it is known
-// whether metrics leave the process, and again when that changes, as by a MeterProvider that is set later.
+// Scope is an instrumentation scope, for a tracer and for a sink. Either is created at its first
+// span, when it is known whether metrics leave the process, and again when that changes, as by a
+// MeterProvider that is set later.
 type Scope struct {
 	p    *Core
 	more func() []attribute.KeyValue
@@ -143,8 +144,8 @@ func (s *Scope) variant() int {
 	return 0
 }
 
-// attributes marks spans whose metrics leave the process: consumers that see gpu.metrics.emitted need not compute the
-// first five gpu.operation.* metrics from them.
+// attributes marks spans whose metrics leave the process: consumers that see gpu.metrics.emitted
+// need not compute the first five gpu.operation.* metrics from them.
 func (s *Scope) attributes(variant int) []attribute.KeyValue {
 	kv := s.more()
 	if variant == 1 {
@@ -153,7 +154,8 @@ func (s *Scope) attributes(variant int) []attribute.KeyValue {
 	return kv
 }
 
-// Scope returns the instrumentation scope of the spans of a stream. If timed is set, their times are the device's.
+// Scope returns the instrumentation scope of the spans of a stream. If timed is set, their times
+// are the device's.
 func (s *Stream) Scope(timed bool) *Scope {
 	switch {
 	case s.Device == nil:
@@ -164,12 +166,12 @@ func (s *Stream) Scope(timed bool) *Scope {
 	return s.Device.untimed
 }
 
-// MaxScopeStream bounds the scopes that differ only in a stream's number: an SDK keeps the tracer of each forever, and
-// a program may create one profiler after another.
+// MaxScopeStream bounds the scopes that differ only in a stream's number: an SDK keeps the tracer
+// of each forever, and a program may create one profiler after another.
 const MaxScopeStream = 64
 
-// describe sets the attributes of the stream's spans. The scope states the first stream of a device, often the only
-// one; spans of other streams state theirs themselves.
+// describe sets the attributes of the stream's spans. The scope states the first stream of a
+// device, often the only one; spans of other streams state theirs themselves.
 func (s *Stream) describe() {
 	d := s.Device
 	if d != nil && d.stream == 0 {
@@ -207,8 +209,8 @@ func (f *atomicFloat) load() float64 { return math.Float64frombits(f.bits.Load()
 
 func (f *atomicFloat) store(v float64) { f.bits.Store(math.Float64bits(v)) }
 
-// Half widths differ from section to section by their distance from the next anchor. The scope's half width is rounded
-// up to a tenth of a microsecond.
+// Half widths differ from section to section by their distance from the next anchor. The scope's
+// half width is rounded up to a tenth of a microsecond.
 const (
 	halfSpread = 250
 	HalfStep   = 100
@@ -260,7 +262,8 @@ var owned sync.Map
 
 var errOwned = errors.New("the backend belongs to another profiler (open one for each, or share the profiler)")
 
-// own makes the backend the profiler's; false if another one has it. A value that cannot be compared is not shared.
+// own makes the backend the profiler's; false if another one has it. A value that cannot be
+// compared is not shared.
 func own(b backend.Backend) bool {
 	if !reflect.TypeOf(b).Comparable() {
 		return true
@@ -331,8 +334,8 @@ func describeDevice(p *Core, d *Device) {
 	}
 }
 
-// peaksOf returns the limits from the backend, otherwise the limits of the driver's model name. MIG instances have none
-// here: this process does not know which part of the device they are.
+// peaksOf returns the limits from the backend, otherwise the limits of the driver's model name. MIG
+// instances have none here: this process does not know which part of the device they are.
 func peaksOf(info backend.Device) report.Peaks {
 	if info.Peaks != nil {
 		return *info.Peaks
@@ -358,8 +361,9 @@ func peaksOf(info backend.Device) report.Peaks {
 
 const floorRuns = 16
 
-// measureFloor measures the GPU duration of an empty section on an idle stream, the median of several: two events with
-// nothing in between. The half width of the last one is what most sections will have.
+// measureFloor measures the GPU duration of an empty section on an idle stream, the median of
+// several: two events with nothing in between. The half width of the last one is what most sections
+// will have.
 func measureFloor(d *Device, b backend.Backend) {
 	c := backend.Context(d.Info.Ordinal)
 	s, st := b.NewStream(c)

@@ -1,11 +1,13 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package section times sections: from their start and end on the caller's goroutine to times on the wall clock.
+// Package section times sections: from their start and end on the caller's goroutine to times on
+// the wall clock.
 //
-// [Section.Start] takes a [Slot] of a [Stream] and records an event; [Section.End] records another one and appends the
-// slot to the stream's queue. The [Poller] reads the events of the queue, keeps outermost sections until those inside
-// them are resolved, and places them between two anchors of the device's clock. [Stamped] is what it passes on.
+// [Section.Start] takes a [Slot] of a [Stream] and records an event; [Section.End] records another
+// one and appends the slot to the stream's queue. The [Poller] reads the events of the queue, keeps
+// outermost sections until those inside them are resolved, and places them between two anchors of
+// the device's clock. [Stamped] is what it passes on.
 //
 // Invariants:
 //   - Start and End allocate nothing, never wait for the device, and hold only the stream's mutex.

@@ -99,9 +99,9 @@ func (t *Poller) Drain(s *Stream) (progress, pending bool) {
 	return true, ready < all
 }
 
-// completed returns how many of the batch the device has finished. A stream completes in order, so the newest one's
-// event suffices if it has completed; otherwise a binary search takes a few queries. 0 if the order is unknown, as of
-// events that foreign code records: then each is queried.
+// completed returns how many of the batch the device has finished. A stream completes in order, so
+// the newest one's event suffices if it has completed; otherwise a binary search takes a few
+// queries. 0 if the order is unknown, as of events that foreign code records: then each is queried.
 func (t *Poller) completed(s *Stream, n int) int {
 	for i := range n {
 		sl := t.batch[i]
@@ -148,8 +148,8 @@ func (t *Poller) read(s *Stream, sl *Slot, failed backend.Status) bool {
 	return true
 }
 
-// queryFailed handles a status other than ready and not ready: asynchronous errors of the application's work are
-// reported here.
+// queryFailed handles a status other than ready and not ready: asynchronous errors of the
+// application's work are reported here.
 func (t *Poller) queryFailed(s *Stream, r *Record, st backend.Status) {
 	if r.failed(st) {
 		t.retire(s, st)
@@ -177,8 +177,8 @@ func (t *Poller) sayRetired(s *Stream, st backend.Status) {
 	}
 }
 
-// stampsOf queries a section's GPU times. The section certainly started after the host requested its start and ended
-// before the end event was observed; both narrow the error.
+// stampsOf queries a section's GPU times. The section certainly started after the host requested
+// its start and ended before the end event was observed; both narrow the error.
 func (t *Poller) stampsOf(s *Stream, sl *Slot, seen int64) (clockmap.Stamps, bool) {
 	d := s.Device
 	return d.Anchorer.Read(sl.Rec.startEvent, backend.Event(sl.end.Args[0]), d.axis+sl.Rec.HostStart, d.axis+seen)
@@ -227,7 +227,8 @@ func (t *Poller) hostTimes(r *Record) {
 	}
 }
 
-// settle passes on a slot whose section is resolved: a step's boundary to its step, a section to its nest.
+// settle passes on a slot whose section is resolved: a step's boundary to its step, a section to
+// its nest.
 func (t *Poller) settle(sl *Slot) {
 	r := &sl.Rec
 	step := r.Flags&flagStep != 0
@@ -256,7 +257,8 @@ func (t *Poller) settle(sl *Slot) {
 func (t *Poller) count(sl *Slot, r *Record) {
 	t.p.statuses[r.Status].Add(1)
 	if r.Flags&flagStep == 0 || !r.Step.Cancelled.Load() {
-		// Numbered here and not at Start, where a counter shared by goroutines would cost them more than everything else.
+		// Numbered here and not at Start, where a counter shared by goroutines would cost them more
+		// than everything else.
 		r.Occurrence = r.Op.Timed.Count.Add(1) + r.Op.untimedCount()
 	}
 	if r.Work.Stated() {

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// end ends a section with work, or with nil. It is a single function, because calls are a significant part of its time.
+// end ends a section with work, or with nil. It is a single function, because calls are a
+// significant part of its time.
 func (x Section) end(w *work.Work) {
 	if w != nil && w.Wrong() {
 		x.p.CountMisuse(InvalidWork)
@@ -66,8 +67,8 @@ func (x Section) end(w *work.Work) {
 	}
 }
 
-// enqueue passes a slot to the polling thread, and wakes it if necessary. It unlocks the stream's mutex, which must be
-// held.
+// enqueue passes a slot to the polling thread, and wakes it if necessary. It unlocks the stream's
+// mutex, which must be held.
 func (s *Stream) enqueue(sl *Slot, now int64) {
 	p, annotation := s.Core, sl.Rec.annotation
 	sl.state = SlotPending
@@ -80,10 +81,11 @@ func (s *Stream) enqueue(sl *Slot, now int64) {
 	}
 }
 
-// crowded reports whether to wake the polling thread although it sleeps only briefly: if it has not polled for
-// wakeEvery, and once between two of its passes when half of the slots that the last pass left free have been used
-// since, as in a burst shorter than wakeEvery. Waking it more often is useless: behind a device that lags, polling
-// frees no slot sooner. The stream's mutex must be held.
+// crowded reports whether to wake the polling thread although it sleeps only briefly: if it has not
+// polled for wakeEvery, and once between two of its passes when half of the slots that the last
+// pass left free have been used since, as in a burst shorter than wakeEvery. Waking it more often
+// is useless: behind a device that lags, polling frees no slot sooner. The stream's mutex must be
+// held.
 func (s *Stream) crowded(now int64) bool {
 	if now-s.Core.passed.Load() > int64(wakeEvery) {
 		return true
@@ -98,8 +100,8 @@ func (s *Stream) crowded(now int64) bool {
 // wakeEvery is the time without polling after which a crowded stream wakes the polling thread.
 const wakeEvery = 2 * time.Millisecond
 
-// Looked records that the polling thread has read the stream. It is not worth waking it for less than an eighth of the
-// slots. The stream's mutex must be held.
+// Looked records that the polling thread has read the stream. It is not worth waking it for less
+// than an eighth of the slots. The stream's mutex must be held.
 func (s *Stream) Looked() {
 	n := len(s.Slots)
 	s.crowd = s.pending.size + max((n-s.pending.size)/2, n/8)

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// recordStart records the start event of an open slot. The stream's mutex is held around every record, so that the
-// order of the pending FIFO is the order on the stream.
+// recordStart records the start event of an open slot. The stream's mutex is held around every
+// record, so that the order of the pending FIFO is the order on the stream.
 func (s *Stream) recordStart(sl *Slot) {
 	r := &sl.Rec
 	if s.failed != backend.StatusOK {
@@ -64,8 +64,8 @@ func (r *Record) onHost(status TimingStatus) {
 	r.Status = status
 }
 
-// failed switches a section to host times after a status of the driver; it reports whether the device failed, as
-// opposed to a graph capture.
+// failed switches a section to host times after a status of the driver; it reports whether the
+// device failed, as opposed to a graph capture.
 func (r *Record) failed(st backend.Status) bool {
 	if st.Capture() {
 		r.onHost(StatusCaptured)
@@ -75,8 +75,8 @@ func (r *Record) failed(st backend.Status) bool {
 	return true
 }
 
-// record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A
-// panicking backend counts as a refusal.
+// record enqueues an event, unless the stream captures a graph: nothing runs then, and the event
+// would have no time. A panicking backend counts as a refusal.
 func (s *Stream) record(c *backend.Call) (st backend.Status) {
 	st = backend.StatusPanic
 	defer func() {
@@ -93,7 +93,8 @@ func (s *Stream) record(c *backend.Call) (st backend.Status) {
 	return s.backend.Record(c)
 }
 
-// recordHere records in the current context; for the legacy stream the query whether it captures needs that, too.
+// recordHere records in the current context; for the legacy stream the query whether it captures
+// needs that, too.
 func (s *Stream) recordHere(c *backend.Call) backend.Status {
 	if s.capture {
 		// another error shows again at the record
@@ -104,8 +105,8 @@ func (s *Stream) recordHere(c *backend.Call) backend.Status {
 	return s.backend.Record(c)
 }
 
-// recordBound makes the stream's context current for the record. It is a separate function, because a deferred call
-// in record would cost all records.
+// recordBound makes the stream's context current for the record. It is a separate function, because
+// a deferred call in record would cost all records.
 func (s *Stream) recordBound(c *backend.Call) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -133,8 +134,8 @@ func (s *Stream) memoryUsage() (int64, bool) {
 	return used, st == backend.StatusOK
 }
 
-// MaxLinks bounds the links of one section, 88 bytes each, which its slot keeps. If there are more requests,
-// gpu.batch.size and the shares count all of them.
+// MaxLinks bounds the links of one section, 88 bytes each, which its slot keeps. If there are more
+// requests, gpu.batch.size and the shares count all of them.
 const MaxLinks = 1024
 
 // link adds a request to a batch. If there is no room, a sampled request replaces one that is not.

@@ -168,7 +168,8 @@ func TestADriverThatHangsDelaysNothing(t *testing.T) {
 	<-f.P.Poller.Done
 }
 
-// If sections that never end use up a stream's slots, later sections are only counted, and a warning is logged.
+// If sections that never end use up a stream's slots, later sections are only counted, and a
+// warning is logged.
 func TestMissingEndsThatExhaustAStreamAreReported(t *testing.T) {
 	set := settings.Default()
 	set.NestDeadline, set.Slots = 10*time.Millisecond, 4

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Every Start reads the state of its operation while the polling thread counts sections in it: on a shared cache line,
-// every section would move the line between cores.
+// Every Start reads the state of its operation while the polling thread counts sections in it: on a
+// shared cache line, every section would move the line between cores.
 func TestStartSharesNoCacheLineWithThePollingThread(t *testing.T) {
 	const line = 64
 	var st OpState
@@ -36,7 +36,8 @@ func TestStartSharesNoCacheLineWithThePollingThread(t *testing.T) {
 	}
 }
 
-// The polling thread has cleared the slot, so every cache line that Start and End access comes from another core.
+// The polling thread has cleared the slot, so every cache line that Start and End access comes from
+// another core.
 func TestStartAndEndTouchThreeLinesOfASlot(t *testing.T) {
 	const line = 64
 	if unsafe.Sizeof(uintptr(0)) != 8 {

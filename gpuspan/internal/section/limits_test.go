@@ -38,8 +38,8 @@ func TestNestedContextsStayFlat(t *testing.T) {
 	require.Equal(t, 1, depth)
 }
 
-// End checks that the section is current before it calls the driver: after Shutdown, the call would leave a context
-// that nothing releases.
+// End checks that the section is current before it calls the driver: after Shutdown, the call would
+// leave a context that nothing releases.
 func TestEndedSectionsAllocateNothing(t *testing.T) {
 	set := settings.Default()
 	set.MemoryUsage = true

@@ -25,8 +25,8 @@ type names struct {
 	dropped  atomic.Int64 // how often there were too many names
 }
 
-// maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of
-// kernels stay below it.
+// maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory.
+// Mangled names of kernels stay below it.
 const maxNameLength = 4096
 
 func (n *names) init(limit int, create func(string) *Operation) {
@@ -73,8 +73,8 @@ func (p *Core) namedOptions(name string) []func(*OperationConfig) {
 // MaxPhases bounds the phases of a profiler, because each is an attribute name.
 const MaxPhases = 64
 
-// PhaseOperation returns the operation of a phase's sections, whose name and category are the phase's; other is true if
-// there are too many, which share one.
+// PhaseOperation returns the operation of a phase's sections, whose name and category are the
+// phase's; other is true if there are too many, which share one.
 func (p *Core) PhaseOperation(name string) (o *Operation, other bool) {
 	o = p.phases.operation(name)
 	return o, o == p.phases.overflow
@@ -84,8 +84,8 @@ func newPhaseOperation(name string) *Operation {
 	return NewOperation(name, func(c *OperationConfig) { c.Info.Category = name })
 }
 
-// StepOperation returns the operation of the steps of all loops of a name, so that a loop may be created for each epoch
-// or evaluation.
+// StepOperation returns the operation of the steps of all loops of a name, so that a loop may be
+// created for each epoch or evaluation.
 func (p *Core) StepOperation(name string) *Operation { return p.steps.operation(name) }
 
 func newStepOperation(name string) *Operation {

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Nest is an outermost section with all sections in it, copied out of their slots: the unit of export.
+// Nest is an outermost section with all sections in it, copied out of their slots: the unit of
+// export.
 type Nest struct {
 	Stream *Stream
 	Root   *Record // mostly own
@@ -51,8 +52,8 @@ func (n *Nest) Put(spare *SpareNests) {
 	spare.put(n)
 }
 
-// Count returns how many records there are: the record of a step's boundary or of the outermost section, and the
-// sections in it.
+// Count returns how many records there are: the record of a step's boundary or of the outermost
+// section, and the sections in it.
 func (n *Nest) Count() int { return 1 + len(n.Held) }
 
 // Record returns the i-th of them.
@@ -66,8 +67,8 @@ func (n *Nest) Record(i int) *Record {
 	return n.Root
 }
 
-// SpareNests are returned from the exporter to the polling thread in batches: sync.Pool would take one at a time from
-// another processor.
+// SpareNests are returned from the exporter to the polling thread in batches: sync.Pool would take
+// one at a time from another processor.
 type SpareNests struct {
 	mu   sync.Mutex
 	list []*Nest
@@ -109,9 +110,10 @@ func (r *Record) clear() {
 // maxSpare bounds the memory that is kept after a burst, about 3 MiB.
 const maxSpare = MaxInFlight
 
-// plain is an outermost timed section with none in it, in no step, that states nothing except its work, as most do. It
-// is passed by value: three processors pass it on, and fetching memory from another processor is most of a section's
-// additional cost of reading clocks. A nest takes three times as many cache lines.
+// plain is an outermost timed section with none in it, in no step, that states nothing except its
+// work, as most do. It is passed by value: three processors pass it on, and fetching memory from
+// another processor is most of a section's additional cost of reading clocks. A nest takes three
+// times as many cache lines.
 type plain struct {
 	Times
 	Ctx                context.Context
@@ -121,8 +123,8 @@ type plain struct {
 	Occurrence         int64
 }
 
-// Stamped waits for the anchor that places it, then for its span. The stamps of a plain section stay with the polling
-// thread, in Stream.stamps.
+// Stamped waits for the anchor that places it, then for its span. The stamps of a plain section
+// stay with the polling thread, in Stream.stamps.
 type Stamped struct {
 	Nest *Nest // nil: it is plain
 	Read int64 // hostClock
@@ -137,16 +139,16 @@ func (q *Stamped) Count() int {
 	return q.Nest.Count()
 }
 
-// MaxInFlight bounds the sections of a stream that are read and not yet exported, about 0.5 KiB each. Beyond it
-// sections stay in their slots, and sections without a slot are counted as dropped.
+// MaxInFlight bounds the sections of a stream that are read and not yet exported, about 0.5 KiB
+// each. Beyond it sections stay in their slots, and sections without a slot are counted as dropped.
 const MaxInFlight = 4096
 
-// MaxHeld bounds the records of all nests that wait for their outermost section. Further records are measured and
-// counted but get no span.
+// MaxHeld bounds the records of all nests that wait for their outermost section. Further records
+// are measured and counted but get no span.
 const MaxHeld = 8192
 
-// settleInner passes on a resolved section that is inside another, so that a long outer section does not block short
-// inner ones.
+// settleInner passes on a resolved section that is inside another, so that a long outer section
+// does not block short inner ones.
 func (t *Poller) settleInner(r *Record, s *Stream, root *Slot) {
 	r.HeldOn = s
 	if root.nest == nil && t.heldNow < MaxHeld {
@@ -155,7 +157,8 @@ func (t *Poller) settleInner(r *Record, s *Stream, root *Slot) {
 		return
 	}
 	n := t.newNestOf(s, r)
-	// if its outermost section was abandoned while waiting for it, the parent is that section's span.
+	// if its outermost section was abandoned while waiting for it, the parent is that section's
+	// span.
 	if n.Late = root.nest; n.Late == nil {
 		t.p.drop(dropNestLimit)
 		n.Around = root.Rec.Op
@@ -184,7 +187,8 @@ func (t *Poller) newNestOf(s *Stream, root *Record) *Nest {
 	return n
 }
 
-// settleRoot handles a resolved outermost section, whose slot is kept until the sections in it are resolved.
+// settleRoot handles a resolved outermost section, whose slot is kept until the sections in it are
+// resolved.
 func (t *Poller) settleRoot(sl *Slot) {
 	if sl.refs.Load() == 1 {
 		t.complete(sl)
@@ -204,7 +208,8 @@ func (t *Poller) unref(root *Slot) {
 	}
 }
 
-// CheckWaiting completes nests whose inner sections are gone, and abandons nests that waited too long.
+// CheckWaiting completes nests whose inner sections are gone, and abandons nests that waited too
+// long.
 func (t *Poller) CheckWaiting(now int64, all bool) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(sl *Slot) bool {
 		if sl.refs.Load() == 1 {
@@ -256,8 +261,8 @@ func (t *Poller) settleBoundary(sl *Slot) {
 	t.queue(sl.stream, n)
 }
 
-// nestsPending reports whether a nest waits for its deadline. Nests past their deadline are not visited: an inner
-// section wakes the thread if it ends after all.
+// nestsPending reports whether a nest waits for its deadline. Nests past their deadline are not
+// visited: an inner section wakes the thread if it ends after all.
 func (t *Poller) nestsPending() bool {
 	return slices.ContainsFunc(t.waiting, func(sl *Slot) bool { return sl.nest == nil })
 }
@@ -269,7 +274,8 @@ func plainSlot(sl *Slot) bool {
 		sl.refs.Load() == 1
 }
 
-// queuePlain passes on a plain section. Its slot is released by releasePlain, and not written before.
+// queuePlain passes on a plain section. Its slot is released by releasePlain, and not written
+// before.
 func (t *Poller) queuePlain(s *Stream, sl *Slot, stamps *clockmap.Stamps) {
 	s.Unplaced = append(s.Unplaced, Stamped{Read: t.p.passed.Load()})
 	s.Stamps = append(s.Stamps, *stamps)
@@ -279,7 +285,8 @@ func (t *Poller) queuePlain(s *Stream, sl *Slot, stamps *clockmap.Stamps) {
 	q.Occurrence = t.counted.Number(r.Op, &q.Work)
 }
 
-// Counted is a batch of plain sections of one operation that were numbered and are still to be added to its tally.
+// Counted is a batch of plain sections of one operation that were numbered and are still to be
+// added to its tally.
 type Counted struct {
 	op   *OpState
 	n    int64
@@ -323,5 +330,6 @@ func releasePlain(s *Stream, list []*Slot) {
 	}
 }
 
-// freeTogether bounds how long a caller of Start waits for the stream's mutex: about 10 ns for each.
+// freeTogether bounds how long a caller of Start waits for the stream's mutex: about 10 ns for
+// each.
 const freeTogether = 32

@@ -95,7 +95,8 @@ func TestSectionsBeyondNestLimitsAreCounted(t *testing.T) {
 	require.Len(t, f.Spans.Ended(), 1)
 }
 
-// A nest is bounded: further sections are measured and counted in their operations, but have no span.
+// A nest is bounded: further sections are measured and counted in their operations, but have no
+// span.
 func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")

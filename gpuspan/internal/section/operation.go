@@ -43,8 +43,8 @@ type OperationConfig struct {
 	Attributes []attribute.KeyValue // on each span
 }
 
-// Operation is something that can be timed. It holds no measurements and works with any number of Profilers. A nil
-// Operation does nothing.
+// Operation is something that can be timed. It holds no measurements and works with any number of
+// Profilers. A nil Operation does nothing.
 type Operation struct {
 	Public public // of package gpuspan
 	id     uint32 // index into a Profiler's states
@@ -58,7 +58,8 @@ type Operation struct {
 	}
 }
 
-// operationIDs numbers operations, so that a Profiler finds its state of one by index instead of by hash.
+// operationIDs numbers operations, so that a Profiler finds its state of one by index instead of by
+// hash.
 var operationIDs atomic.Uint32
 
 // NewOperation creates an operation of type section, unless an option sets another type.
@@ -117,8 +118,8 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	}
 }
 
-// graph returns the operation as a launch of a graph: the type is an attribute of metrics, so it cannot differ from
-// run to run.
+// graph returns the operation as a launch of a graph: the type is an attribute of metrics, so it
+// cannot differ from run to run.
 func (o *Operation) graph() *Operation {
 	if o == nil || o.Cfg.Info.Type == semconv.GPUOperationTypeGraph {
 		return o
@@ -131,22 +132,23 @@ func (o *Operation) graph() *Operation {
 	return o.launch.op
 }
 
-// maxOperations bounds the operations of one profiler. A program that creates an operation per request would otherwise
-// use memory without limit; operations beyond it share the state "(other)".
+// maxOperations bounds the operations of one profiler. A program that creates an operation per
+// request would otherwise use memory without limit; operations beyond it share the state "(other)".
 const maxOperations = 4096
 
 const overflowName = "(other)"
 
-// OpState is the state of one operation in one profiler. Fields written by goroutines that start sections are apart
-// from those written by the polling thread, so that neither takes cache lines from the other.
+// OpState is the state of one operation in one profiler. Fields written by goroutines that start
+// sections are apart from those written by the polling thread, so that neither takes cache lines
+// from the other.
 type OpState struct {
 	*Operation
 
 	inner     shared[*Position] // within other sections
 	Outermost Position          // as an outermost section
 
-	// sections that took a slot, added by the polling thread when they are read; and all steps, added without a slot when
-	// they end
+	// sections that took a slot, added by the polling thread when they are read; and all steps,
+	// added without a slot when they end
 	Timed work.Tally
 }
 
@@ -156,7 +158,8 @@ func NewOpState(o *Operation) *OpState {
 	return st
 }
 
-// State finds the profiler's state of an operation: an index into a slice that is replaced, never changed.
+// State finds the profiler's state of an operation: an index into a slice that is replaced, never
+// changed.
 func (p *Core) State(o *Operation) *OpState {
 	if st := p.known(o); st != nil {
 		return st
@@ -164,7 +167,8 @@ func (p *Core) State(o *Operation) *OpState {
 	return p.register(o)
 }
 
-// known is like state, but never creates one; it is small enough to be inlined into the paths that only count.
+// known is like state, but never creates one; it is small enough to be inlined into the paths that
+// only count.
 func (p *Core) known(o *Operation) *OpState {
 	if ops := *p.ops.Load(); int(o.id) < len(ops) {
 		return ops[o.id]
@@ -197,8 +201,8 @@ func (p *Core) register(o *Operation) *OpState {
 	return st
 }
 
-// shared is a list that any goroutine reads, and that is appended to under the profiler's mutex. Readers have the
-// shorter slices, so the array can be shared.
+// shared is a list that any goroutine reads, and that is appended to under the profiler's mutex.
+// Readers have the shorter slices, so the array can be shared.
 type shared[T any] struct{ list atomic.Pointer[[]T] }
 
 func (s *shared[T]) all() []T {
@@ -211,9 +215,9 @@ func (s *shared[T]) all() []T {
 func (s *shared[T]) set(list []T) { s.list.Store(&list) }
 func (s *shared[T]) add(v T)      { s.set(append(s.all(), v)) }
 
-// Position is an operation at one position in the nesting of sections, so that the report's tree does not depend on
-// sampling. Sections that are not timed count here too; each operation has one position as an outermost section, and
-// one below each position in which it ran.
+// Position is an operation at one position in the nesting of sections, so that the report's tree
+// does not depend on sampling. Sections that are not timed count here too; each operation has one
+// position as an outermost section, and one below each position in which it ran.
 type Position struct {
 	State  *OpState
 	Parent *Position // nil: outermost
@@ -221,7 +225,8 @@ type Position struct {
 
 	untimed work.Tally // runs without a slot: unsampled, captured in full pools …
 
-	// ended keeps the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
+	// ended keeps the last tickets whose work was added, so that a second EndWith of an untimed
+	// section adds nothing.
 	ended [ticketRing]atomic.Int64
 
 	children shared[*Position] // few: searched linearly
@@ -233,15 +238,15 @@ type Position struct {
 }
 
 const (
-	// maxPositions bounds the positions of one profiler to half of what report.Collector holds. Sections beyond it count
-	// as outermost.
+	// maxPositions bounds the positions of one profiler to half of what report.Collector holds.
+	// Sections beyond it count as outermost.
 	maxPositions = 2048
 	maxDepth     = 64 // recursions
 	maxChildren  = 64 // each is visited
 )
 
-// ticketRing is how many sections at one position may end between two Ends of the same untimed section such that the
-// second one is still recognized. A power of two.
+// ticketRing is how many sections at one position may end between two Ends of the same untimed
+// section such that the second one is still recognized. A power of two.
 const ticketRing = 64
 
 // child returns the position of an operation within pl.
@@ -281,7 +286,8 @@ func (pl *Position) TakeUntimed() (work.TallySnapshot, bool) {
 	return since, since != work.TallySnapshot{}
 }
 
-// Around returns the section around chunks, whose work is theirs; nil if there is none or it declares its own.
+// Around returns the section around chunks, whose work is theirs; nil if there is none or it
+// declares its own.
 func (pl *Position) Around() *Position {
 	if !pl.chunked.Load() || pl.Parent == nil || pl.Parent.untimed.Stated() {
 		return nil

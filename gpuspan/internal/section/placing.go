@@ -9,8 +9,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
-// A section is placed when an anchor has been taken after it was read, so that it is between two. That takes up to 60
-// ms.
+// A section is placed when an anchor has been taken after it was read, so that it is between two.
+// That takes up to 60 ms.
 const (
 	PlaceLimit = 250 * time.Millisecond // after which it is placed by the anchors before it
 	Crowded    = MaxInFlight / 4        // number of waiting sections of one stream that justify a separate anchor
@@ -20,7 +20,8 @@ const (
 	placeTogether = 8 // maximum number of passes while there is more to read: lists are passed on whole, with one wake-up
 )
 
-// Place places what it can on the wall clock and passes it to the exporter. all: also sections without a later anchor.
+// Place places what it can on the wall clock and passes it to the exporter. all: also sections
+// without a later anchor.
 func (t *Poller) Place(all bool) {
 	now := t.p.Clock.Now()
 	handed := false
@@ -48,8 +49,8 @@ func (t *Poller) Place(all bool) {
 	}
 }
 
-// HandOver passes the first n unplaced sections to the exporter: usually all of them, and then the two lists are
-// exchanged.
+// HandOver passes the first n unplaced sections to the exporter: usually all of them, and then the
+// two lists are exchanged.
 func HandOver(s *Stream, n int) {
 	s.Stamps = append(s.Stamps[:0], s.Stamps[n:]...)
 	s.emitMu.Lock()
@@ -66,7 +67,8 @@ func HandOver(s *Stream, n int) {
 	clear(s.Unplaced[len(s.Unplaced):cap(s.Unplaced)])
 }
 
-// Awaits reports whether a section of the unplaced entry i is after the last anchor of a device; nil: its own.
+// Awaits reports whether a section of the unplaced entry i is after the last anchor of a device;
+// nil: its own.
 func Awaits(s *Stream, i int, of *Device) bool {
 	q := &s.Unplaced[i]
 	if q.Nest == nil {

@@ -108,8 +108,8 @@ func TestASectionIsPlacedWhenAnAnchorHasBeenMadeAfterIt(t *testing.T) {
 	require.Len(t, f.Spans.Ended(), 3+2+2*(section.Crowded+1))
 }
 
-// A section may be nested in one of a stream on another device, but its times are converted with its own device's
-// anchors.
+// A section may be nested in one of a stream on another device, but its times are converted with
+// its own device's anchors.
 func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	d, other := &section.Device{Anchorer: &clockmap.Anchorer{}}, &section.Device{Anchorer: &clockmap.Anchorer{}}
 	s := &section.Stream{Device: d}

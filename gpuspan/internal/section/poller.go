@@ -13,10 +13,11 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
-// The thread sleeps until the next anchor is due, sixty milliseconds at most: sections wait for an anchor anyway, so
-// what a pass reads the same pass places, times do not depend on when they are read, waking up costs more than reading
-// a dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps
-// for less while a pass finds a quarter of a stream's slots done, and is woken by Stream.Crowded.
+// The thread sleeps until the next anchor is due, sixty milliseconds at most: sections wait for an
+// anchor anyway, so what a pass reads the same pass places, times do not depend on when they are
+// read, waking up costs more than reading a dozen sections, and exporters wait for seconds. The
+// only reason to hurry is that slots must come back, so it sleeps for less while a pass finds a
+// quarter of a stream's slots done, and is woken by Stream.Crowded.
 const (
 	MinSleep    = 100 * time.Microsecond
 	MaxSleep    = 60 * time.Millisecond
@@ -26,9 +27,10 @@ const (
 	CloseLimit  = time.Second // minimum time that Shutdown waits until everything is freed
 )
 
-// Poller owns one goroutine, locked to its OS thread, on which all driver calls run except recording. Code of the
-// application never runs on it, except its error handler. It registers streams, reads their events, keeps outermost
-// sections until those inside them are resolved, and places them on the wall clock.
+// Poller owns one goroutine, locked to its OS thread, on which all driver calls run except
+// recording. Code of the application never runs on it, except its error handler. It registers
+// streams, reads their events, keeps outermost sections until those inside them are resolved, and
+// places them on the wall clock.
 type Poller struct {
 	Worker
 	p      *Core
@@ -69,8 +71,8 @@ func NewPoller(p *Core, spare *SpareNests) *Poller {
 func (t *Poller) Run() {
 	t.Keep(func() bool {
 		if t.back != nil {
-			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to
-			// the runtime.
+			// Never unlocked: the thread's capture mode and context are the library's own, so it
+			// must not go back to the runtime.
 			runtime.LockOSThread()
 			t.locked = true
 			t.initThread()
@@ -86,7 +88,8 @@ func (t *Poller) initThread() {
 	}
 }
 
-// loop works until told to quit. A panic ends it early; expected panics are recovered closer to their cause.
+// loop works until told to quit. A panic ends it early; expected panics are recovered closer to
+// their cause.
 func (t *Poller) loop() (quit bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -173,8 +176,8 @@ func (t *Poller) loop() (quit bool) {
 	}
 }
 
-// rest returns the pause after a panic. The thread serves calls and its end during it, because it may not reach them
-// before the next panic.
+// rest returns the pause after a panic. The thread serves calls and its end during it, because it
+// may not reach them before the next panic.
 func (t *Poller) rest() (quit bool) {
 	select {
 	case <-time.After(MaxSleep):
@@ -200,8 +203,8 @@ func (t *Poller) anyUsed() bool {
 	})
 }
 
-// Pass visits every stream once. Each has a budget, so that none keeps this thread from the others, from anchors and
-// from callers.
+// Pass visits every stream once. Each has a budget, so that none keeps this thread from the others,
+// from anchors and from callers.
 func (t *Poller) Pass() {
 	t.p.passed.Store(t.p.Clock.Now())
 	t.p.Clock.Observe()
@@ -217,8 +220,8 @@ func (t *Poller) Pass() {
 	t.busy = t.busy || t.nestsPending()
 }
 
-// upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns when to call it again at the
-// latest; 0: no need.
+// upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns when to
+// call it again at the latest; 0: no need.
 func (t *Poller) upkeep(busy bool) (wait time.Duration) {
 	for _, d := range t.p.deviceList.all() {
 		if d.Anchorer == nil {

@@ -70,8 +70,8 @@ func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T
 	}
 }
 
-// asleep returns a profiler whose polling thread has just polled and sleeps, as between two passes, but for an hour and
-// without being marked as idle.
+// asleep returns a profiler whose polling thread has just polled and sleeps, as between two passes,
+// but for an hour and without being marked as idle.
 func asleep(t *testing.T, slots int) (*engine.Profiler, *section.Stream) {
 	p, err := engine.New(nil, enginetest.WithSlots(slots)) // no anchors that would wake it
 	require.NoError(t, err)
@@ -99,13 +99,15 @@ func waitForRead(t *testing.T, s *section.Stream, n uint64) {
 func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
 	p, s := asleep(t, 256)
 	for range 20 {
-		// A stream is not read while thousands of its sections wait for the exporter, which does not wake the thread.
+		// A stream is not read while thousands of its sections wait for the exporter, which does
+		// not wake the thread.
 		require.Eventually(t, func() bool { return s.InFlight.Load() == 0 }, time.Minute, time.Millisecond)
 		slots, _, _ := s.Filled() // the stream gets more if a pass finds half of them pending
 		for range slots/2 + 1 {
 			enginetest.Op.Start(context.Background(), s).End()
 		}
-		// Records after the last poll that use less than half of the then free slots wait for one more.
+		// Records after the last poll that use less than half of the then free slots wait for one
+		// more.
 		require.Eventually(t, func() bool {
 			slots, used, _ := s.Filled()
 			if used >= slots/2 && used < slots*3/4 {
@@ -141,8 +143,8 @@ func TestASectionWithoutASlotWakesThePollingThread(t *testing.T) {
 	require.Positive(t, p.Drops()["pool_full"])
 }
 
-// A stream with more sections than the exporter can process does not delay others. Each span takes 200 µs here, so 100
-// ms are 500 of them.
+// A stream with more sections than the exporter can process does not delay others. Each span takes
+// 200 µs here, so 100 ms are 500 of them.
 func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	const span, limit = 200 * time.Microsecond, 500
 	var hot atomic.Int64
@@ -197,8 +199,8 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	enginetest.Flush(t, p) // flushes what had ended by then
 	close(stop)
 	wg.Wait()
-	// As many spans are pending again. Shutdown would abandon them in time, but they would be created during the next
-	// test.
+	// As many spans are pending again. Shutdown would abandon them in time, but they would be
+	// created during the next test.
 	enginetest.Flush(t, p)
 }
 
@@ -214,7 +216,8 @@ func TestCallersAreServedWhileAStreamHasMore(t *testing.T) {
 		defer s.Mu.Unlock()
 		return (*s.Read())
 	}
-	// The scheduler decides whether the second call arrives before everything is read, so the test retries.
+	// The scheduler decides whether the second call arrives before everything is read, so the test
+	// retries.
 	require.Eventually(t, func() bool {
 		f.Flush(t)
 		var between uint64
@@ -234,7 +237,8 @@ func TestCallersAreServedWhileAStreamHasMore(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// A panic in every pass, as from an application's clock, leaves the thread callable and able to stop.
+// A panic in every pass, as from an application's clock, leaves the thread callable and able to
+// stop.
 func TestPanickingThreadStillServesCallsAndStops(t *testing.T) {
 	p, err := engine.New(enginetest.NewBackend(), enginetest.WithErrorHandler(func(error) {}))
 	require.NoError(t, err)

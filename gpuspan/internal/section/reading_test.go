@@ -18,7 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// orderly is a device that finishes events in the order of their records, up to a limit set by the test.
+// orderly is a device that finishes events in the order of their records, up to a limit set by the
+// test.
 type orderly struct {
 	*enginetest.Backend
 	order    map[backend.Event]int
@@ -86,7 +87,8 @@ func TestOneQueryCoversAllFinishedEvents(t *testing.T) {
 	}
 }
 
-// A finished event means that all earlier ones are finished, except those recorded during a graph capture.
+// A finished event means that all earlier ones are finished, except those recorded during a graph
+// capture.
 func TestACapturedEventAmongFinishedOnesIsFound(t *testing.T) {
 	b := &orderly{Backend: enginetest.NewBackend(), order: map[backend.Event]int{}, captured: 1 << 40}
 	p, timed, pending, _ := b.read(t, 100, 100)
@@ -152,8 +154,8 @@ func TestPlainSectionsAreNumberedInOrder(t *testing.T) {
 	require.EqualValues(t, []int64{1, 3}, []int64{b.Timed.Count.Load(), b.Timed.Read.Load()})
 }
 
-// A device that lags fills slots faster than they come back: they double until 4,096, and the order of what is pending
-// is kept. What finds none is reported once, with the setting.
+// A device that lags fills slots faster than they come back: they double until 4,096, and the order
+// of what is pending is kept. What finds none is reported once, with the setting.
 func TestSlotsDoubleWhileHalfArePending(t *testing.T) {
 	b := &orderly{Backend: enginetest.NewBackend(), order: map[backend.Event]int{}}
 	var errs []string

@@ -43,7 +43,8 @@ func (t *Poller) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *St
 		if errors.Is(callErr, ErrStopped) {
 			return nil
 		}
-		// The polling thread hangs in the driver. The closure may still run, so its variables are not read.
+		// The polling thread hangs in the driver. The closure may still run, so its variables are
+		// not read.
 		p.Errors.Report("stream", fmt.Errorf("stream %q: %w (host times only)", name, callErr))
 		return hostStream(p, name, c)
 	}
@@ -89,8 +90,9 @@ func (t *Poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 	return s, err
 }
 
-// openStreamOf finds the stream of a handle. A refused one may be registered again, with other options; without a
-// device many streams may have the same handle, so that names distinguish streams with host times.
+// openStreamOf finds the stream of a handle. A refused one may be registered again, with other
+// options; without a device many streams may have the same handle, so that names distinguish
+// streams with host times.
 func openStreamOf(
 	streams []*Stream, h backend.StreamHandle, name string, c StreamConfig,
 ) (known, refused *Stream) {
@@ -111,7 +113,8 @@ func openStreamOf(
 	return nil, refused
 }
 
-// onDevice reports whether a stream of host times is on the device that the application names, nil for none.
+// onDevice reports whether a stream of host times is on the device that the application names, nil
+// for none.
 func onDevice(s *Stream, d *backend.Device) bool {
 	return d == nil && s.Device == nil || d != nil && s.Device != nil && sameDevice(s.Device.Info, *d)
 }
@@ -166,8 +169,9 @@ func (t *Poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 
 const selfTestLimit = 50 * time.Millisecond
 
-// selfTest tests whether a thread without a context can record on the stream, which saves making the context current
-// around each record. The thread is new and ends with the goroutine, because it is never unlocked.
+// selfTest tests whether a thread without a context can record on the stream, which saves making
+// the context current around each record. The thread is new and ends with the goroutine, because it
+// is never unlocked.
 func (t *Poller) selfTest(s *Stream) bool {
 	if c, st := s.backend.Capturing(s.handle); c || st != backend.StatusOK {
 		return false // a record now would be captured into the application's graph
@@ -186,8 +190,8 @@ func (t *Poller) selfTest(s *Stream) bool {
 	case <-time.After(registerLimit / 2):
 		return false
 	}
-	// Work that the stream already has may delay the event beyond the deadline; then the successful record itself was
-	// sufficient.
+	// Work that the stream already has may delay the event beyond the deadline; then the successful
+	// record itself was sufficient.
 	for deadline := time.Now().Add(selfTestLimit); ; time.Sleep(100 * time.Microsecond) {
 		switch st := s.backend.Query(backend.Event(call.Args[0])); {
 		case st == backend.StatusOK:
@@ -212,15 +216,16 @@ type StreamConfig struct {
 	current backend.Context // of the goroutine that registers the legacy stream
 }
 
-// currentContext returns the calling OS thread's context. Errors of the driver appear again when the stream is
-// resolved.
+// currentContext returns the calling OS thread's context. Errors of the driver appear again when
+// the stream is resolved.
 func currentContext(p *Core) (c backend.Context) {
 	defer p.Guard("current context")
 	c, _ = p.backend.Current()
 	return c
 }
 
-// hostStream creates a stream of host times that is in no list, for when the polling thread does not respond.
+// hostStream creates a stream of host times that is in no list, for when the polling thread does
+// not respond.
 func hostStream(p *Core, name string, c StreamConfig) *Stream {
 	s := newStream(p, name, 0, c)
 	s.Host = true

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Section is gpuspan.Section. Once it has ended, or another one has its slot, all methods do nothing.
+// Section is gpuspan.Section. Once it has ended, or another one has its slot, all methods do
+// nothing.
 type Section struct {
 	Slot *Slot     // nil: not timed
 	id   uint64    // timed: of the section; else the ticket of an untimed run
@@ -168,8 +169,8 @@ func (x Section) Context(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, &ContextSpan{Span: around, section: x})
 }
 
-// ContextSpan replaces the span around a section in a context and carries the section too, so that Start finds both
-// with one lookup. In all other respects it is that span.
+// ContextSpan replaces the span around a section in a context and carries the section too, so that
+// Start finds both with one lookup. In all other respects it is that span.
 type ContextSpan struct {
 	trace.Span
 	section Section
@@ -202,8 +203,8 @@ func (x Section) endUntimed(w *work.Work) {
 	}
 }
 
-// longestRun is the longest accepted run. Accepted times are between firstTime and lastTime: years whose times in ns,
-// and sums of them, fit the integers.
+// longestRun is the longest accepted run. Accepted times are between firstTime and lastTime: years
+// whose times in ns, and sums of them, fit the integers.
 const longestRun = 366 * 24 * time.Hour
 
 var firstTime, lastTime = time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)

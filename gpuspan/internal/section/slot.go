@@ -24,7 +24,8 @@ import (
 //	free ──begin──► open ──end──► pending ──polling thread──► free
 //	                                 └──► retained (outermost section whose inner ones are not all resolved) ──► free
 //
-// Free and open slots belong to the holder of the stream's mutex; pending and retained ones to the polling thread.
+// Free and open slots belong to the holder of the stream's mutex; pending and retained ones to the
+// polling thread.
 type slotState uint8
 
 const (
@@ -34,15 +35,16 @@ const (
 	SlotHeld
 )
 
-// Slot holds one section of a stream. It owns two events permanently. The fields that Start and End access are first
-// and adjacent, in three cache lines, because each line that has to be fetched from the polling thread's processor adds
-// to their time.
+// Slot holds one section of a stream. It owns two events permanently. The fields that Start and End
+// access are first and adjacent, in three cache lines, because each line that has to be fetched
+// from the polling thread's processor adds to their time.
 type Slot struct {
 	stream *Stream
 	state  slotState
 
-	// refs keeps the slot from being reused: 1 for itself, also while it is free, 1 for each unresolved section below
-	// an outermost one, 1 for a following step that starts at this slot's end event.
+	// refs keeps the slot from being reused: 1 for itself, also while it is free, 1 for each
+	// unresolved section below an outermost one, 1 for a following step that starts at this slot's
+	// end event.
 	refs atomic.Int32
 
 	start backend.Call // arguments of the two records; the slot lives on the heap, so backends need no allocation
@@ -206,8 +208,8 @@ func (sl *Slot) hold() {
 	sl.stream.Mu.Unlock()
 }
 
-// take copies a slot's record. The record keeps the slot's extra, the slot gets the record's empty one. The stream's
-// mutex must be held, unless the section is outermost and contains no other.
+// take copies a slot's record. The record keeps the slot's extra, the slot gets the record's empty
+// one. The stream's mutex must be held, unless the section is outermost and contains no other.
 func (r *Record) take(sl *Slot) {
 	spare := r.Extra
 	*r = sl.Rec
@@ -242,7 +244,8 @@ func WithStep(ctx context.Context, st *StepState) context.Context {
 	return context.WithValue(ctx, stepKey{}, st)
 }
 
-// stepOf returns the step that a section belongs to: its context's, otherwise the one that runs on its stream.
+// stepOf returns the step that a section belongs to: its context's, otherwise the one that runs on
+// its stream.
 func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 	if ctx != nil {
 		if st, ok := ctx.Value(stepKey{}).(*StepState); ok && st.Core == p {
@@ -254,8 +257,8 @@ func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
 	return s.step
 }
 
-// SetStep makes st the step of sections on the stream that have none in their context. It may start within another
-// step, as an evaluation's steps do within a training step.
+// SetStep makes st the step of sections on the stream that have none in their context. It may start
+// within another step, as an evaluation's steps do within a training step.
 func (s *Stream) SetStep(st *StepState) {
 	s.Mu.Lock()
 	st.around, s.step = s.step, st

@@ -16,9 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Stream is gpuspan.Stream. Sections of one stream contend for its mutex; sections of different streams share nothing.
-// The mutex guards all that changes and is held around every record, so that the order of the queue is the order on the
-// device. It is in one cache line with what it guards.
+// Stream is gpuspan.Stream. Sections of one stream contend for its mutex; sections of different
+// streams share nothing. The mutex guards all that changes and is held around every record, so that
+// the order of the queue is the order on the device. It is in one cache line with what it guards.
 type Stream struct {
 	ID      int // gpu.stream.id
 	label   string
@@ -76,9 +76,9 @@ type Stream struct {
 	emitted  int
 }
 
-// moreSlots returns how many slots the stream needs in addition to those it has: as many again, up to
-// Settings.MostSlots, if half of them are pending after they have been read, or none is free. lost is how many sections
-// found none so far.
+// moreSlots returns how many slots the stream needs in addition to those it has: as many again, up
+// to Settings.MostSlots, if half of them are pending after they have been read, or none is free.
+// lost is how many sections found none so far.
 func (s *Stream) moreSlots() (more int, lost int64) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -164,8 +164,8 @@ func (r *ring) pop() {
 
 func (r *ring) At(i int) *Slot { return r.buf[r.index(i)] }
 
-// index returns the position of the i-th element. It compares instead of dividing, because a division would cost more
-// than the rest of push.
+// index returns the position of the i-th element. It compares instead of dividing, because a
+// division would cost more than the rest of push.
 func (r *ring) index(i int) int {
 	if i += r.head; i >= len(r.buf) {
 		i -= len(r.buf)
@@ -196,7 +196,8 @@ func (s *Stream) failedStatus() backend.Status {
 	return s.failed
 }
 
-// Filled returns how many slots there are, how many of them are in use, and how many of those wait to be read back.
+// Filled returns how many slots there are, how many of them are in use, and how many of those wait
+// to be read back.
 func (s *Stream) Filled() (all, used, pending int) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()

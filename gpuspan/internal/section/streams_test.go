@@ -141,8 +141,8 @@ func TestTooManyStreamsOnlyCount(t *testing.T) {
 	require.Contains(t, f.Errors(), `stream "c": too many streams`)
 }
 
-// A program that requests the stream for each request must not exhaust the limit, without a device or if the stream is
-// rejected.
+// A program that requests the stream for each request must not exhaust the limit, without a device
+// or if the stream is rejected.
 func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 	legacy := enginetest.NewBackend()
 	legacy.Kind = backend.StreamLegacy

@@ -42,8 +42,8 @@ func (t *Poller) addSlots(s *Stream, n int) {
 	s.fixed = false
 }
 
-// expire ends spans of sections that the device does not finish, so that a hang is visible in the trace. The slots stay
-// pending.
+// expire ends spans of sections that the device does not finish, so that a hang is visible in the
+// trace. The slots stay pending.
 func (t *Poller) expire(s *Stream, now int64) {
 	var late []*Slot
 	s.Mu.Lock()
@@ -74,8 +74,9 @@ func (t *Poller) expire(s *Stream, now int64) {
 	}
 }
 
-// reclaim abandons open sections that will not be ended: those older than OpenLimit and, on a stream without free
-// slots, those whose outermost section ended NestDeadline ago. A forgotten End would otherwise occupy a slot forever.
+// reclaim abandons open sections that will not be ended: those older than OpenLimit and, on a
+// stream without free slots, those whose outermost section ended NestDeadline ago. A forgotten End
+// would otherwise occupy a slot forever.
 func (t *Poller) reclaim(s *Stream) {
 	now := t.p.Clock.Now()
 	s.Mu.Lock()
@@ -112,7 +113,8 @@ func (t *Poller) reclaim(s *Stream) {
 	}
 }
 
-// giveUp settles a section that is no longer open and in no FIFO, with host times and status timeout.
+// giveUp settles a section that is no longer open and in no FIFO, with host times and status
+// timeout.
 func (t *Poller) giveUp(sl *Slot, now int64) {
 	r := &sl.Rec
 	r.onHost(statusTimeout)

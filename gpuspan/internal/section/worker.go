@@ -29,7 +29,8 @@ func newWorker(wakeups chan struct{}) Worker {
 // NewExportWorker returns the worker of the exporter's goroutine.
 func NewExportWorker(p *Core) Worker { return newWorker(p.exporting) }
 
-// Call runs f on the worker's goroutine and waits for it, or for ctx. A panic of f is an error, and so is a Goexit.
+// Call runs f on the worker's goroutine and waits for it, or for ctx. A panic of f is an error, and
+// so is a Goexit.
 func (w *Worker) Call(ctx context.Context, f func()) error {
 	finished := make(chan error, 1)
 	g := func() {
@@ -57,8 +58,8 @@ func (w *Worker) Call(ctx context.Context, f func()) error {
 	}
 }
 
-// Keep runs f until it reports that it is done, and restarts it if the application's code ends the goroutine by
-// runtime.Goexit, as test helpers do.
+// Keep runs f until it reports that it is done, and restarts it if the application's code ends the
+// goroutine by runtime.Goexit, as test helpers do.
 func (w *Worker) Keep(f func() (quit bool)) {
 	quit := false
 	defer func() {
@@ -162,7 +163,8 @@ func (w *Watchdog) Look() {
 		"gpuspan: the polling thread does not come back from the driver")
 }
 
-// say logs a line once about something busy without progress for ns, which is longer than the limit.
+// say logs a line once about something busy without progress for ns, which is longer than the
+// limit.
 func (w *Watchdog) say(said *bool, busy bool, ns int64, text string) {
 	age, limit, before := time.Duration(ns), w.p.Cfg.HangLimit, *said
 	*said = busy && age >= limit

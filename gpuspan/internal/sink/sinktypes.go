@@ -12,13 +12,15 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Sink receives the spans of sections instead of a tracer. Calls are made by one goroutine of each profiler. Arguments
-// may be reused by the caller when the call returns, except Scope and Constant, which never change.
+// Sink receives the spans of sections instead of a tracer. Calls are made by one goroutine of each
+// profiler. Arguments may be reused by the caller when the call returns, except Scope and Constant,
+// which never change.
 type Sink interface {
 	Section(*Span)
 }
 
-// Span is the span of a section. Its attributes are Facts, Constant's, and Attributes; no key is in two of them.
+// Span is the span of a section. Its attributes are Facts, Constant's, and Attributes; no key is in
+// two of them.
 type Span struct {
 	Context    trace.SpanContext
 	Parent     trace.SpanContext
@@ -47,8 +49,8 @@ type Constant struct {
 	Encoded    []byte // for the sink to keep
 }
 
-// Fact is an attribute of a section whose number differs from run to run. Those before [FactRead] are float64, the
-// others int64.
+// Fact is an attribute of a section whose number differs from run to run. Those before [FactRead]
+// are float64, the others int64.
 type Fact uint8
 
 // Facts in the order of a span's attributes: measured values, then what the application states.
@@ -76,7 +78,8 @@ var FactKeys = [NumFacts]attribute.Key{
 	semconv.GPUOperationOccurrenceKey,
 }
 
-// Facts are the facts of one section, so that a sink need not go through attributes for what every section has.
+// Facts are the facts of one section, so that a sink need not go through attributes for what every
+// section has.
 type Facts struct {
 	Known uint16           // bit 1<<f: Fact f is set
 	Bits  [NumFacts]uint64 // of a float64, or an int64

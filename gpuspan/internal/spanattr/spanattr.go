@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendValid appends attributes of the application. A string that is not UTF-8, such as a broken mangled name, would
-// cost the whole batch of spans in the exporter.
+// AppendValid appends attributes of the application. A string that is not UTF-8, such as a broken
+// mangled name, would cost the whole batch of spans in the exporter.
 func AppendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
 	for _, a := range own {
 		a.Key = attribute.Key(ValidText(string(a.Key)))
@@ -38,8 +38,8 @@ func AppendStated(kv []attribute.KeyValue, k attribute.Key, v string) []attribut
 	return append(kv, k.String(ValidText(v)))
 }
 
-// ValidText replaces invalid UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with the
-// spans of others.
+// ValidText replaces invalid UTF-8: OTLP cannot encode it, and a batch with such a span would be
+// lost whole, with the spans of others.
 func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Seconds returns ns in the unit of attributes.

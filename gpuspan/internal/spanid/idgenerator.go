@@ -71,8 +71,8 @@ func (i *IDs) Fit(parent trace.SpanContext) bool {
 	return i.Span.IsValid() && (!parent.IsValid() || parent.TraceID() == i.Trace)
 }
 
-// Reservation is passed in the context in which a span is created. It applies to one span: others that span processors
-// start in that context get their own IDs.
+// Reservation is passed in the context in which a span is created. It applies to one span: others
+// that span processors start in that context get their own IDs.
 type Reservation struct {
 	IDs   IDs
 	taken atomic.Bool

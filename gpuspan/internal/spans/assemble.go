@@ -37,7 +37,8 @@ func adopt(r, child *section.Record) {
 	}
 }
 
-// adoptCopied adds bytes that chunks moved in a direction. Copies have no separate device memory traffic.
+// adoptCopied adds bytes that chunks moved in a direction. Copies have no separate device memory
+// traffic.
 func adoptCopied(r *section.Record, d work.Direction, n int64) {
 	switch {
 	case n == 0 || d == work.DirectionUnset:
@@ -74,15 +75,16 @@ func flopsOf(r *section.Record) float64 {
 	return r.ChildFLOPs
 }
 
-// finished is a section that is ready to become a span: placed on the wall clock, with its parent and the sums of what
-// it contains.
+// finished is a section that is ready to become a span: placed on the wall clock, with its parent
+// and the sums of what it contains.
 type finished struct {
 	record *section.Record
 	stream *section.Stream
 	parent *section.Record // nil: the section is outermost
 }
 
-// assemble returns the sections of a nest, parents before children. The list is valid until the next call.
+// assemble returns the sections of a nest, parents before children. The list is valid until the
+// next call.
 func (t *Exporter) assemble(n *section.Nest) []finished {
 	root := n.Root
 	t.list = append(t.list[:0], finished{record: root, stream: n.Stream})
@@ -140,7 +142,8 @@ func factsOf(f *sink.Facts, r *section.Record, clock *hostclock.Clock) {
 	}
 }
 
-// placeFacts sets the error of the times of a section or step, and the delays after the calls of Start and End.
+// placeFacts sets the error of the times of a section or step, and the delays after the calls of
+// Start and End.
 func placeFacts(f *sink.Facts, r *section.Record, clock *hostclock.Clock) {
 	if r.Device.Unusual(r.ErrorNs) {
 		f.Float(sink.FactTimingError, spanattr.Seconds(r.ErrorNs))
@@ -151,9 +154,9 @@ func placeFacts(f *sink.Facts, r *section.Record, clock *hostclock.Clock) {
 	}
 }
 
-// waited reports whether the device waited for the host in gpu ns that ended delay ns after the host's call of End:
-// less than a tenth of the work was left then. If more was left, the queue hid the host's time, and no delay is
-// reported.
+// waited reports whether the device waited for the host in gpu ns that ended delay ns after the
+// host's call of End: less than a tenth of the work was left then. If more was left, the queue hid
+// the host's time, and no delay is reported.
 func waited(delay int64, gpu float64) bool { return 10*float64(delay) < gpu }
 
 // precisionAttrs is gpu.flop.precision for each Precision.

@@ -22,8 +22,9 @@ var ownRoot = sync.OnceValue(func() string {
 	return root
 })
 
-// own reports whether a frame belongs to this library, not to the caller's stack. The file decides: a function of the
-// library that is inlined into the caller's has a name in the caller's package. Tests count as callers.
+// own reports whether a frame belongs to this library, not to the caller's stack. The file decides:
+// a function of the library that is inlined into the caller's has a name in the caller's package.
+// Tests count as callers.
 func own(f runtime.Frame) bool {
 	in, ok := strings.CutPrefix(f.File, ownRoot())
 	if !ok || strings.HasSuffix(f.File, "_test.go") {

@@ -24,7 +24,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// emit ends the span of a resolved section, below parent if that is valid, and updates metrics and statistics.
+// emit ends the span of a resolved section, below parent if that is valid, and updates metrics and
+// statistics.
 func (t *Exporter) emit(r *section.Record, s *section.Stream, parent trace.SpanContext, parentNode int32) {
 	if e := r.Extra; e != nil {
 		e.Elapsed.Set(time.Duration(r.GPU), r.Timed || r.Flags&section.FlagGiven != 0)
@@ -52,8 +53,8 @@ func (t *Exporter) emit(r *section.Record, s *section.Stream, parent trace.SpanC
 	t.count(ctx, r, s, parentNode)
 }
 
-// makeSpan starts and ends a section's span and returns ctx with it. A sampler or processor that panics costs the span,
-// not the statistics.
+// makeSpan starts and ends a section's span and returns ctx with it. A sampler or processor that
+// panics costs the span, not the statistics.
 func (t *Exporter) makeSpan(ctx context.Context, r *section.Record, s *section.Stream) (out context.Context) {
 	out = ctx
 	defer t.p.Guard("a section's span was made")
@@ -88,8 +89,8 @@ func (t *Exporter) makeSpan(ctx context.Context, r *section.Record, s *section.S
 	return out
 }
 
-// describe appends the attributes of a section, measured values first, because an attribute limit truncates the rest.
-// The device's identity is on the scope.
+// describe appends the attributes of a section, measured values first, because an attribute limit
+// truncates the rest. The device's identity is on the scope.
 func (t *Exporter) describe(
 	kv []attribute.KeyValue, f *sink.Facts, r *section.Record, s *section.Stream,
 ) []attribute.KeyValue {
@@ -101,7 +102,8 @@ func (t *Exporter) describe(
 	return t.describeRest(kv, r)
 }
 
-// describeRest appends attributes that few sections have. The status is only stated if it is not ok.
+// describeRest appends attributes that few sections have. The status is only stated if it is not
+// ok.
 func (t *Exporter) describeRest(kv []attribute.KeyValue, r *section.Record) []attribute.KeyValue {
 	if r.Status != section.StatusTimed {
 		kv = append(kv, semconv.GPUTimingStatusKey.String(r.Status.String()))
@@ -229,10 +231,11 @@ func (t *Exporter) plain(s *section.Stream, q *section.Stamped) {
 	r.Ctx = nil
 }
 
-// shareLinks adds to the links of a batch what each request received of it, in one array of attributes, and returns the
-// links of the span: at most limit if that is not 0, sampled ones first. items are the items of the section. Equal
-// parts need no attribute, and shares follow from items, unless there may be requests without a link: then the number
-// of links that stay is known as kept.
+// shareLinks adds to the links of a batch what each request received of it, in one array of
+// attributes, and returns the links of the span: at most limit if that is not 0, sampled ones
+// first. items are the items of the section. Equal parts need no attribute, and shares follow from
+// items, unless there may be requests without a link: then the number of links that stay is known
+// as kept.
 func shareLinks(e *section.Extra, attrs []attribute.KeyValue, items int64, kept, limit int) []trace.Link {
 	links := e.Links
 	if e.Kept = len(links); limit > 0 {
@@ -268,8 +271,9 @@ func equalParts(shares []int64) bool {
 // usualLinks is the default link limit of SDKs.
 const usualLinks = 128
 
-// checkLinks counts the links that a batch's span lacks, and learns the SDK's limit: an SDK drops the first links when
-// more are added, moves all others each time, and does not consider which of them are sampled.
+// checkLinks counts the links that a batch's span lacks, and learns the SDK's limit: an SDK drops
+// the first links when more are added, moves all others each time, and does not consider which of
+// them are sampled.
 func (t *Exporter) checkLinks(e *section.Extra, span trace.Span) {
 	given := e.Kept
 	if s, ok := span.(interface{ DroppedLinks() int }); ok {

@@ -20,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Parents are exported first, in whatever order they were read; children of a discarded section become children of the
-// outermost one.
+// Parents are exported first, in whatever order they were read; children of a discarded section
+// become children of the outermost one.
 func TestTheSpansOfANest(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")
@@ -50,7 +50,8 @@ func TestTheSpansOfANest(t *testing.T) {
 	require.Equal(t, map[string]string{"1": "", "2": "1", "3": "2", "4": "3", "5": "1"}, below)
 }
 
-// A turn emits a limited number of a stream's sections, each once, and none that were read after the given time.
+// A turn emits a limited number of a stream's sections, each once, and none that were read after
+// the given time.
 func TestTheEmitterLimitsEachStream(t *testing.T) {
 	f := enginetest.New(t, enginetest.NewBackend())
 	s := f.P.Stream(3, "main")

@@ -18,12 +18,14 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// EmitBudget is how many outermost sections of one stream become spans before another stream has its turn.
+// EmitBudget is how many outermost sections of one stream become spans before another stream has
+// its turn.
 const EmitBudget = 16
 
-// Exporter builds the trees of placed sections and steps, ends their spans, for a TracerProvider or a sink, and updates
-// metrics and statistics. It has its own goroutine, because all of this runs the application's code: a slow span
-// processor delays neither the polling of the driver nor the clocks.
+// Exporter builds the trees of placed sections and steps, ends their spans, for a TracerProvider or
+// a sink, and updates metrics and statistics. It has its own goroutine, because all of this runs
+// the application's code: a slow span processor delays neither the polling of the driver nor the
+// clocks.
 type Exporter struct {
 	section.Worker
 	p       *section.Core
@@ -62,7 +64,8 @@ func NewExporter(p *section.Core, m *Metrics, spare *section.SpareNests) *Export
 // always is ready: the remaining work is done without waiting.
 var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Loop works until told to stop. A panic ends it early; expected panics are recovered closer to their cause.
+// Loop works until told to stop. A panic ends it early; expected panics are recovered closer to
+// their cause.
 func (t *Exporter) Loop() (quit bool) {
 	defer t.p.Guard("spans were made")
 	defer t.p.MarkExporting(false)
@@ -107,7 +110,8 @@ func (t *Exporter) round(until int64) (more bool) {
 	return more
 }
 
-// DrainUntil exports everything read by then, and returns how many steps still wait for sections that have ended.
+// DrainUntil exports everything read by then, and returns how many steps still wait for sections
+// that have ended.
 func (t *Exporter) DrainUntil(until int64) (waiting int) {
 	for t.round(until) {
 	}
@@ -120,8 +124,9 @@ func (t *Exporter) DrainUntil(until int64) (waiting int) {
 	return waiting
 }
 
-// Turn exports what is pending on a stream and reports whether there may be more. If the application's code ends the
-// goroutine, the section in progress is lost and the rest is exported later.
+// Turn exports what is pending on a stream and reports whether there may be more. If the
+// application's code ends the goroutine, the section in progress is lost and the rest is exported
+// later.
 func (t *Exporter) Turn(s *section.Stream, until int64) bool {
 	done := 0
 	t.p.MarkExporting(true)

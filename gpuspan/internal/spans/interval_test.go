@@ -25,8 +25,8 @@ func TestUnionIsBounded(t *testing.T) {
 	require.LessOrEqual(t, covered, 2*n)
 }
 
-// For any measured, added and set phases: step = Σ phases − overlap + other, no term is negative, and the parts agree
-// with a count of cells.
+// For any measured, added and set phases: step = Σ phases − overlap + other, no term is negative,
+// and the parts agree with a count of cells.
 func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 	p, err := section.NewCore(nil)
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Loop implements train.Loop. Without a profiler or a stream it still runs its body, counts and ends: the program's
-// behavior must not depend on whether it is measured.
+// Loop implements train.Loop. Without a profiler or a stream it still runs its body, counts and
+// ends: the program's behavior must not depend on whether it is measured.
 type Loop struct {
 	p      *section.Core // nil: nothing is measured
 	s      *section.Stream
@@ -161,8 +161,8 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	return st, section.WithStep(st.Ctx, &st.StepState)
 }
 
-// hostStart returns when a step starts on the host: where the previous one ended, so that steps leave no gap there
-// either, otherwise now.
+// hostStart returns when a step starts on the host: where the previous one ended, so that steps
+// leave no gap there either, otherwise now.
 func (l *Loop) hostStart() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +172,8 @@ func (l *Loop) hostStart() int64 {
 	return l.p.Clock.Now()
 }
 
-// startSpan starts the step's span. A sampler or processor that panics costs the span, not the loop.
+// startSpan starts the step's span. A sampler or processor that panics costs the span, not the
+// loop.
 func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, span trace.Span) {
 	out, span = ctx, section.SpanOf(context.Background())
 	defer l.p.Guard("a step's span was started")

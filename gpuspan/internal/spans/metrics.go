@@ -22,14 +22,15 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// durationBuckets are the default boundaries of gpu.operation.duration in seconds, equal to the Collector's
-// gpu_metrics: 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in Prometheus.
+// durationBuckets are the default boundaries of gpu.operation.duration in seconds, equal to the
+// Collector's gpu_metrics: 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each
+// operation and device in Prometheus.
 var durationBuckets = []float64{
 	1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30,
 }
 
-// Metrics holds the instruments of a profiler. Counts are reported by callbacks over the tallies, so that counting a
-// section costs no instrument; only durations are recorded one by one.
+// Metrics holds the instruments of a profiler. Counts are reported by callbacks over the tallies,
+// so that counting a section costs no instrument; only durations are recorded one by one.
 type Metrics struct {
 	p         *section.Core
 	recorded  map[durationKey]*[]metric.RecordOption // goroutine of the exporter
@@ -45,7 +46,8 @@ type Metrics struct {
 	overhead                            metric.Float64ObservableCounter
 }
 
-// NewMetrics creates the instruments. Errors are passed to the error handler: a profiler works without metrics.
+// NewMetrics creates the instruments. Errors are passed to the error handler: a profiler works
+// without metrics.
 func NewMetrics(p *section.Core) (m *Metrics) {
 	m = &Metrics{p: p, Callback: &Farewell{}, recorded: map[durationKey]*[]metric.RecordOption{}}
 	p.MetricsEmitted = m.emitted
@@ -117,8 +119,8 @@ func observables[I metric.Observable, O any](k *kit, create func(string, ...O) (
 	}
 }
 
-// emitted reports whether a MeterProvider receives the durations at present. Without one no metrics leave the process,
-// so the consumer of the spans must compute them.
+// emitted reports whether a MeterProvider receives the durations at present. Without one no metrics
+// leave the process, so the consumer of the spans must compute them.
 func (m *Metrics) emitted() bool {
 	return m.durations != nil && m.durations.Enabled(context.Background())
 }
@@ -146,7 +148,8 @@ func (m *Metrics) attributesOf(st *section.OpState) *metricAttrs {
 	return first.(*metricAttrs)
 }
 
-// duration records a resolved section. ctx carries its span, so that a sampled one becomes an exemplar.
+// duration records a resolved section. ctx carries its span, so that a sampled one becomes an
+// exemplar.
 func (m *Metrics) duration(ctx context.Context, r *section.Record, s *section.Stream) {
 	if m.durations == nil || !r.Timed || !m.durations.Enabled(ctx) {
 		return // host times are not GPU durations: the work that a section launched may not even have started at its End
@@ -171,9 +174,10 @@ type durationKey struct {
 	status section.TimingStatus
 }
 
-// Farewell is the callback of a profiler's instruments, which its MeterProvider keeps. The provider collects once more
-// when it shuts down, after the profiler does, and counters must not fall: so after Shutdown the callback continues to
-// report the last values, without keeping the profiler alive, and unregisters itself after a few collections.
+// Farewell is the callback of a profiler's instruments, which its MeterProvider keeps. The provider
+// collects once more when it shuts down, after the profiler does, and counters must not fall: so
+// after Shutdown the callback continues to report the last values, without keeping the profiler
+// alive, and unregisters itself after a few collections.
 type Farewell struct {
 	live  atomic.Pointer[Metrics]
 	last  atomic.Pointer[[]func(metric.Observer)]
@@ -181,7 +185,8 @@ type Farewell struct {
 	entry atomic.Pointer[metric.Registration]
 }
 
-// LastCollections is the number of collections, by any reader, that report the values of a profiler after its shutdown.
+// LastCollections is the number of collections, by any reader, that report the values of a profiler
+// after its shutdown.
 const LastCollections = 4
 
 func (f *Farewell) observe(ctx context.Context, o metric.Observer) error {

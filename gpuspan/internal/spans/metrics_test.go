@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spans"
 )
 
-// A MeterProvider outlives many profilers. After a shutdown it keeps the last values for a few collections, but not the
-// profiler.
+// A MeterProvider outlives many profilers. After a shutdown it keeps the last values for a few
+// collections, but not the profiler.
 func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))

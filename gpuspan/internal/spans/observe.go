@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// observe returns the callback of all observable instruments. It runs on the metric reader's goroutine and does not
-// call the driver, so it works even while the polling thread hangs in it.
+// observe returns the callback of all observable instruments. It runs on the metric reader's
+// goroutine and does not call the driver, so it works even while the polling thread hangs in it.
 func (m *Metrics) observe(_ context.Context, o metric.Observer) error {
 	m.observeOperations(o)
 	if !m.p.Stopped() {
@@ -75,7 +75,8 @@ func (m *Metrics) observeOperations(o metric.Observer) {
 	}
 }
 
-// wrapped restarts a sum that has reached 2^63, as bytes do within weeks, at 0, which rates handle like any restart.
+// wrapped restarts a sum that has reached 2^63, as bytes do within weeks, at 0, which rates handle
+// like any restart.
 func wrapped(sum int64) int64 { return sum & math.MaxInt64 }
 
 func (m *Metrics) observeStreams(o metric.Observer) {

@@ -20,9 +20,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// addToStep adds a section's interval to its step: on the device's clock if both are timed on it, which is more exact
-// than the difference of their wall-clock times. A section without GPU time in a step that the device times adds
-// nothing: from launch to return is not when its work ran.
+// addToStep adds a section's interval to its step: on the device's clock if both are timed on it,
+// which is more exact than the difference of their wall-clock times. A section without GPU time in
+// a step that the device times adds nothing: from launch to return is not when its work ran.
 func (t *Exporter) addToStep(r *section.Record) {
 	st := stepOf(r)
 	defer st.Open.Add(-1)
@@ -65,8 +65,8 @@ func (t *Exporter) addToStep(r *section.Record) {
 	}
 }
 
-// fromStart converts intervals of the device's clock to ns of the host's clock since the step's start. If the step was
-// not timed, it starts at its first section.
+// fromStart converts intervals of the device's clock to ns of the host's clock since the step's
+// start. If the step was not timed, it starts at its first section.
 func (st *Step) fromStart(r *section.Record) {
 	origin, rate := st.first-st.firstHost, 1.0
 	if r.Timed && st.clocked && st.clock.SameClock(&r.Stamps) {
@@ -99,10 +99,11 @@ func (t *Exporter) boundary(n *section.Nest, read int64) {
 	t.sealed = append(t.sealed, st)
 }
 
-// follow makes a step start where the previous one ended, to the nanosecond. Both are one event, but each step is
-// placed with the anchors of its time, which would leave gaps and overlaps of a few µs. The step keeps its length,
-// the difference of two stamps, until its end differs from its own position by more than that position's error: then
-// the end moves there, and the step's length absorbs the accumulated difference.
+// follow makes a step start where the previous one ended, to the nanosecond. Both are one event,
+// but each step is placed with the anchors of its time, which would leave gaps and overlaps of a
+// few µs. The step keeps its length, the difference of two stamps, until its end differs from its
+// own position by more than that position's error: then the end moves there, and the step's length
+// absorbs the accumulated difference.
 func follow(r, before *section.Record) {
 	if !r.Timed || !before.Timed {
 		return
@@ -176,8 +177,8 @@ func (t *Exporter) settleStep(st *Step, r *section.Record, s *section.Stream) {
 	}
 }
 
-// endSpan ends the step's span. A canceled step states that the iteration was not a step. A processor that panics costs
-// only the span.
+// endSpan ends the step's span. A canceled step states that the iteration was not a step. A
+// processor that panics costs only the span.
 func (st *Step) endSpan(endNs int64, kv []attribute.KeyValue, cancelled bool) {
 	if st.span == nil {
 		return
@@ -206,19 +207,21 @@ func (st *Step) endUntimed(now int64) {
 	st.endSpan(st.loop.p.Clock.Wall(now), kv, cancelled)
 }
 
-// stepTimes is the composition of a step's time, in ns: total = sum of phases − overlap + other, all of them at least
-// 0, and no phase longer than the step. If the time of a phase is unknown, so are overlap and other.
+// stepTimes is the composition of a step's time, in ns: total = sum of phases − overlap + other,
+// all of them at least 0, and no phase longer than the step. If the time of a phase is unknown, so
+// are overlap and other.
 //
-// It is unknown what a phase without a position (AddPhase, SetPhase) overlapped with. It is assumed to have overlapped
-// as little as possible: it fills what no other interval covers, and only the rest overlaps. So overlap is a lower
-// bound.
+// It is unknown what a phase without a position (AddPhase, SetPhase) overlapped with. It is assumed
+// to have overlapped as little as possible: it fills what no other interval covers, and only the
+// rest overlaps. So overlap is a lower bound.
 type stepTimes struct {
 	total, overlap, other, covered int64
 	phases                         []int64 // unknown ones are negative
 	split                          bool    // all phases are known
 }
 
-// times sums up a step of that length, whose start on the device was shift ns after its start on the host.
+// times sums up a step of that length, whose start on the device was shift ns after its start on
+// the host.
 func (st *Step) times(total, shift float64) stepTimes {
 	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases)), split: true}
 	var all union
@@ -324,8 +327,8 @@ func (st *Step) precisionOf(stated work.Precision) work.Precision {
 	return st.precision
 }
 
-// unknown returns how many sections of the step have no time on its clock: without a slot, not timed by the device, or
-// not resolved by now.
+// unknown returns how many sections of the step have no time on its clock: without a slot, not
+// timed by the device, or not resolved by now.
 func (st *Step) unknown() int { return st.untimed + int(st.Lost.Load()+max(st.Open.Load(), 0)) }
 
 // sample is a step in the form of reports.
@@ -365,8 +368,8 @@ func sampleOf(st *Step, r *section.Record, s *section.Stream, times stepTimes) r
 	return out
 }
 
-// hidden returns the time of phase i that other phases hide. Times without a position, as a loader may state them, are
-// not hidden.
+// hidden returns the time of phase i that other phases hide. Times without a position, as a loader
+// may state them, are not hidden.
 func (st *Step) hidden(i int, total float64) time.Duration {
 	ph := &st.phases[i]
 	if ph.hasSet {
@@ -375,8 +378,8 @@ func (st *Step) hidden(i int, total float64) time.Duration {
 	return time.Duration(math.Round(ph.spans.device.Within(0, total))) - st.exposed(ph.phase, total)
 }
 
-// exposed returns the measured time of a phase that no other one hides: the union of all phases minus the union of the
-// others.
+// exposed returns the measured time of a phase that no other one hides: the union of all phases
+// minus the union of the others.
 func (st *Step) exposed(of Phase, total float64) time.Duration {
 	var all, others union
 	for i := range st.phases {
@@ -393,8 +396,8 @@ func (st *Step) exposed(of Phase, total float64) time.Duration {
 	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
 }
 
-// stretches are when something ran, on the step's device if its clock is the step's, otherwise in ns of the host's
-// clock from hostStart.
+// stretches are when something ran, on the step's device if its clock is the step's, otherwise in
+// ns of the host's clock from hostStart.
 type stretches struct{ device, host union }
 
 func (s *stretches) add(onDevice bool, from, to float64) {
@@ -405,8 +408,8 @@ func (s *stretches) add(onDevice bool, from, to float64) {
 	}
 }
 
-// join combines intervals on the host's clock with intervals on the device's, which count from the step's start: shift
-// ns after hostStart.
+// join combines intervals on the host's clock with intervals on the device's, which count from the
+// step's start: shift ns after hostStart.
 func (s *stretches) join(shift float64) *union {
 	for _, iv := range s.host.List {
 		s.device.add(iv.From-shift, iv.To-shift)
@@ -414,8 +417,8 @@ func (s *stretches) join(shift float64) *union {
 	return &s.device
 }
 
-// maxIntervals bounds the memory of one union. A step with more disjoint stretches loses the exactness of the shortest
-// gaps.
+// maxIntervals bounds the memory of one union. A step with more disjoint stretches loses the
+// exactness of the shortest gaps.
 const maxIntervals = 1 << 14
 
 // union is stretches of a step in ns from its start.

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// failure returns the description of a failed section's status: the application's, or the driver's; empty: it did not
-// fail.
+// failure returns the description of a failed section's status: the application's, or the driver's;
+// empty: it did not fail.
 func failure(r *section.Record) string {
 	switch {
 	case r.Extra != nil && r.Extra.Error != "":
@@ -27,7 +27,8 @@ func failure(r *section.Record) string {
 	return ""
 }
 
-// records reports whether a section below parent becomes a span. A batch does if one of its requests does.
+// records reports whether a section below parent becomes a span. A batch does if one of its
+// requests does.
 func records(r *section.Record, parent trace.SpanContext) bool {
 	if !parent.IsValid() || parent.IsSampled() {
 		return true
@@ -88,7 +89,8 @@ func (t *Exporter) sinkContext(r *section.Record, parent *trace.SpanContext) tra
 	return trace.NewSpanContext(c)
 }
 
-// constantOn returns the attributes of all spans of the operation on a stream that computed with one precision.
+// constantOn returns the attributes of all spans of the operation on a stream that computed with
+// one precision.
 func (t *Exporter) constantOn(st *section.OpState, s *section.Stream, w *work.Work) *sink.Constant {
 	precision := w.Precision
 	if w.FLOPs == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// Tally sums the declared work of sections. Each word is zero until used, so most sections touch one or two.
+// Tally sums the declared work of sections. Each word is zero until used, so most sections touch
+// one or two.
 type Tally struct {
 	Count   atomic.Int64
 	items   atomic.Int64
@@ -20,7 +21,8 @@ type Tally struct {
 	flops   [Precisions]atomic.Uint64 // bits of a float64
 }
 
-// Once makes the bytes of a copy that were declared as read and as written, which are the same bytes, count once.
+// Once makes the bytes of a copy that were declared as read and as written, which are the same
+// bytes, count once.
 func (w *Work) Once(d Direction) {
 	if d != DirectionUnset && w.Read != 0 && w.Written != 0 {
 		w.Bytes += max(w.Read, w.Written)

@@ -7,7 +7,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
+// Precision names the arithmetic whose dense peak a FLOP count is compared with
+// (gpu.flop.precision).
 type Precision uint8
 
 // Precisions; zero means not stated.
@@ -39,14 +40,15 @@ type Work struct {
 	Precision Precision // of FLOPs
 }
 
-// mostStated and mostFLOPs are the maximum bytes or items and FLOPs of one statement: far more than any device does in
-// a section, and few enough for sums of many to be exact or at least finite.
+// mostStated and mostFLOPs are the maximum bytes or items and FLOPs of one statement: far more than
+// any device does in a section, and few enough for sums of many to be exact or at least finite.
 const (
 	mostStated = 1 << 53
 	mostFLOPs  = 1e30
 )
 
-// Wrong reports whether a value is impossible. Such a value would make counters decrease, or be NaN forever.
+// Wrong reports whether a value is impossible. Such a value would make counters decrease, or be NaN
+// forever.
 func (w *Work) Wrong() bool {
 	return Impossible(w.Read|w.Written|w.Bytes|w.Items) || ImpossibleFLOPs(w.FLOPs) || w.Precision > INT8
 }
@@ -88,7 +90,8 @@ func (w *Work) Stated() bool {
 // Direction is where a copy went (gpu.copy.direction).
 type Direction uint8
 
-// Directions; zero means that the section is not a copy, or that its bytes moved over device memory.
+// Directions; zero means that the section is not a copy, or that its bytes moved over device
+// memory.
 const (
 	DirectionUnset Direction = iota
 	HostToDevice

@@ -47,7 +47,8 @@ func TestSumsOfWorkKeepAStatedPrecision(t *testing.T) {
 	require.False(t, (&Work{Precision: FP8}).Stated())
 }
 
-// A copy within device memory counts as read and write; one over the bus counts as PCIe traffic in its direction.
+// A copy within device memory counts as read and write; one over the bus counts as PCIe traffic in
+// its direction.
 func TestWhereBytesMoved(t *testing.T) {
 	w := Work{Read: 1, Written: 2, Bytes: 4}
 	type io struct {

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ddsketch provides quantiles over whole runs to package report, with DataDog's DDSketch library (Masson, Rim
-// and Lee, VLDB 2019): every quantile is within 1 % of the duration of that rank.
+// Package ddsketch provides quantiles over whole runs to package report, with DataDog's DDSketch
+// library (Masson, Rim and Lee, VLDB 2019): every quantile is within 1 % of the duration of that
+// rank.
 package ddsketch
 
 import (
@@ -21,8 +22,9 @@ const (
 
 type sketch struct{ s *ddsketch.DDSketch }
 
-// New returns a sketch of durations with 1 % relative accuracy in at most 1024 bins (8 KiB); if durations span more
-// than nine decades, the lowest bins are merged. Use it as report.WithSketch(ddsketch.New).
+// New returns a sketch of durations with 1 % relative accuracy in at most 1024 bins (8 KiB); if
+// durations span more than nine decades, the lowest bins are merged. Use it as
+// report.WithSketch(ddsketch.New).
 func New() report.Sketch {
 	s, _ := ddsketch.LogCollapsingLowestDenseDDSketch(relativeAccuracy, maxBins) // fails for accuracies outside of (0, 1)
 	return sketch{s}
@@ -35,8 +37,8 @@ func (k sketch) Add(seconds float64) {
 	}
 }
 
-// Quantile implements report.Sketch with nearest ranks: of ten durations the 99th percentile is the longest. The
-// library's own rank is q·(n−1), rounded down, by which it is the second longest.
+// Quantile implements report.Sketch with nearest ranks: of ten durations the 99th percentile is the
+// longest. The library's own rank is q·(n−1), rounded down, by which it is the second longest.
 func (k sketch) Quantile(q float64) (float64, bool) {
 	n := k.s.GetCount()
 	if n > 1 {

@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package instrumenttest simulates devices of known power, and the counters and sensors that report it, for tests.
+// Package instrumenttest simulates devices of known power, and the counters and sensors that report
+// it, for tests.
 package instrumenttest
 
 import (
@@ -74,7 +75,8 @@ func NewTruth(kind string, length time.Duration, rng *rand.Rand) *Truth {
 	return t
 }
 
-// At returns the energy in joules up to a time in seconds; power is constant inside of each millisecond.
+// At returns the energy in joules up to a time in seconds; power is constant inside of each
+// millisecond.
 func (t *Truth) At(s float64) float64 {
 	x := min(max(s*1000, 0), float64(len(t.energy)-1))
 	i := min(int(x), len(t.energy)-2)

@@ -73,9 +73,9 @@ func (w *walk) waiting(track uint32) []wait {
 	return th.waits
 }
 
-// endOf returns the activity whose end ended a wait of a thread: the last one that ended in it and was
-// launched before the wait or by it. Where that was long before, it is the one that ended a little after, because
-// clocks are not exact.
+// endOf returns the activity whose end ended a wait of a thread: the last one that ended in it and
+// was launched before the wait or by it. Where that was long before, it is the one that ended a
+// little after, because clocks are not exact.
 func (w *walk) endOf(track uint32, start, end int64) int32 {
 	acts := w.r.acts
 	after := noActivity
@@ -97,7 +97,8 @@ func (w *walk) endOf(track uint32, start, end int64) int32 {
 	return after
 }
 
-// waitBefore returns the last wait of a thread that began before a time; the part before that time counts.
+// waitBefore returns the last wait of a thread that began before a time; the part before that time
+// counts.
 func (w *walk) waitBefore(track uint32, t int64) (x wait, ok bool) {
 	list := w.waiting(track)
 	n := sort.Search(len(list), func(i int) bool { return list[i].start >= t })

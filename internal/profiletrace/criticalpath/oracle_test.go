@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// program is a random program as a graph of moments. Every moment is as early as the edges that lead to it allow. The
-// recorder sees the times only; the oracle sees the edges only.
+// program is a random program as a graph of moments. Every moment is as early as the edges that
+// lead to it allow. The recorder sees the times only; the oracle sees the edges only.
 type program struct {
 	edges   [][]edge // by the moment that they lead to
 	streams map[uint32]*queue
@@ -71,7 +71,8 @@ func (p *program) times() []int64 {
 	return at
 }
 
-// longest returns the weights by label along the longest path to a moment, by trying all paths back from it.
+// longest returns the weights by label along the longest path to a moment, by trying all paths back
+// from it.
 func (p *program) longest(to int) map[string]int64 {
 	type result struct {
 		length int64
@@ -184,7 +185,8 @@ func (p *program) stream(n uint32) *queue {
 	return p.streams[n]
 }
 
-// The path that the recorder finds from times is the longest path through the graph that the times were made of.
+// The path that the recorder finds from times is the longest path through the graph that the times
+// were made of.
 func TestThePathIsTheLongestOfRandomPrograms(t *testing.T) {
 	judged := 0
 	for seed := range uint64(400) {

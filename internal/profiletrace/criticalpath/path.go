@@ -12,15 +12,15 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 )
 
-// Path is the critical paths of the steps of one process, summed up. Its JSON has durations in ns; sums over
-// all steps are divided by Steps for the mean.
+// Path is the critical paths of the steps of one process, summed up. Its JSON has durations in ns;
+// sums over all steps are divided by Steps for the mean.
 type Path struct {
 	Process int64         `json:"process,omitempty"`
 	Steps   int64         `json:"steps,omitempty"` // 0: the profile has none, and is one path
 	Length  time.Duration `json:"length_ns"`       // of all steps
 	Kinds   []KindTime    `json:"kinds"`           // the longest first; they add up to Length
-	// Parts are what takes most of the path, the largest gain first; with Rest, of the MoreParts, they add up to Length.
-	// Where another path is nearly as long, less than the gain can be saved.
+	// Parts are what takes most of the path, the largest gain first; with Rest, of the MoreParts,
+	// they add up to Length. Where another path is nearly as long, less than the gain can be saved.
 	Parts     []Part        `json:"parts"`
 	MoreParts int           `json:"moreParts,omitempty"`
 	Rest      time.Duration `json:"rest_ns,omitempty"`
@@ -45,8 +45,8 @@ type Part struct {
 	Lane  string        `json:"lane,omitempty"` // thread of the host
 	Count int64         `json:"count"`          // of segments
 	Time  time.Duration `json:"time_ns"`
-	// Gain is what the steps would be shorter by at most if the part took no time: of a part that is no activity of a
-	// device, the time in which no activity ran.
+	// Gain is what the steps would be shorter by at most if the part took no time: of a part that
+	// is no activity of a device, the time in which no activity ran.
 	Gain time.Duration `json:"gain_ns"`
 }
 
@@ -57,8 +57,9 @@ type Step struct {
 	Length time.Duration `json:"length_ns"`
 	Lanes  []string      `json:"lanes"`
 	Names  []string      `json:"names"`
-	// Segments are drawn from left to right, without breaks: for each its length in ns, its kind, and the numbers of its
-	// lane and name. Segments that are shorter than Shortest are part of a neighbor.
+	// Segments are drawn from left to right, without breaks: for each its length in ns, its kind,
+	// and the numbers of its lane and name. Segments that are shorter than Shortest are part of a
+	// neighbor.
 	Segments [][4]int64    `json:"segments"`
 	Shortest time.Duration `json:"shortest_ns,omitempty"`
 	Longest  []Longest     `json:"longest"` // segments
@@ -205,8 +206,8 @@ func (p *partial) draw(list []segment) {
 	p.drawn = slices.Clone(list)
 }
 
-// merged returns the list without segments that are shorter than least: each extends the one before, which then is
-// what most of it was.
+// merged returns the list without segments that are shorter than least: each extends the one
+// before, which then is what most of it was.
 func merged(list []segment, least int64) []segment {
 	out := list[:0]
 	own := int64(0) // part of the last one that is of its kind, lane and name
@@ -348,8 +349,8 @@ func Most(list []Part, n, more int, rest time.Duration) ([]Part, int, time.Durat
 	return list[:n], more + len(list) - n, rest
 }
 
-// Within returns the path with at most this many parts, segments and longest segments; it shares no list with p that it
-// changes.
+// Within returns the path with at most this many parts, segments and longest segments; it shares no
+// list with p that it changes.
 func (p *Path) Within(parts, segments, longest int) *Path {
 	out := *p
 	out.Parts, out.MoreParts, out.Rest = Most(p.Parts, parts, p.MoreParts, p.Rest)

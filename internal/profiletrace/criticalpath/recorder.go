@@ -24,8 +24,8 @@ type Activity struct {
 	Blocks           bool   // the call may return only when the activity has ended
 }
 
-// Recorder finds the critical paths of the steps of one process. Activities arrive by start, steps before the
-// activities that they launch.
+// Recorder finds the critical paths of the steps of one process. Activities arrive by start, steps
+// before the activities that they launch.
 type Recorder struct {
 	threads  map[uint32]*timeline.History
 	labels   []string
@@ -56,7 +56,8 @@ type eventWait struct {
 	stream, on       uint32
 }
 
-// polling is a thread that asks again and again whether work has ended, and launches nothing meanwhile: a wait.
+// polling is a thread that asks again and again whether work has ended, and launches nothing
+// meanwhile: a wait.
 type polling struct {
 	intervals.Interval
 	name  uint32
@@ -88,8 +89,8 @@ func (r *Recorder) Launch(thread uint32) {
 	}
 }
 
-// Limits of what is kept: from the first number of activities or pieces on, complete steps are walked; at the second
-// one, a step is divided.
+// Limits of what is kept: from the first number of activities or pieces on, complete steps are
+// walked; at the second one, a step is divided.
 const (
 	fewActivities = 1 << 13
 	maxActivities = 1 << 16
@@ -98,7 +99,8 @@ const (
 	maxLabels     = 256
 )
 
-// NewRecorder returns a recorder of steps, or, of a process without steps, of the time from begin on.
+// NewRecorder returns a recorder of steps, or, of a process without steps, of the time from begin
+// on.
 func NewRecorder(steps bool, begin int64) *Recorder {
 	r := &Recorder{
 		threads: map[uint32]*timeline.History{}, polls: map[uint32][]polling{}, limit: fewActivities, whole: !steps, complete: begin, sums: newSums(),
@@ -132,8 +134,8 @@ func (r *Recorder) Step(start, end int64, track, name uint32) {
 	r.steps = append(r.steps, step{start: start, end: end, last: start, track: track, name: name})
 }
 
-// Wait adds a wait of a stream, requested at a time, for all work that had been launched on another stream before a
-// time.
+// Wait adds a wait of a stream, requested at a time, for all work that had been launched on another
+// stream before a time.
 func (r *Recorder) Wait(called int64, stream uint32, recorded int64, on uint32) {
 	if len(r.waits) < maxActivities {
 		r.waits = append(r.waits, eventWait{called, recorded, stream, on})
@@ -176,8 +178,8 @@ func (r *Recorder) stepOf(a *Activity) *step {
 	return &r.steps[i]
 }
 
-// settle walks the steps that are complete. If there are none and there is no room, it walks the path of the first one
-// up to now, as if it ended with an activity.
+// settle walks the steps that are complete. If there are none and there is no room, it walks the
+// path of the first one up to now, as if it ended with an activity.
 func (r *Recorder) settle() {
 	now := r.acts[len(r.acts)-1].Start
 	n := 0

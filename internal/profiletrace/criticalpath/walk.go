@@ -104,8 +104,8 @@ func (w *walk) prepare(r *Recorder) {
 	}
 	w.before = slices.Grow(w.before[:0], len(acts))
 	var delays []int64
-	// The activity before is the one that started before, which may still run: with programmatic dependent launch, a
-	// kernel starts before the previous one of its stream ends.
+	// The activity before is the one that started before, which may still run: with programmatic
+	// dependent launch, a kernel starts before the previous one of its stream ends.
 	last := map[uint32]int32{}
 	for i := range acts {
 		a := &acts[i]
@@ -248,7 +248,8 @@ func (w *walk) activity(i int32) position {
 	return position{act: cause}
 }
 
-// beside returns the activity of another stream that ended last before the start of one, after a time.
+// beside returns the activity of another stream that ended last before the start of one, after a
+// time.
 func (w *walk) beside(i int32, after int64) int32 {
 	acts := w.r.acts
 	for n := w.ended(w.byEnd, acts[i].Start) - 1; n >= 0 && acts[w.byEnd[n]].End > after; n-- {
@@ -259,8 +260,8 @@ func (w *walk) beside(i int32, after int64) int32 {
 	return noActivity
 }
 
-// running returns the activity of another stream that was running when one started on the same device, which then had
-// no room for it before; of several, the one that started last.
+// running returns the activity of another stream that was running when one started on the same
+// device, which then had no room for it before; of several, the one that started last.
 func (w *walk) running(i int32) int32 {
 	acts := w.r.acts
 	a := &acts[i]
@@ -275,8 +276,8 @@ func (w *walk) running(i int32) int32 {
 	return noActivity
 }
 
-// event returns the activity for which the activity's stream had to wait, as the profile states it; of several, the
-// one that ended last.
+// event returns the activity for which the activity's stream had to wait, as the profile states it;
+// of several, the one that ended last.
 func (w *walk) event(i int32) (found int32) {
 	acts := w.r.acts
 	a := &acts[i]

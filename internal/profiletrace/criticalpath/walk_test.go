@@ -349,7 +349,8 @@ func TestOverlappingKernelsOfAStreamAreThePath(t *testing.T) {
 	assert.Equal(t, time.Duration((60+37*9-20)*us), p.Kinds[0].Time, "from the first start to the last end")
 }
 
-// The host asks every 50 µs whether the kernel has ended: what it waits for is the path, and little could be gained.
+// The host asks every 50 µs whether the kernel has ended: what it waits for is the path, and little
+// could be gained.
 func TestPollingIsAWait(t *testing.T) {
 	s := newScene(false, 1)
 	s.op(1, "forward", 0, 10)

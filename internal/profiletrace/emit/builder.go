@@ -13,9 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 )
 
-// builder lets one goroutine sweep over the events while another writes spans. The data of a job does not change
-// after it has been submitted: nodes are complete then, and the writer waits for steps, which later activities can
-// still change.
+// builder lets one goroutine sweep over the events while another writes spans. The data of a job
+// does not change after it has been submitted: nodes are complete then, and the writer waits for
+// steps, which later activities can still change.
 type builder struct {
 	pipe *prefetch.Pipe[[]job]
 	jobs []job // being written
@@ -88,8 +88,9 @@ func (b *builder) wait() {
 	}
 }
 
-// sweep runs the sweep of a writer. If the level has many spans and the program has several processors, it runs in a
-// separate goroutine, which has ended when sweep returns, and spans are written in this one.
+// sweep runs the sweep of a writer. If the level has many spans and the program has several
+// processors, it runs in a separate goroutine, which has ended when sweep returns, and spans are
+// written in this one.
 func (w *Writer) sweep(ctx context.Context, s *link.Sweep) error {
 	if runtime.GOMAXPROCS(0) == 1 || w.rule.level == LevelSteps || w.rule.level == LevelAnnotations {
 		return s.Run(ctx)

@@ -25,7 +25,8 @@ func (s *spans) device(a *link.Activity, above *node, p *link.Process) {
 	if section, ok := s.onDevice(above, a.Device); ok {
 		parent = section
 	}
-	// A source that knows under which live span the activity was launched states it; the link points to the window.
+	// A source that knows under which live span the activity was launched states it; the link
+	// points to the window.
 	live := spanRef{}
 	if a.Detail.TraceParent != "" {
 		live, _ = parseTraceParent(a.Detail.TraceParent)
@@ -109,7 +110,8 @@ func putName(m pcommon.Map, full string) {
 	}
 }
 
-// requests links a device activity to the requests that it served together, and returns how many there were.
+// requests links a device activity to the requests that it served together, and returns how many
+// there were.
 func (s *spans) requests(sp ptrace.Span, d *event.Detail) int64 {
 	if d.Requests == 0 && d.RequestsLost == 0 {
 		return 0

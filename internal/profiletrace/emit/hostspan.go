@@ -78,8 +78,8 @@ var attributesOf = [event.KindCount]int{
 	event.KindStep: 12, event.KindAnnotation: 2, event.KindModule: 2, event.KindOperator: 3, event.KindRuntime: 3,
 }
 
-// stepFindings returns the findings of a step: of late launches only where it ran on one device, whose idle time it
-// is.
+// stepFindings returns the findings of a step: of late launches only where it ran on one device,
+// whose idle time it is.
 func (s *spans) stepFindings(name string, st *link.Step) []finding.Finding {
 	if _, ok := st.OnlyDevice(); !ok {
 		return nil
@@ -123,7 +123,8 @@ func (s *spans) allocated(m pcommon.Map, a *link.Allocated) {
 	}
 }
 
-// phases writes the time of every phase, and what makes them add up: step = Σ phases − overlap + other.
+// phases writes the time of every phase, and what makes them add up: step = Σ phases − overlap +
+// other.
 func (s *spans) phases(m pcommon.Map, st *link.Step) {
 	var sum int64
 	for _, name := range slices.Sorted(maps.Keys(st.Phases)) {

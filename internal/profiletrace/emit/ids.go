@@ -15,9 +15,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Identifiers are functions of the content, so that the same file gives the same trace however often, by whomever and
-// under whatever name it is read. Where the job is known, ids of steps and windows are functions of job, rank and
-// step instead, so that each rank can link to the others without having seen them.
+// Identifiers are functions of the content, so that the same file gives the same trace however
+// often, by whomever and under whatever name it is read. Where the job is known, ids of steps and
+// windows are functions of job, rank and step instead, so that each rank can link to the others
+// without having seen them.
 
 type idSource struct{ a, b uint64 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 )
 
-// Level is how much of a profile becomes spans: the value of gpu.trace.detail. The zero Level is LevelAuto.
+// Level is how much of a profile becomes spans: the value of gpu.trace.detail. The zero Level is
+// LevelAuto.
 type Level uint8
 
 // Levels.

@@ -12,9 +12,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// A host range lasts as long as its launches do. At LevelAuto its work on the device is shown beside it: a section from
-// the first start to the last end of what was launched within, one for each device, as NVIDIA's tools project NVTX
-// ranges onto the GPU. Sections nest as their ranges do, and the activities with spans are children of the innermost.
+// A host range lasts as long as its launches do. At LevelAuto its work on the device is shown
+// beside it: a section from the first start to the last end of what was launched within, one for
+// each device, as NVIDIA's tools project NVTX ranges onto the GPU. Sections nest as their ranges
+// do, and the activities with spans are children of the innermost.
 
 // projection is the work of a range on one device.
 type projection struct {
@@ -27,8 +28,8 @@ func (l Level) projects(k event.Kind) bool {
 	return l == LevelAuto && (k == event.KindAnnotation || k == event.KindModule || k == event.KindOperator)
 }
 
-// maxProjected bounds the ranges around a launch that take it, so that files with thousands of nested ranges cost no
-// more than others.
+// maxProjected bounds the ranges around a launch that take it, so that files with thousands of
+// nested ranges cost no more than others.
 const maxProjected = 256
 
 // project adds an activity to the ranges around its launch.
@@ -51,8 +52,8 @@ func (w *Writer) project(a *link.Activity, above *node) {
 	}
 }
 
-// onDevice returns the span of the section above what the node launched on a device: its own, otherwise the span of the
-// next range around it; ok is false if there is none.
+// onDevice returns the span of the section above what the node launched on a device: its own,
+// otherwise the span of the next range around it; ok is false if there is none.
 func (s *spans) onDevice(n *node, device int64) (id pcommon.SpanID, ok bool) {
 	if s.p.Detail != LevelAuto {
 		return id, false

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
-// selection decides what is kept if the rule selects more than the limits on a trace allow: steps first, then whatever
-// is longest. It stores one cutoff per trace that overflowed.
+// selection decides what is kept if the rule selects more than the limits on a trace allow: steps
+// first, then whatever is longest. It stores one cutoff per trace that overflowed.
 type selection struct {
 	*rule
 	maxSpans, maxBytes int
@@ -68,7 +68,8 @@ func (p *Emitter) newSelection(r *rule) *selection {
 // offered is what all events of a kind may bring as spans, whatever is around them.
 type offered struct{ spans, bytes int }
 
-// Offers sums what all events may bring, so that most profiles need no selecting sweep. The zero value is empty.
+// Offers sums what all events may bring, so that most profiles need no selecting sweep. The zero
+// value is empty.
 type Offers struct {
 	byKind [event.KindCount]offered
 	named  int64 // annotations that mark the application's own work, and modules
@@ -94,8 +95,8 @@ func (o *Offers) Add(e *event.Event, in *link.Input, l Level) {
 	o.byKind[e.Kind].bytes += c.size
 }
 
-// surelyFits reports whether the maximum that the events add reaches no limit, so that the selecting sweep is not
-// needed.
+// surelyFits reports whether the maximum that the events add reaches no limit, so that the
+// selecting sweep is not needed.
 func (p *Emitter) surelyFits(s *selection) bool {
 	var kinds []event.Kind
 	switch s.level {
@@ -174,7 +175,8 @@ func deviceCandidate(names *event.Names, name uint32) candidate {
 	return candidate{spans: 1, size: deviceSpanSize + min(len(names.Name(name)), maxText)}
 }
 
-// Upper estimates of the size of a span in OTLP without its names, from its attributes; a test checks them.
+// Upper estimates of the size of a span in OTLP without its names, from its attributes; a test
+// checks them.
 const (
 	hostSpanSize    = 760  // with a summary
 	stepSpanSize    = 2500 // more, with four findings

@@ -76,8 +76,8 @@ func (p *Emitter) openWindow(proc *link.Process, root spanRef) {
 	})
 }
 
-// rankLink returns the link from a rank to the same step or window of rank 0: none for rank 0, and none if the job is
-// unknown.
+// rankLink returns the link from a rank to the same step or window of rank 0: none for rank 0, and
+// none if the job is unknown.
 func (p *Emitter) rankLink(at func(idSource) spanRef) []spanLink {
 	job := p.job()
 	if job == "" || !p.Meta.HasRank || p.Meta.Rank == 0 || p.Meta.TraceParent != "" {
@@ -121,8 +121,8 @@ func (p *Emitter) stepIDs(st *link.Step) (ids idSource, number int64) {
 	return p.jobIDs, st.Ordinal
 }
 
-// Key returns the identity of the span of an activity at a level where every step is a trace. Live parents of ranges
-// around its launch are not considered.
+// Key returns the identity of the span of an activity at a level where every step is a trace. Live
+// parents of ranges around its launch are not considered.
 func (p *Emitter) Key(a *link.Activity) spanfacts.Key {
 	k := spanfacts.Key{Trace: p.root.trace, Span: p.ids.span(idEvent, int64(a.Seq))}
 	var live spanRef
@@ -146,9 +146,10 @@ func (p *Emitter) Key(a *link.Activity) spanfacts.Key {
 	return k
 }
 
-// placeStep makes a step the root of a separate trace if the level requires it. Under a live trace it stays there. If
-// the job is known, identifiers are derived from job, rank and number, so that other ranks can link to them; steps with
-// a repeated number, as of a second loop or of other processes, have identifiers derived from the content.
+// placeStep makes a step the root of a separate trace if the level requires it. Under a live trace
+// it stays there. If the job is known, identifiers are derived from job, rank and number, so that
+// other ranks can link to them; steps with a repeated number, as of a second loop or of other
+// processes, have identifiers derived from the content.
 func (p *Emitter) placeStep(n *node, st *link.Step, proc *link.Process) {
 	ids, number := p.stepIDs(st)
 	byJob := p.hasJob() && st.Leads && p.Meta.TraceParent == ""

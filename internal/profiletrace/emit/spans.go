@@ -39,7 +39,8 @@ type spans struct {
 	limits  map[int64]*occupancy.Device // by device
 }
 
-// scopeKey identifies an instrumentation scope: each device of a process has one, and so has the host.
+// scopeKey identifies an instrumentation scope: each device of a process has one, and so has the
+// host.
 type scopeKey struct {
 	pid      int64
 	isDevice bool
@@ -94,7 +95,8 @@ func (s *spans) new(p *link.Process, c spanRef, parent pcommon.SpanID, start, en
 	return s.in(scopeKey{pid: p.Pid}, p, c, parent, start, end)
 }
 
-// on returns a span of a device, whose scope states the device and who timed it; the span repeats ordinal and hw.id.
+// on returns a span of a device, whose scope states the device and who timed it; the span repeats
+// ordinal and hw.id.
 func (s *spans) on(device int64, p *link.Process, c spanRef, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	return s.in(scopeKey{p.Pid, true, device}, p, c, parent, start, end)
 }
@@ -226,7 +228,8 @@ func (s *spans) resource(m pcommon.Map, p *link.Process) {
 	}
 }
 
-// PutResource puts an attribute that was written as text. This project's whole numbers become integers.
+// PutResource puts an attribute that was written as text. This project's whole numbers become
+// integers.
 func PutResource(m pcommon.Map, k, v string) {
 	switch attribute.Key(k) {
 	case semconv.GPUJobRankKey, semconv.GPUJobLocalRankKey, semconv.GPUJobWorldSizeKey, semconv.ProcessPidKey:

@@ -95,12 +95,13 @@ func (s *spans) deviceWindow(d *link.DeviceFacts) {
 	PutFinding(sp, sp.EndTimestamp(), r.Findings...)
 }
 
-// samePrecision is the part of the FLOPs from which on their precision is the sum's: the rest, rotary embeddings
-// in single precision among products in bfloat16, changes a utilization by no more than this.
+// samePrecision is the part of the FLOPs from which on their precision is the sum's: the rest,
+// rotary embeddings in single precision among products in bfloat16, changes a utilization by no
+// more than this.
 const samePrecision = 0.99
 
-// writeComputed writes the sum with the part of the kernel time that it covers. If no operator is known there is no
-// sum.
+// writeComputed writes the sum with the part of the kernel time that it covers. If no operator is
+// known there is no sum.
 func writeComputed(m pcommon.Map, c *link.Computed) {
 	if c.Flops == 0 {
 		return

@@ -20,8 +20,9 @@ type Writer struct {
 	builder *builder // makes the spans; nil: the writer does
 }
 
-// maxOpenNodes is how many nodes may be open at one time. If there are more, nodes that ended flushAfter ago are
-// written, and what a late kernel would add to them is added to the next open ancestor.
+// maxOpenNodes is how many nodes may be open at one time. If there are more, nodes that ended
+// flushAfter ago are written, and what a late kernel would add to them is added to the next open
+// ancestor.
 const (
 	maxOpenNodes    = 20_000
 	flushAfter      = int64(100_000_000)    // ns of the profile

@@ -14,7 +14,8 @@ type ClockReading struct {
 	Clock float64 // any unit, the same for all
 }
 
-// Clock adds a reading of a device's clock, in any unit that is the same for all, at ns since the file's base.
+// Clock adds a reading of a device's clock, in any unit that is the same for all, at ns since the
+// file's base.
 func (s *Store) Clock(device, at int64, value float64) {
 	const devices = 256
 	if at < -MaxTime || at > MaxTime || !(value > 0) || len(s.clocks) == devices && s.clocks[device] == nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 )
 
-// A Detail is stored as fields of one tag byte and a value: a varint for integers, eight bytes for floats, a varint
-// length and bytes for strings. Only stated values are stored, so most records need few bytes.
+// A Detail is stored as fields of one tag byte and a value: a varint for integers, eight bytes for
+// floats, a varint length and bytes for strings. Only stated values are stored, so most records
+// need few bytes.
 const (
 	tagStep byte = iota + 1
 	tagBytes
@@ -149,8 +150,8 @@ func (d *Detail) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Decode reads what appendTo wrote. The record never leaves the program's own memory and files, so that a broken one is
-// a fault of this package: decoding stops there.
+// Decode reads what appendTo wrote. The record never leaves the program's own memory and files, so
+// that a broken one is a fault of this package: decoding stops there.
 func (d *Detail) Decode(b []byte) {
 	number := func() int64 {
 		v, n := binary.Varint(b)

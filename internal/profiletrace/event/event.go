@@ -12,7 +12,8 @@ import (
 // Kind is the kind of an Event.
 type Kind uint8
 
-// Kinds of event. The order is that in which ranges with the same start and length enclose each other.
+// Kinds of event. The order is that in which ranges with the same start and length enclose each
+// other.
 const (
 	KindStep       Kind = iota + 1 // one iteration of a loop, on the host
 	KindAnnotation                 // a range that the application named, on the host
@@ -42,30 +43,34 @@ type Event struct {
 	Thread     int64 // host events: thread id, or a number assigned to its name
 	Device     int64 // device events: ordinal in the file
 	Stream     int64 // device events: stream in the file
-	// Correlation connects a runtime call with activities of the device; 0: none; see CorrelationBits. Of frames it is the
-	// profiler's number: of two with equal bounds, the inner one has the higher number.
+	// Correlation connects a runtime call with activities of the device; 0: none; see
+	// CorrelationBits. Of frames it is the profiler's number: of two with equal bounds, the inner
+	// one has the higher number.
 	Correlation int64
-	// Gradient connects an operator with the function of the backward pass that computes its gradient; 0: none. It is no
-	// part of spans.
+	// Gradient connects an operator with the function of the backward pass that computes its
+	// gradient; 0: none. It is no part of spans.
 	Gradient int64
 	Detail   Detail // not kept for frames
 }
 
-// CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put
-// what makes it unique, if the file's number is only unique within a process.
+// CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them
+// a reader may put what makes it unique, if the file's number is only unique within a process.
 const CorrelationBits = 40
 
 // CorrelationMask selects the CorrelationBits of Event.Correlation.
 const CorrelationMask = 1<<CorrelationBits - 1
 
-// maxBytes is more than a device addresses; sums over as many copies as a profile has stay within int64.
+// maxBytes is more than a device addresses; sums over as many copies as a profile has stay within
+// int64.
 const maxBytes = 1 << 48
 
-// unstatedOccupancy is the shared memory of a block, in bytes, from which PyTorch's profiler writes an occupancy of 0,
-// whatever it is: cuda_occupancy.h does not know that the kernel opted in to more.
+// unstatedOccupancy is the shared memory of a block, in bytes, from which PyTorch's profiler writes
+// an occupancy of 0, whatever it is: cuda_occupancy.h does not know that the kernel opted in to
+// more.
 const unstatedOccupancy = 48 << 10
 
-// bounded removes numbers that no device can have from the detail of an activity, as if they were not stated.
+// bounded removes numbers that no device can have from the detail of an activity, as if they were
+// not stated.
 func (d *Detail) bounded() {
 	if d.Bytes < 0 || d.Bytes > maxBytes {
 		d.Bytes, d.HasBytes = 0, false
@@ -83,8 +88,8 @@ type RocKernel struct {
 	Scalars               int64 // registers of a wave
 }
 
-// accumulators returns the accumulators. Before ROCm 6.4 rocprofv3 stated g·(8−v) as an unsigned number for g granules
-// of 8 registers, v of which are vectors, instead of 8·g−v.
+// accumulators returns the accumulators. Before ROCm 6.4 rocprofv3 stated g·(8−v) as an unsigned
+// number for g granules of 8 registers, v of which are vectors, instead of 8·g−v.
 func (k *RocKernel) accumulators() int64 {
 	n := int64(int32(k.Accumulators)) //nolint:gosec // a negative number that was stated as unsigned
 	if n < 0 && k.Vectors > 8 && k.Accumulators <= math.MaxUint32 && n%(k.Vectors-8) == 0 {
@@ -93,8 +98,9 @@ func (k *RocKernel) accumulators() int64 {
 	return k.Accumulators
 }
 
-// SetRoc sets the resources of a launch on an AMD device with a name such as gfx942. The registers that limit the
-// occupancy are set, if the device is known. Numbers that it cannot have are omitted.
+// SetRoc sets the resources of a launch on an AMD device with a name such as gfx942. The registers
+// that limit the occupancy are set, if the device is known. Numbers that it cannot have are
+// omitted.
 func (d *Detail) SetRoc(device string, k RocKernel, sharedMemory int64) {
 	n, ok := occupancy.Vectors(device, k.Vectors, k.accumulators())
 	if n <= 0 || !ok {

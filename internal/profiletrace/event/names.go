@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Names interns strings: equal strings get one number, so that a record holds four bytes for a name of hundreds. Beyond
-// its limit new names are all the number 0, an unknown name, and are counted.
+// Names interns strings: equal strings get one number, so that a record holds four bytes for a name
+// of hundreds. Beyond its limit new names are all the number 0, an unknown name, and are counted.
 type Names struct {
 	index map[string]uint32
 	list  []string
@@ -23,7 +23,8 @@ func newNames(limit int) *Names {
 	return &Names{index: map[string]uint32{}, list: []string{"(name not kept)"}, limit: limit}
 }
 
-// ID returns the number of a name. The string is copied when it is new, so the caller may reuse its memory.
+// ID returns the number of a name. The string is copied when it is new, so the caller may reuse its
+// memory.
 func (n *Names) ID(name string) uint32 {
 	if id, ok := n.index[name]; ok {
 		return id

@@ -3,8 +3,9 @@
 
 package event
 
-// numbers is a set of correlations. A file's correlations count up, so a page covers many; numbers that are further
-// apart than the pages reach share bits, which makes a number seem to be there that is not.
+// numbers is a set of correlations. A file's correlations count up, so a page covers many; numbers
+// that are further apart than the pages reach share bits, which makes a number seem to be there
+// that is not.
 type numbers struct {
 	pages [numberPages]*[pageWords]uint64
 }

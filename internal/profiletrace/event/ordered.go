@@ -13,7 +13,8 @@ func (q Ordered[T]) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 // Push appends an element. Callers use heap.Push, which restores the order.
 func (q *Ordered[T]) Push(x any) { *q = append(*q, x.(T)) }
 
-// Pop removes the last element and returns it. Callers use heap.Pop, which moves the smallest element there.
+// Pop removes the last element and returns it. Callers use heap.Pop, which moves the smallest
+// element there.
 func (q *Ordered[T]) Pop() any {
 	old := *q
 	x := old[len(old)-1]

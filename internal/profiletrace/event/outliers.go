@@ -11,9 +11,10 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Outliers are events whose time is considered wrong: they are more than a day from all others, and few. Profilers keep
-// their records in memory, so that no profile has a day without an event and then a handful. They are ignored
-// everywhere. Longer pauses of a program that continues afterwards, and all shorter ones, are idle time.
+// Outliers are events whose time is considered wrong: they are more than a day from all others, and
+// few. Profilers keep their records in memory, so that no profile has a day without an event and
+// then a handful. They are ignored everywhere. Longer pauses of a program that continues
+// afterwards, and all shorter ones, are idle time.
 type Outliers struct {
 	Count int64
 	Named []string // the first three
@@ -40,7 +41,8 @@ func (o *Outliers) of(r *Record) bool {
 	return start < o.first || start > o.last || start+r.Duration > o.last
 }
 
-// Each calls f for all records in order of time, except outliers and activities without a usable time.
+// Each calls f for all records in order of time, except outliers and activities without a usable
+// time.
 func (s *Store) Each(f func(*Record) error) error {
 	if s.outliers.Count == 0 {
 		return s.timed(f)
@@ -82,8 +84,8 @@ func (s *Store) Bound() error {
 	return nil
 }
 
-// findOutliers searches for outliers if events are more than a day apart, and removes them from the statistics over all
-// events.
+// findOutliers searches for outliers if events are more than a day apart, and removes them from the
+// statistics over all events.
 func (s *Store) findOutliers() error {
 	s.outliers = Outliers{}
 	if !apart(s.earliest, s.latest) {

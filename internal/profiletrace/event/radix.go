@@ -3,11 +3,12 @@
 
 package event
 
-// sortByKey returns the entries of list in the order of their keys, entries of one key as they were. It needs spare,
-// which is as long, and returns which of the two it does not need any more.
+// sortByKey returns the entries of list in the order of their keys, entries of one key as they
+// were. It needs spare, which is as long, and returns which of the two it does not need any more.
 //
-// It is a radix sort from the lowest digit up. Its time grows with the number of entries and the number of digits in
-// which keys differ, four where they span an hour of nanoseconds; entries in order take one look.
+// It is a radix sort from the lowest digit up. Its time grows with the number of entries and the
+// number of digits in which keys differ, four where they span an hour of nanoseconds; entries in
+// order take one look.
 func sortByKey(list, spare []entry) (sorted, rest []entry) {
 	if len(list) == 0 {
 		return list, spare

@@ -28,8 +28,8 @@ type Record struct {
 
 const recordHeader = 41
 
-// Skew is how far the sweep keeps the host's rows ahead of the device's, so that a launch is known before its kernel
-// even where the two clocks of a file disagree.
+// Skew is how far the sweep keeps the host's rows ahead of the device's, so that a launch is known
+// before its kernel even where the two clocks of a file disagree.
 const Skew = int64(20_000_000)
 
 func recordKey(k Kind, start int64) int64 {
@@ -72,8 +72,9 @@ func (r *Record) header(b []byte) int {
 	return int(binary.LittleEndian.Uint32(b[36:]))
 }
 
-// Less returns the order of the sweep: by time, then the longer range first (it encloses the other), then by kind,
-// then, of frames, the number that the profiler gave it when it began, then as in the file.
+// Less returns the order of the sweep: by time, then the longer range first (it encloses the
+// other), then by kind, then, of frames, the number that the profiler gave it when it began, then
+// as in the file.
 func (r *Record) Less(o *Record) bool {
 	switch {
 	case r.Key != o.Key:

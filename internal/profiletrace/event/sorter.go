@@ -14,8 +14,9 @@ import (
 	"slices"
 )
 
-// sorter keeps records in an arena of bounded size. A full arena is sorted and written to a temporary file (a run);
-// reading merges all runs with what is still in memory. It can be read any number of times.
+// sorter keeps records in an arena of bounded size. A full arena is sorted and written to a
+// temporary file (a run); reading merges all runs with what is still in memory. It can be read any
+// number of times.
 type sorter struct {
 	dir    string
 	limit  int

@@ -44,8 +44,8 @@ type Meta struct {
 	Partial      string            // why only the beginning of the file could be read; empty: all of it was
 }
 
-// DeviceOf returns the description of a device. Files with one model return it for any ordinal: some number their
-// devices differently in the list and in the rows.
+// DeviceOf returns the description of a device. Files with one model return it for any ordinal:
+// some number their devices differently in the list and in the rows.
 func (m *Meta) DeviceOf(ordinal int64) (stated Device) {
 	for i := range m.Devices {
 		switch d := &m.Devices[i]; {
@@ -81,8 +81,8 @@ type Limits struct {
 	Dir    string // the folder of that file; empty: the operating system's
 }
 
-// Store keeps the events of one file, and returns them in the order of time as often as needed. It is not safe for
-// concurrent use.
+// Store keeps the events of one file, and returns them in the order of time as often as needed. It
+// is not safe for concurrent use.
 type Store struct {
 	Names *Names
 	Meta  Meta
@@ -206,10 +206,12 @@ func (s *Store) Add(e *Event) error {
 	return nil
 }
 
-// noTime is the reason for which an activity is omitted that the profiler never gave a time. Its call has no record.
+// noTime is the reason for which an activity is omitted that the profiler never gave a time. Its
+// call has no record.
 const noTime = "activity of a device without a time (start and duration are 0)"
 
-// trackID numbers rows. Most files write the events of a row one after the other, so the last one is tried first.
+// trackID numbers rows. Most files write the events of a row one after the other, so the last one
+// is tried first.
 func (s *Store) trackID(t Track) uint32 {
 	if len(s.trackList) > 0 && s.trackList[s.lastTrack] == t {
 		return s.lastTrack
@@ -224,7 +226,8 @@ func (s *Store) trackID(t Track) uint32 {
 	return id
 }
 
-// Tracks returns the rows by their numbers, with the streams of queues settled. No event may be added afterwards.
+// Tracks returns the rows by their numbers, with the streams of queues settled. No event may be
+// added afterwards.
 func (s *Store) Tracks() []Track {
 	s.settleQueues()
 	return s.trackList
@@ -236,9 +239,9 @@ func (s *Store) TrackID(t Track) (id uint32, ok bool) {
 	return id, ok
 }
 
-// Stream returns the stream of an activity for Event, for files that also state the hardware queue, with stream 0 if it
-// is unknown. Then the queue is used as the stream, unless the file has other streams: these are numbered apart, and
-// stream 0 is the default one.
+// Stream returns the stream of an activity for Event, for files that also state the hardware queue,
+// with stream 0 if it is unknown. Then the queue is used as the stream, unless the file has other
+// streams: these are numbered apart, and stream 0 is the default one.
 func (s *Store) Stream(stream, queue int64) int64 {
 	if stream != 0 || queue <= 0 {
 		s.streams = s.streams || stream != 0
@@ -270,8 +273,8 @@ func (s *Store) Devices() int {
 	return len(seen)
 }
 
-// Window states that the profile was recorded over at least this time, in ns since the file's base. Otherwise the
-// window is from the first start to the last end of the events.
+// Window states that the profile was recorded over at least this time, in ns since the file's base.
+// Otherwise the window is from the first start to the last end of the events.
 func (s *Store) Window(start, end int64) {
 	if start > end || start < -MaxTime || end > MaxTime {
 		return
@@ -351,8 +354,8 @@ type Identity [4]uint64
 
 var identitySeed = maphash.MakeSeed()
 
-// Identity returns the identity of the file: of its events, names and description. The description includes the rank,
-// which may be a part of the file's name.
+// Identity returns the identity of the file: of its events, names and description. The description
+// includes the rank, which may be a part of the file's name.
 func (s *Store) Identity() Identity {
 	var h maphash.Hash
 	h.SetSeed(identitySeed)
@@ -367,8 +370,9 @@ func (s *Store) Identity() Identity {
 // Processes returns the processes that made calls, by number.
 func (s *Store) Processes() map[int64]*ProcessCount { return s.processes }
 
-// MainProcess returns the process with most calls. Device activities without a launch, and ranges of processes without
-// calls (0 for Python frames, -1 for the profiler's own overhead), belong to it.
+// MainProcess returns the process with most calls. Device activities without a launch, and ranges
+// of processes without calls (0 for Python frames, -1 for the profiler's own overhead), belong to
+// it.
 func (s *Store) MainProcess() (pid int64, known bool) {
 	calls := map[int64]int64{}
 	for id, c := range s.processes {
@@ -392,14 +396,15 @@ func (b *stepBounds) add(e *Event) {
 	b.LastStart, b.LastEnd = max(b.LastStart, e.Start), max(b.LastEnd, e.End())
 }
 
-// StreamWait is a wait of a stream for an event, which another stream reaches with the work that it had been given
-// before the event was recorded.
+// StreamWait is a wait of a stream for an event, which another stream reaches with the work that it
+// had been given before the event was recorded.
 type StreamWait struct {
 	Device, Stream, On int64
 	Call, Record       int64 // correlations of the calls that requested the wait, and that recorded the event
 }
 
-// maxStreamWaits bounds the waits that are kept for critical paths; further ones are inferred from times.
+// maxStreamWaits bounds the waits that are kept for critical paths; further ones are inferred from
+// times.
 const maxStreamWaits = 1 << 15
 
 // StreamWait adds a wait.
@@ -412,8 +417,8 @@ func (s *Store) StreamWait(w StreamWait) {
 // StreamWaits returns the waits.
 func (s *Store) StreamWaits() []StreamWait { return s.waits }
 
-// ProfilerFrame begins the names of frames for the profiler's own work. They have no process and no thread
-// of the program: readers put them in ProfilerProcess.
+// ProfilerFrame begins the names of frames for the profiler's own work. They have no process and no
+// thread of the program: readers put them in ProfilerProcess.
 const (
 	ProfilerFrame         = "profiler: "
 	ProfilerProcess int64 = -1 << 40

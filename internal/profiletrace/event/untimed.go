@@ -14,22 +14,24 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Untimed are activities of a device whose time cannot be true: they start before the call that launched them, by more
-// than the clocks of a file differ. They are ignored everywhere, and what they were launched for is not recorded.
-// Distance and rarity prove nothing, whereas no work starts before it is launched.
+// Untimed are activities of a device whose time cannot be true: they start before the call that
+// launched them, by more than the clocks of a file differ. They are ignored everywhere, and what
+// they were launched for is not recorded. Distance and rarity prove nothing, whereas no work starts
+// before it is launched.
 type Untimed struct {
 	Count int64
 	Named []string // the first three
 	kinds [KindCount]int64
 }
 
-// Launched reports whether the work of a call has a usable record: an activity with the correlation of the call, whose
-// time can be true.
+// Launched reports whether the work of a call has a usable record: an activity with the correlation
+// of the call, whose time can be true.
 func (s *Store) Launched(correlation int64) bool {
 	return s.worked.has(correlation) && !s.lost.has(correlation)
 }
 
-// callSample is some correlations of the calls of one name: each of the first, then every second, and so on.
+// callSample is some correlations of the calls of one name: each of the first, then every second,
+// and so on.
 type callSample struct {
 	calls           int
 	list            []int64
@@ -52,7 +54,8 @@ func (s *Store) sampleCall(e *Event) {
 	}
 }
 
-// Launches reports whether any call of the name, of a sample, launched an activity that is recorded.
+// Launches reports whether any call of the name, of a sample, launched an activity that is
+// recorded.
 func (s *Store) Launches(name uint32) bool {
 	c := s.calls[name]
 	if c == nil {
@@ -64,8 +67,8 @@ func (s *Store) Launches(name uint32) bool {
 	return c.launches
 }
 
-// causal returns a filter of records in the order of the sweep: it omits activities that the sweep reaches before
-// their launch, although the file has it.
+// causal returns a filter of records in the order of the sweep: it omits activities that the sweep
+// reaches before their launch, although the file has it.
 func (s *Store) causal() func(*Record) bool {
 	called := &numbers{}
 	return func(r *Record) bool {
@@ -94,10 +97,10 @@ func (s *Store) timed(f func(*Record) error) error {
 	})
 }
 
-// findUntimed searches for activities without a usable time if one that was launched starts before the first launch,
-// and takes them out of the statistics over all events. If most activities start before their launches, the clocks
-// differ, and no record is wrong by itself. Correlations of several processes are ambiguous unless they contain the
-// process.
+// findUntimed searches for activities without a usable time if one that was launched starts before
+// the first launch, and takes them out of the statistics over all events. If most activities start
+// before their launches, the clocks differ, and no record is wrong by itself. Correlations of
+// several processes are ambiguous unless they contain the process.
 func (s *Store) findUntimed() error {
 	s.untimed = Untimed{}
 	if s.firstLaunched >= s.firstCall-Skew || len(s.processes) > 1 && s.firstCorrelation <= CorrelationMask {

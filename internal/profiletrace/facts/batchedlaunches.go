@@ -5,13 +5,15 @@ package facts
 
 import "github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 
-// Batches counts launches that a device started together, after a gap in which they had been waiting.
+// Batches counts launches that a device started together, after a gap in which they had been
+// waiting.
 type Batches struct {
 	Gaps, Launches int64
 	until          int64 // end of the last such gap
 }
 
-// LeastBatch is the minimum mean number of launches delayed by such a gap if they arrive in batches.
+// LeastBatch is the minimum mean number of launches delayed by such a gap if they arrive in
+// batches.
 const LeastBatch = 2
 
 // idle adds idle time that the activity ended.

@@ -19,10 +19,12 @@ type link struct {
 	duration time.Duration
 }
 
-// longestChain is how often one kernel of one operator follows itself over the same elements: x times a times b.
+// longestChain is how often one kernel of one operator follows itself over the same elements: x
+// times a times b.
 const longestChain = 1
 
-// chain records two consecutive elementwise kernels over as many elements: the first writes what the second reads.
+// chain records two consecutive elementwise kernels over as many elements: the first writes what
+// the second reads.
 func (d *Device) chain(a *timeline.Activity, op *operatorSum) {
 	before := d.chains[a.Stream]
 	if !a.Maps || a.Length() < ShortKernel {
@@ -35,8 +37,8 @@ func (d *Device) chain(a *timeline.Activity, op *operatorSum) {
 	if before.op == op && before.name == a.Name {
 		now.run = before.run + 1
 	}
-	// Consecutive runs of one kernel, as of an optimizer, go over as many tensors, and none reads what the previous one
-	// wrote.
+	// Consecutive runs of one kernel, as of an optimizer, go over as many tensors, and none reads
+	// what the previous one wrote.
 	if before.op != nil && now.run <= longestChain && (now.launched != 0 && now.launched == before.launched ||
 		now.shape != 0 && now.shape == before.shape) {
 		before.op.Handed += before.duration

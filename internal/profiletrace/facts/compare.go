@@ -16,9 +16,10 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
-// Comparison holds the changes between two profiles, in time per step; of several devices, their mean. Steps are
-// complete: host time before the device started in the first step and after it ended in the last one counts; without
-// steps, everything that findings judge before and after the window counts.
+// Comparison holds the changes between two profiles, in time per step; of several devices, their
+// mean. Steps are complete: host time before the device started in the first step and after it
+// ended in the last one counts; without steps, everything that findings judge before and after the
+// window counts.
 type Comparison struct {
 	Before     time.Duration `json:"before_ns"` // of a step; of the window where a profile has no steps
 	After      time.Duration `json:"after_ns"`
@@ -37,7 +38,8 @@ type Change struct {
 	Before time.Duration `json:"before_ns"`
 	After  time.Duration `json:"after_ns"`
 	Work   [2]Worked     `json:"work,omitzero"` // before and after, of operators and kernels
-	// Reason is whether it is more work or slower work ("more work, slower"), How what changed in the work.
+	// Reason is whether it is more work or slower work ("more work, slower"), How what changed in
+	// the work.
 	Reason string `json:"reason,omitempty"`
 	How    string `json:"how,omitempty"`
 }
@@ -128,7 +130,8 @@ func (c changes) sorted() (list []Change) {
 	return list
 }
 
-// Write prints the comparison: first what changed most, then tables with at most rows lines each (0: all).
+// Write prints the comparison: first what changed most, then tables with at most rows lines each
+// (0: all).
 func (c Comparison) Write(w io.Writer, rows int) error {
 	unit := "the window"
 	if c.PerStep {
@@ -198,8 +201,8 @@ func (c Comparison) headline(unit string) string {
 // fewInCommon is the share of time below which two profiles are hardly comparable.
 const fewInCommon = 0.2
 
-// common returns the share of the time of operators, or of kernels if that is larger, that both profiles have; 1 if
-// there are none.
+// common returns the share of the time of operators, or of kernels if that is larger, that both
+// profiles have; 1 if there are none.
 func (c Comparison) common() (share float64) {
 	for _, list := range [][]Change{c.Operators, c.Kernels} {
 		var both, all time.Duration

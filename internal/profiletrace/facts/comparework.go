@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
-// Worked is what an operator or kernel did in a step, which distinguishes more work from slower work. Unknown values
-// are omitted.
+// Worked is what an operator or kernel did in a step, which distinguishes more work from slower
+// work. Unknown values are omitted.
 type Worked struct {
 	Kernels   float64  `json:"kernels"`
 	FLOPs     float64  `json:"flops,omitzero"`
@@ -30,7 +30,8 @@ type Worked struct {
 	most      time.Duration
 }
 
-// maxShapes bounds the shapes of one side that a comparison names; the last of them counts further ones.
+// maxShapes bounds the shapes of one side that a comparison names; the last of them counts further
+// ones.
 const maxShapes = 3
 
 func (w *Worked) add(kernels int64, r *Rate, shapes string, t time.Duration, n float64) {
@@ -75,15 +76,15 @@ func (w *Worked) finish(other *Worked) {
 	w.Shapes = list
 }
 
-// covered is the part of the time of an operator or kernel for which its work must be known on both sides, so that the
-// work is compared.
+// covered is the part of the time of an operator or kernel for which its work must be known on both
+// sides, so that the work is compared.
 const covered = 0.9
 
 // clearly is the ratio from which on a change of work or speed is stated.
 const clearly = 1.05
 
-// amounts returns how much the work of both sides is, in FLOPs if they are known for enough of the time, else in bytes;
-// false if neither is known.
+// amounts returns how much the work of both sides is, in FLOPs if they are known for enough of the
+// time, else in bytes; false if neither is known.
 func (c *Change) amounts() (before, after float64, ok bool) {
 	enough := func(kind int) bool {
 		return c.Work[0].known[kind] >= covered*c.Before.Seconds() && c.Work[1].known[kind] >= covered*c.After.Seconds()
@@ -119,7 +120,8 @@ func (b *By) add(c *Change) {
 	}
 }
 
-// String returns one line for people, with a sign for each part of at least a microsecond; empty if no work is known.
+// String returns one line for people, with a sign for each part of at least a microsecond; empty if
+// no work is known.
 func (b By) String() string {
 	var list []string
 	for _, p := range []struct {

@@ -80,7 +80,8 @@ func TestOfManyShapesAFewAreNamed(t *testing.T) {
 	assert.Contains(t, c.How, "f32[99] → f32[0]; f32[1]; and 4 more shapes")
 }
 
-// Of an increase of 6 ms, 4 are more work, 1 is slower work, 2 are new, and unknown work takes 1 ms less.
+// Of an increase of 6 ms, 4 are more work, 1 is slower work, 2 are new, and unknown work takes 1 ms
+// less.
 func TestTheChangeOfOperatorsIsDividedIntoWorkAndSpeed(t *testing.T) {
 	before := []Operator{op("mm", "f32[8]", "fp32", 4, 1e9, 4), op("custom", "", "", 1, 0, 3)}
 	after := []Operator{op("mm", "f32[16]", "fp32", 4, 2e9, 9), op("custom", "", "", 1, 0, 2), op("add", "f32[1]", "fp32", 1, 1e6, 2)}
@@ -105,7 +106,8 @@ func TestKernelsStateTheirCounts(t *testing.T) {
 	assert.Equal(t, "8 → 16 kernels", c.Kernels[0].How)
 }
 
-// Two profiles of different programs are compared, and the first line says that they have little in common.
+// Two profiles of different programs are compared, and the first line says that they have little in
+// common.
 func TestTheComparisonOfDifferentProgramsIsDoubted(t *testing.T) {
 	profile := func(window time.Duration, names ...string) []Report {
 		r := Report{Window: window, Parts: Parts{Computing: window}}

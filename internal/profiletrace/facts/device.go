@@ -14,8 +14,8 @@ import (
 
 // Device collects the facts of one device from its activities, in the order of their starts.
 type Device struct {
-	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for the time before
-	// its first activity, in order; nil: not needed.
+	// Took is called for every idle, exposed communicating or exposed copying part of the window,
+	// and for the time before its first activity, in order; nil: not needed.
 	Took func(timeline.Claim)
 
 	Totals
@@ -48,7 +48,8 @@ type Device struct {
 	migrates bool             // there were migrations towards the device
 }
 
-// Totals are the facts of one device over its window that are not in its Report. Rules read them and change nothing.
+// Totals are the facts of one device over its window that are not in its Report. Rules read them
+// and change nothing.
 type Totals struct {
 	Spending
 	First      int64        // start of the first activity
@@ -108,8 +109,8 @@ func NewDevice(s *timeline.Splitter) *Device {
 	}
 }
 
-// Needs returns the time from which the host's activity may still be queried: until the first activity, from the
-// beginning.
+// Needs returns the time from which the host's activity may still be queried: until the first
+// activity, from the beginning.
 func (d *Device) Needs(beginning int64) int64 {
 	if !d.any {
 		return beginning
@@ -178,7 +179,8 @@ func (d *Device) leads(s timeline.Share, u *timeline.Unit) {
 	}
 }
 
-// After records that no more activities follow, and that the threads of the host continued with the unit.
+// After records that no more activities follow, and that the threads of the host continued with the
+// unit.
 func (d *Device) After(u timeline.Unit, threads []*timeline.Log) {
 	if !d.any || u.End <= d.end {
 		return
@@ -273,8 +275,8 @@ func (d *Device) begin(a *timeline.Activity) {
 	d.active = append(d.active, t)
 }
 
-// advance attributes the time up to t to what ran: of several activities of the class that hides the others, to the one
-// that started first.
+// advance attributes the time up to t to what ran: of several activities of the class that hides
+// the others, to the one that started first.
 func (d *Device) advance(t int64) {
 	for len(d.active) > 0 && d.cursor < t {
 		best, soonest := 0, d.active[0].end
@@ -288,7 +290,8 @@ func (d *Device) advance(t int64) {
 		if d.active[best].class == timeline.Computing {
 			to = min(to, soonest) // what runs beside a kernel decides what its time counts for
 		}
-		// A higher class that ends earlier is retired below; no activity of a lower class starts before t.
+		// A higher class that ends earlier is retired below; no activity of a lower class starts
+		// before t.
 		d.give(&d.active[best], d.cursor, to)
 		if d.cursor = to; soonest > to {
 			continue // nothing ended

@@ -22,8 +22,8 @@ func aContext() *Context {
 	return &Context{Name: name, Kernel: name, Peak: PeakOf("")}
 }
 
-// TestEveryNanosecondHasOnePart compares random activities on more streams than are distinguished with a count by
-// nanosecond.
+// TestEveryNanosecondHasOnePart compares random activities on more streams than are distinguished
+// with a count by nanosecond.
 func TestEveryNanosecondHasOnePart(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, streams := range []int{1, 3, 2 * maxActive} {
@@ -86,7 +86,8 @@ func TestReportsAreTheSameEachTime(t *testing.T) {
 	assert.Positive(t, first.Efficiency.PeakShare)
 }
 
-// Compares two devices of one model with one of another, with other kernel names, and one step with four.
+// Compares two devices of one model with one of another, with other kernel names, and one step with
+// four.
 func TestCompareAcrossDevices(t *testing.T) {
 	before := Report{
 		Model: "A", Window: 800, Steps: 4, Parts: Parts{Computing: 400}, Idle: []CauseTime{{Cause: timeline.CauseDispatch, Time: 400}},

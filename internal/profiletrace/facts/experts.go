@@ -5,7 +5,8 @@ package facts
 
 import "time"
 
-// Experts sums exchanges of tokens between ranks with experts: all-to-alls of which both sizes are known.
+// Experts sums exchanges of tokens between ranks with experts: all-to-alls of which both sizes are
+// known.
 type Experts struct {
 	Count          int64
 	Sent, Received int64 // elements
@@ -38,8 +39,8 @@ func (e *Experts) Uneven() float64 {
 	return 2 * float64(e.Unequal) / float64(e.Sent+e.Received)
 }
 
-// Waiting returns the exposed time of the exchanges beyond their time at the highest observed rate; 0 if there are too
-// few exchanges to know that rate.
+// Waiting returns the exposed time of the exchanges beyond their time at the highest observed rate;
+// 0 if there are too few exchanges to know that rate.
 func (e *Experts) Waiting() time.Duration {
 	if e.Count < leastRepeats {
 		return 0

@@ -9,8 +9,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 )
 
-// HostOnly is where the host's time went, in a profile without activities of a device. Each moment belongs to the
-// innermost range, within a loader to the loader.
+// HostOnly is where the host's time went, in a profile without activities of a device. Each moment
+// belongs to the innermost range, within a loader to the loader.
 type HostOnly struct {
 	Partial bool               // only a part of the profile could be read
 	Time    time.Duration      // for which the busiest thread was in ranges

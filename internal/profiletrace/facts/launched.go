@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// Launched is how the launches of a kernel fill the device. The means are over the time of the launches for which a
-// value is known.
+// Launched is how the launches of a kernel fill the device. The means are over the time of the
+// launches for which a value is known.
 type Launched struct {
 	Registers   int64  `json:"registers,omitzero"` // of a thread, the most of any launch
 	BlocksPerSM Mean   `json:"blocks_per_sm,omitzero"`
@@ -42,8 +42,8 @@ func (l *Launched) Add(o *Launched) {
 	}
 }
 
-// Limits is the time of launches by what keeps their occupancy from being higher. It is written as the name of the
-// longest.
+// Limits is the time of launches by what keeps their occupancy from being higher. It is written as
+// the name of the longest.
 type Limits [occupancy.NumLimits]time.Duration
 
 // String returns what limits the occupancy for most of the time.
@@ -69,7 +69,8 @@ func (l *Limits) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Mean is the mean of values above 0 over the time for which they are known. The zero Mean is unknown.
+// Mean is the mean of values above 0 over the time for which they are known. The zero Mean is
+// unknown.
 type Mean struct{ sum, time float64 }
 
 // MeanOf returns the mean of one value; unknown if that is not above 0.

@@ -12,8 +12,8 @@ type Level struct {
 // maxLevels is how many Levels keep: more than a screen has columns.
 const maxLevels = 1000
 
-// Levels tracks a quantity over time in bounded memory: for each cell of time it keeps the largest value, and cells
-// become longer as more has to be kept.
+// Levels tracks a quantity over time in bounded memory: for each cell of time it keeps the largest
+// value, and cells become longer as more has to be kept.
 type Levels struct {
 	list []Level
 	cell int64 // ns; 0: every value is kept

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ModuleTree holds the modules and annotations of the host, nested as they ran. Nodes are what the file names:
-// Layer_0, Layer_1 and so on. Groups merge the nodes that differ in numbers only, with everything below them, so that
-// all layers of a model are one row. The zero value is ready.
+// ModuleTree holds the modules and annotations of the host, nested as they ran. Nodes are what the
+// file names: Layer_0, Layer_1 and so on. Groups merge the nodes that differ in numbers only, with
+// everything below them, so that all layers of a model are one row. The zero value is ready.
 type ModuleTree struct {
 	nodes    []moduleNode  // by number, minus 1
 	groups   []moduleGroup // likewise
@@ -31,8 +31,8 @@ type moduleNode struct {
 
 type moduleGroup struct{ parent, name uint32 }
 
-// Limits of a tree: beyond the first, nodes of one group are not distinguished, beyond the second, ranges count for
-// the range around them.
+// Limits of a tree: beyond the first, nodes of one group are not distinguished, beyond the second,
+// ranges count for the range around them.
 const (
 	maxModuleNodes  = 1 << 15
 	maxModuleGroups = 1 << 12
@@ -41,7 +41,8 @@ const (
 // modulePrefix begins the names of PyTorch's modules.
 const modulePrefix = "nn.Module: "
 
-// Enter returns the node of a range of this name within a node, and counts a call of it; 0 is outside of all.
+// Enter returns the node of a range of this name within a node, and counts a call of it; 0 is
+// outside of all.
 func (t *ModuleTree) Enter(in, name uint32, text func(uint32) string) uint32 {
 	at := t.Node(in, name, text)
 	if at != in {
@@ -121,7 +122,8 @@ func (t *ModuleTree) generalOf(name uint32, text func(uint32) string) uint32 {
 	return id
 }
 
-// general returns a name without its numbers: the class of a module, or an annotation with an asterisk for each number.
+// general returns a name without its numbers: the class of a module, or an annotation with an
+// asterisk for each number.
 func general(name string) string {
 	if class, ok := strings.CutPrefix(name, modulePrefix); ok {
 		if i := strings.LastIndexByte(class, '_'); i > 0 && strings.Trim(class[i+1:], "0123456789") == "" {
@@ -170,8 +172,8 @@ func (d *Device) moduleOf(node uint32) *moduleSum {
 	return s
 }
 
-// Module is a module or annotation of the host, or several that differ in numbers only, with everything within it. The
-// times of the outermost ones add up to the window.
+// Module is a module or annotation of the host, or several that differ in numbers only, with
+// everything within it. The times of the outermost ones add up to the window.
 type Module struct {
 	Name      string           `json:"name"`
 	Depth     int              `json:"depth,omitempty"`
@@ -203,7 +205,8 @@ const (
 // NoModule is the name of the work that no module or annotation is around.
 const NoModule = "(outside of modules and annotations)"
 
-// moduleList returns the modules, each before those within it, the longest first, and how many more there are.
+// moduleList returns the modules, each before those within it, the longest first, and how many more
+// there are.
 func (d *Device) moduleList(t *ModuleTree, name func(uint32) string, window time.Duration) (list []Module, more int) {
 	if t == nil || len(t.nodes) == 0 {
 		return nil, 0

@@ -34,7 +34,8 @@ func (w *words) name(id uint32) string {
 	return (*w)[id-1]
 }
 
-// Three layers with two kernels each, the second of layer 1 in the backward pass; the device is idle before each layer.
+// Three layers with two kernels each, the second of layer 1 in the backward pass; the device is
+// idle before each layer.
 func TestModulesMergeLayersAndAddUpToTheWindow(t *testing.T) {
 	var w words
 	var tree ModuleTree

@@ -21,7 +21,8 @@ func (o Operator) Less(part float64) Operator {
 
 func scaled(t time.Duration, by float64) time.Duration { return time.Duration(by * float64(t)) }
 
-// Within returns the operator restricted to a part of its time, with its other counts in proportion.
+// Within returns the operator restricted to a part of its time, with its other counts in
+// proportion.
 func (o Operator) Within(of, alone time.Duration, left float64) Operator {
 	o.Time, o.Alone = of, alone
 	o.Narrow, o.Empty, o.Handed = scaled(o.Narrow, left), left*o.Empty, scaled(o.Handed, left)
@@ -39,8 +40,8 @@ type Peak struct {
 	Reason string // why it is not known
 }
 
-// State replaces the peaks of 16-bit matrix products and of memory by the peaks that a file states, in FLOP and bytes per
-// second, of a device of this model; 0: not stated.
+// State replaces the peaks of 16-bit matrix products and of memory by the peaks that a file states,
+// in FLOP and bytes per second, of a device of this model; 0: not stated.
 func (p *Peak) State(model string, flops, bandwidth float64) {
 	p.Name = cmp.Or(p.Name, model, "the device, as the file states it")
 	if flops > 0 {
@@ -51,7 +52,8 @@ func (p *Peak) State(model string, flops, bandwidth float64) {
 	}
 }
 
-// PeakOf looks up a model; a suffix by which a driver marks a virtual function does not change the device.
+// PeakOf looks up a model; a suffix by which a driver marks a virtual function does not change the
+// device.
 func PeakOf(model string) Peak {
 	if model == "" {
 		return Peak{Reason: "the file does not name the device (name it: --device MODEL, or `device` of the receiver)"}

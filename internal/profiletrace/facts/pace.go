@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// pace is how long kernels of one kind (name, launch configuration, shapes) took over the window. If most kinds became
-// slower together, the cause is the device: its clocks were lowered, or another process used it.
+// pace is how long kernels of one kind (name, launch configuration, shapes) took over the window.
+// If most kinds became slower together, the cause is the device: its clocks were lowered, or
+// another process used it.
 type pace struct {
 	samples []paced
 	stride  int // one kernel out of this many is kept
@@ -28,8 +29,8 @@ type paced struct {
 	shaped        bool  // kind knows the shapes of the inputs
 }
 
-// Limits of pace. Limits without a name in the registry are sizes of samples, which the standard error accounts for,
-// bounds of memory, and the resolution of clocks.
+// Limits of pace. Limits without a name in the registry are sizes of samples, which the standard
+// error accounts for, bounds of memory, and the resolution of clocks.
 const (
 	maxPaced    = 1 << 14 // kept kernels; beyond this number, every second is dropped and the interval doubles
 	leastPaced  = 12      // of a kind
@@ -64,8 +65,9 @@ type Slowdown struct {
 	Slow, Fast float64 // clocks; 0: not known
 }
 
-// slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the mean over
-// its kernels, and slow parts with the others. ok is false if the data is insufficient.
+// slowdown compares parts of the window by kinds of kernel: each kind with its own median, each
+// part by the mean over its kernels, and slow parts with the others. ok is false if the data is
+// insufficient.
 func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 	by := map[uint64][]int64{}
 	for _, x := range p.samples {
@@ -153,8 +155,9 @@ func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 	return s, true
 }
 
-// placesOf returns the position in its step of each sample among the samples of its kind, out of a number of positions:
-// parts of a step that differ by design (longer sequences, other layers) are not compared with each other.
+// placesOf returns the position in its step of each sample among the samples of its kind, out of a
+// number of positions: parts of a step that differ by design (longer sequences, other layers) are
+// not compared with each other.
 func placesOf(list []paced) []int {
 	type inStep struct {
 		kind uint64
@@ -174,9 +177,10 @@ func placesOf(list []paced) []int {
 	return at
 }
 
-// twoClasses divides levels into a lower and an upper class with the best separation (Otsu's threshold), and returns
-// the minimum of the upper class and the factor by which it is above the lower. The factor is 0 unless the distance
-// between the classes is at least four times the variation within them.
+// twoClasses divides levels into a lower and an upper class with the best separation (Otsu's
+// threshold), and returns the minimum of the upper class and the factor by which it is above the
+// lower. The factor is 0 unless the distance between the classes is at least four times the
+// variation within them.
 func twoClasses(levels []float64) (limit, factor float64) {
 	sorted := slices.Sorted(slices.Values(levels))
 	best := 0.0
@@ -194,8 +198,8 @@ func twoClasses(levels []float64) (limit, factor float64) {
 	return limit, factor
 }
 
-// steady reports whether most levels of both classes are next to one of their own class: a device becomes slower for a
-// while, whereas random high levels are isolated.
+// steady reports whether most levels of both classes are next to one of their own class: a device
+// becomes slower for a while, whereas random high levels are isolated.
 func steady(levels []float64, limit float64) bool {
 	var alone, all [2]int
 	for i, level := range levels {

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// Report is the work of one device over the window, and the possible gains. Its JSON has durations in ns, rates in FLOP
-// and bytes per second, and shares from 0 to 1.
+// Report is the work of one device over the window, and the possible gains. Its JSON has durations
+// in ns, rates in FLOP and bytes per second, and shares from 0 to 1.
 type Report struct {
 	Ordinal int64         `json:"ordinal"`
 	Model   string        `json:"model,omitempty"` // empty: not stated
@@ -24,8 +24,8 @@ type Report struct {
 	Parts   Parts         `json:"parts"`
 	Idle    []CauseTime   `json:"idle,omitempty"` // by cause, the longest first; their sum is Parts.Idle
 	Steps   int64         `json:"steps,omitempty"`
-	// Around is idle time outside the window in the first or last step (without steps, in the outermost range of the
-	// host), Before what the host did before that: start-up and the loader.
+	// Around is idle time outside the window in the first or last step (without steps, in the
+	// outermost range of the host), Before what the host did before that: start-up and the loader.
 	Around []CauseTime `json:"around,omitempty"`
 	Before []CauseTime `json:"before,omitempty"`
 	// in the order of their ends, the first maxSteps; empty: read from spans
@@ -39,15 +39,15 @@ type Report struct {
 	Collectives []Collective `json:"collectives,omitempty"`
 	Transfers   []Transfer   `json:"transfers,omitempty"` // of collectives whose messages are stated
 	Memory      []Level      `json:"memory,omitempty"`    // memory handed out by the framework's allocator
-	// Modules are the modules and annotations around launches, each before those within it. Of the MoreModules, none
-	// takes a thousandth of the window, or there are very many.
+	// Modules are the modules and annotations around launches, each before those within it. Of the
+	// MoreModules, none takes a thousandth of the window, or there are very many.
 	Modules     []Module          `json:"modules,omitempty"`
 	MoreModules int               `json:"moreModules,omitempty"`
 	Findings    []finding.Finding `json:"findings"`
 }
 
-// Parts are the parts of a window. Computing, CommExposed, CopyExposed, Idle and NotRecorded add up to it; CommHidden
-// and CopyHidden overlapped them.
+// Parts are the parts of a window. Computing, CommExposed, CopyExposed, Idle and NotRecorded add up
+// to it; CommHidden and CopyHidden overlapped them.
 type Parts struct {
 	Computing   time.Duration `json:"computing_ns"`
 	CommExposed time.Duration `json:"communication_exposed_ns"`
@@ -59,8 +59,8 @@ type Parts struct {
 	NotRecorded time.Duration `json:"not_recorded_ns,omitzero"`
 }
 
-// Step is the time of a step's only device. Parts and idle times add up to the part of the step inside the device's
-// window.
+// Step is the time of a step's only device. Parts and idle times add up to the part of the step
+// inside the device's window.
 type Step struct {
 	Name  string        `json:"name"`
 	Start int64         `json:"start_unix_ns"`
@@ -76,8 +76,8 @@ type CauseTime struct {
 	Where []finding.Location `json:"where,omitempty"` // the longest
 }
 
-// Efficiency is the performance of operators with known work. Rates are over the time of the kernels that they
-// launched.
+// Efficiency is the performance of operators with known work. Rates are over the time of the
+// kernels that they launched.
 type Efficiency struct {
 	FLOPs     float64       `json:"flops"`
 	Bytes     float64       `json:"bytes"`
@@ -205,8 +205,8 @@ func (d *Device) Report(f *Context) Report {
 	return r
 }
 
-// Step returns the account of a step of this name, start (unix ns) and length, in which the device computed for that
-// long; computing time is not in accounts.
+// Step returns the account of a step of this name, start (unix ns) and length, in which the device
+// computed for that long; computing time is not in accounts.
 func (a *StepSpending) Step(name string, start, length, computing int64) Step {
 	s := Step{Name: name, Start: start, Time: time.Duration(length), Parts: a.exclusive(), Idle: causeTimes(a.Idles)}
 	s.Parts.Computing = time.Duration(computing)

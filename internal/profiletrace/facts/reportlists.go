@@ -65,8 +65,8 @@ func (d *Device) operators(r *Report, f *Context) {
 	}
 }
 
-// PrecisionOf returns the engine of a product of fp32: the record does not state whether TF32 was allowed, but names of
-// kernels on tensor cores show it.
+// PrecisionOf returns the engine of a product of fp32: the record does not state whether TF32 was
+// allowed, but names of kernels on tensor cores show it.
 func PrecisionOf(precision, kernel string) string {
 	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") ||
 		strings.Contains(kernel, "tensorop_s")) {

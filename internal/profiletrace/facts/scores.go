@@ -23,7 +23,8 @@ type scorePart struct {
 	moves    bool
 }
 
-// maxParts is how many kernels there may be from one product to the other: scaling, mask, casts, softmax, dropout.
+// maxParts is how many kernels there may be from one product to the other: scaling, mask, casts,
+// softmax, dropout.
 const maxParts = semconv.FindingUnfusedAttentionKernels
 
 // attends records attention in parts. Kernels in it that only move bytes count as such.

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// In 100 µs a quarter of the device is empty, except while another kernel runs for 40 µs. A short kernel does not count.
+// In 100 µs a quarter of the device is empty, except while another kernel runs for 40 µs. A short
+// kernel does not count.
 func TestOtherKernelsFillLastWaves(t *testing.T) {
 	d := NewDevice(&timeline.Splitter{})
 	for _, a := range []timeline.Activity{

@@ -88,8 +88,9 @@ func (d *Device) collectiveOf(a *timeline.Activity) *collective {
 	return boundedmap.Bounded(d.coll, k, collectiveKey{}, maxClasses)
 }
 
-// waiting returns the part of the exposed time in which the collectives waited for others: the time of each beyond the
-// shortest of its kind. Kinds are distinguished by sizes, otherwise by positions in steps.
+// waiting returns the part of the exposed time in which the collectives waited for others: the time
+// of each beyond the shortest of its kind. Kinds are distinguished by sizes, otherwise by positions
+// in steps.
 func (c *collective) waiting(k collectiveKey) time.Duration {
 	if !c.comparable(k) {
 		return 0

@@ -26,11 +26,12 @@ type Message struct {
 	Bytes       int64  `json:"bytes,omitzero"` // by the convention of NCCL's tests; 0: of OtherMessages
 }
 
-// OtherMessages is the collective of the row that sums messages beyond the number that a device distinguishes.
+// OtherMessages is the collective of the row that sums messages beyond the number that a device
+// distinguishes.
 const OtherMessages = "others"
 
-// Transfer is the runs of all collectives with one message, and the bandwidth of the shortest: a longer one waited for
-// another rank, or for the device.
+// Transfer is the runs of all collectives with one message, and the bandwidth of the shortest: a
+// longer one waited for another rank, or for the device.
 type Transfer struct {
 	Message
 	Members   string        `json:"members,omitempty"` // the process group for people
@@ -47,7 +48,8 @@ type Transfer struct {
 // NewTransfer returns the sum of the runs of a message, without any yet.
 func NewTransfer(m Message) Transfer { return Transfer{Message: m, Members: m.members()} }
 
-// members returns the process group for people: its description, unless that is empty or "undefined", and its ranks.
+// members returns the process group for people: its description, unless that is empty or
+// "undefined", and its ranks.
 func (m *Message) members() string {
 	name, ranks, listed := strings.Cut(m.ID, "[")
 	if m.Group != "" && m.Group != "undefined" {
@@ -106,8 +108,8 @@ func LongerTransfer(a, b *Transfer) int {
 		cmp.Compare(a.Ranks, b.Ranks))
 }
 
-// Compare sets the bandwidth of a run of this length, and compares it with the link between devices of this kind; world
-// is the number of ranks of the job, 0 if it is unknown.
+// Compare sets the bandwidth of a run of this length, and compares it with the link between devices
+// of this kind; world is the number of ranks of the job, 0 if it is unknown.
 func (t *Transfer) Compare(length time.Duration, p Peak, world int64) {
 	if length <= 0 {
 		return
@@ -119,9 +121,9 @@ func (t *Transfer) Compare(length time.Duration, p Peak, world int64) {
 	}
 }
 
-// link returns the link that limits the bus bandwidth, and the rate of one direction. It is unknown if the group may
-// reach beyond the devices that NVLink or Infinity Fabric joins: the rate of the network is in no profile. Ranks are
-// taken to fill one domain after the other.
+// link returns the link that limits the bus bandwidth, and the rate of one direction. It is unknown
+// if the group may reach beyond the devices that NVLink or Infinity Fabric joins: the rate of the
+// network is in no profile. Ranks are taken to fill one domain after the other.
 func (t *Transfer) link(p Peak, world int64) (name string, rate float64) {
 	switch domain := int64(p.Domain); {
 	case !p.Known:
@@ -139,7 +141,8 @@ func (t *Transfer) link(p Peak, world int64) (name string, rate float64) {
 	return "NVLink", p.Interconnect
 }
 
-// within reports whether the ranks that the identity of a group lists, as "[0, 1]", are known to be in one domain.
+// within reports whether the ranks that the identity of a group lists, as "[0, 1]", are known to be
+// in one domain.
 func within(id string, domain int64) bool {
 	_, list, ok := strings.Cut(id, "[")
 	if !ok || domain <= 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// trials holds operators that launch kernels of many names in some calls, and of few in most: a library is timing which
-// kernel is the fastest. The zero value is empty.
+// trials holds operators that launch kernels of many names in some calls, and of few in most: a
+// library is timing which kernel is the fastest. The zero value is empty.
 type trials map[uint32]*Trial
 
 // Trial holds the calls of one operator: calls with few names of kernels, and calls with many.

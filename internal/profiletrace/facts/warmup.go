@@ -8,8 +8,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// warmUp is the part of a window before a program that replays graphs started to: it launches kernel by kernel and
-// captures, which is not representative of the rest. The zero value is ready.
+// warmUp is the part of a window before a program that replays graphs started to: it launches
+// kernel by kernel and captures, which is not representative of the rest. The zero value is ready.
 type warmUp struct {
 	Spending        // until the first replay
 	Replays   int64 // launches of graphs
@@ -42,8 +42,8 @@ func (w *warmUp) launched(graph bool) (first bool) {
 	return first
 }
 
-// end returns what was before the first replay to the device's account: idle time as warm-up, if there was a warm-up.
-// Time without load and of the profiler keeps its cause.
+// end returns what was before the first replay to the device's account: idle time as warm-up, if
+// there was a warm-up. Time without load and of the profiler keeps its cause.
 func (w *warmUp) end(d *Device) {
 	if w.Replays == 0 {
 		return

@@ -31,14 +31,16 @@ type Config struct {
 	Mode Mode `mapstructure:"mode" enum:"follow,once"`
 	// PollInterval is how often the patterns are looked up (default 5s).
 	PollInterval time.Duration `mapstructure:"poll_interval"`
-	// StableFor is how long a file's size and modification time must be unchanged before it is read (default 5s; 0 reads
-	// at once). Mode once does not wait.
+	// StableFor is how long a file's size and modification time must be unchanged before it is read
+	// (default 5s; 0 reads at once). Mode once does not wait.
 	StableFor time.Duration `mapstructure:"stable_for"`
-	// Storage is a storage extension that records which files were read (default none: a restart reads all files again).
+	// Storage is a storage extension that records which files were read (default none: a restart
+	// reads all files again).
 	Storage *component.ID `mapstructure:"storage"`
-	// ReplayBatches is how many of the last batches are sent again, with the same IDs, if the Collector was killed
-	// (default 10,000; 0: none). An exporter's queue in memory loses its contents then; use at least its queue_size, times
-	// the batches that a batch processor joins. Without Storage it has no effect: all files are read again.
+	// ReplayBatches is how many of the last batches are sent again, with the same IDs, if the
+	// Collector was killed (default 10,000; 0: none). An exporter's queue in memory loses its
+	// contents then; use at least its queue_size, times the batches that a batch processor joins.
+	// Without Storage it has no effect: all files are read again.
 	ReplayBatches int `mapstructure:"replay_batches"`
 	// prevent unkeyed literal initialization
 	_ struct{}

@@ -263,8 +263,8 @@ func TestRenamedAttributesAreNotRepeated(t *testing.T) {
 	assert.Equal(t, 1, refused())
 }
 
-// A partly read file is continued under its new name, after files that arrived in between, and from the start if its
-// content has changed.
+// A partly read file is continued under its new name, after files that arrived in between, and from
+// the start if its content has changed.
 func TestPartlyReadFilesAreRecognizedByTheirContent(t *testing.T) {
 	for text, want := range map[string]string{"n\no\np\n": "nNop", "n\no\nq\n": "nNnoq"} {
 		dir := t.TempDir()
@@ -296,7 +296,8 @@ func TestPartlyReadFilesAreRecognizedByTheirContent(t *testing.T) {
 	}
 }
 
-// A file that cannot be opened, or for which there is no space, is not faulty: it is read once that is possible.
+// A file that cannot be opened, or for which there is no space, is not faulty: it is read once that
+// is possible.
 func TestErrorsOutsideTheFileAreRetried(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "a\nb\n")

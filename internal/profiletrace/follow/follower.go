@@ -25,18 +25,20 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// Read reads one file and passes on its batches. It must emit the same ones for the same content, whatever the file's
-// name, and others for another. An error means that the file is rejected; it names the file.
+// Read reads one file and passes on its batches. It must emit the same ones for the same content,
+// whatever the file's name, and others for another. An error means that the file is rejected; it
+// names the file.
 type Read func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error
 
-// ErrRepeated is what emit returns to a Read of a file whose content was passed on before: it was renamed, moved,
-// compressed or copied. It ends the Read, which returns it, wrapped or not.
+// ErrRepeated is what emit returns to a Read of a file whose content was passed on before: it was
+// renamed, moved, compressed or copied. It ends the Read, which returns it, wrapped or not.
 var ErrRepeated = errors.New("read before, under this or another name")
 
 // Follower runs one goroutine that finds and reads files, one at a time.
 type Follower struct {
-	// Parts means that files are read before they are complete. If identifiers do not depend on the whole file, as for
-	// spans written by others, a file that grew starts like the one that was read; so its size is part of its content.
+	// Parts means that files are read before they are complete. If identifiers do not depend on the
+	// whole file, as for spans written by others, a file that grew starts like the one that was
+	// read; so its size is part of its content.
 	Parts bool
 
 	cfg    Config
@@ -94,8 +96,9 @@ func (f *Follower) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown stops reading, even in the middle of a file. It may be called twice, and without Start. If a file cannot be
-// left, as on a file system that does not respond, it returns an error that names the file when ctx ends.
+// Shutdown stops reading, even in the middle of a file. It may be called twice, and without Start.
+// If a file cannot be left, as on a file system that does not respond, it returns an error that
+// names the file when ctx ends.
 func (f *Follower) Shutdown(ctx context.Context) error {
 	var err error
 	f.once.Do(func() {
@@ -214,8 +217,8 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 	return read, refused
 }
 
-// outside reports whether the file is not at fault: it cannot be opened, its file system does not respond, the folder
-// of temporary files is full. That may change without a change of the file.
+// outside reports whether the file is not at fault: it cannot be opened, its file system does not
+// respond, the folder of temporary files is full. That may change without a change of the file.
 func outside(err error) bool {
 	_, ok := errors.AsType[*fs.PathError](err)
 	return ok
@@ -264,7 +267,8 @@ func (f *Follower) file(ctx context.Context, path string, v version) (content ui
 	return content, err
 }
 
-// deliver tries again while the next consumer's error is not permanent: the file waits, nothing is lost.
+// deliver tries again while the next consumer's error is not permanent: the file waits, nothing is
+// lost.
 func (f *Follower) deliver(ctx context.Context, td ptrace.Traces) error {
 	const first, most = 100 * time.Millisecond, 30 * time.Second
 	for wait := first; ; wait = min(wait*2, most) {

@@ -53,8 +53,8 @@ type Summary struct {
 	Parts int64 // that it consists of
 }
 
-// Receiver is the component that follows files, counts their outcomes, and logs each reason for leaving something out
-// once for all files.
+// Receiver is the component that follows files, counts their outcomes, and logs each reason for
+// leaving something out once for all files.
 type Receiver struct {
 	*Follower
 	tel  Telemetry

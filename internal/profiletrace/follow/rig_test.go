@@ -70,7 +70,8 @@ type host struct {
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
-// lines implements Read: every line of a file is a batch of one span, with an identifier derived from the whole file.
+// lines implements Read: every line of a file is a batch of one span, with an identifier derived
+// from the whole file.
 func lines(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

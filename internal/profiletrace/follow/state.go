@@ -33,10 +33,11 @@ type entry struct {
 	Content uint64 `json:"content,omitempty"` // see contentOf; 0: it was never read whole
 }
 
-// state records which files were read. Format in storage: keys "files/0" to "files/63", each a JSON object from path to
-// entry for the paths whose FNV-1a hash modulo 64 is that number, so that one more file costs a small write even in a
-// folder of thousands; key "begun", a JSON array of the files of which some batches were delivered and others not; key
-// "recent", the same for files delivered completely not long ago; key "running", present while a Collector runs.
+// state records which files were read. Format in storage: keys "files/0" to "files/63", each a JSON
+// object from path to entry for the paths whose FNV-1a hash modulo 64 is that number, so that one
+// more file costs a small write even in a folder of thousands; key "begun", a JSON array of the
+// files of which some batches were delivered and others not; key "recent", the same for files
+// delivered completely not long ago; key "running", present while a Collector runs.
 type state struct {
 	client   storage.Client
 	files    [shards]map[string]entry
@@ -47,8 +48,8 @@ type state struct {
 	replay   int
 }
 
-// progress is how much of a file was delivered. It is kept by content: the file may have another name when it is read
-// again.
+// progress is how much of a file was delivered. It is kept by content: the file may have another
+// name when it is read again.
 type progress struct {
 	Content uint64 `json:"content"`
 	Batches int    `json:"batches"`
@@ -56,11 +57,11 @@ type progress struct {
 
 const (
 	shards = 64
-	// forgetAfter is how long a file must be missing to be forgotten. A network file system that is unavailable for a
-	// while must not make all of its files new.
+	// forgetAfter is how long a file must be missing to be forgotten. A network file system that is
+	// unavailable for a while must not make all of its files new.
 	forgetAfter = time.Hour
-	// maxBegun bounds the files that are partly delivered. Each stop of the Collector leaves at most one, which is removed
-	// when it has been read to its end.
+	// maxBegun bounds the files that are partly delivered. Each stop of the Collector leaves at
+	// most one, which is removed when it has been read to its end.
 	maxBegun = 16
 )
 
@@ -78,8 +79,8 @@ const (
 	keyRunning = "running"
 )
 
-// contentOf identifies the content of a file: the FNV-1a hash of its first batch, as OTLP. Identifiers are functions of
-// the content, so that other content gives another batch.
+// contentOf identifies the content of a file: the FNV-1a hash of its first batch, as OTLP.
+// Identifiers are functions of the content, so that other content gives another batch.
 func contentOf(td ptrace.Traces) uint64 {
 	m := ptrace.ProtoMarshaler{}
 	b, err := m.MarshalTraces(td)
@@ -99,8 +100,9 @@ func newState(c storage.Client) *state {
 	return s
 }
 
-// openState reads the recorded state. If the previous Collector was killed, the last replay batches count as not
-// delivered, because they may have been lost from memory. again is the number of those batches.
+// openState reads the recorded state. If the previous Collector was killed, the last replay batches
+// count as not delivered, because they may have been lost from memory. again is the number of those
+// batches.
 func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID, replay int) (s *state,
 	again int, err error,
 ) {
@@ -245,8 +247,8 @@ func (s *state) end(content uint64) bool {
 	return len(s.begun) < n
 }
 
-// done records a file, with its content if it was read completely. A rejected file keeps its earlier content: it may be
-// valid again, as when it is overwritten.
+// done records a file, with its content if it was read completely. A rejected file keeps its
+// earlier content: it may be valid again, as when it is overwritten.
 func (s *state) done(ctx context.Context, path string, e entry) error {
 	i := shard(path)
 	if e.Content == 0 {
@@ -279,7 +281,8 @@ func (s *state) batches() (n int) {
 	return n
 }
 
-// forget drops files that have been missing for long, so that the state is not longer than the folder.
+// forget drops files that have been missing for long, so that the state is not longer than the
+// folder.
 func (s *state) forget(there map[string]bool, now time.Time) {
 	for path := range s.gone {
 		if there[path] {
@@ -311,7 +314,8 @@ func (s *state) set(ctx context.Context, key string, v any) error {
 	return s.client.Set(ctx, key, b)
 }
 
-// close reports that the Collector ends by itself: exporters drain their queues after receivers have ended.
+// close reports that the Collector ends by itself: exporters drain their queues after receivers
+// have ended.
 func (s *state) close(ctx context.Context) error {
 	return errors.Join(s.client.Delete(ctx, keyRunning), s.client.Close(ctx))
 }

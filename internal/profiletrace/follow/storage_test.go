@@ -34,8 +34,8 @@ func onDisk(t *testing.T, dir string) (host, func()) {
 		func() { require.NoError(t, x.Shutdown(context.WithoutCancel(t.Context()))) }
 }
 
-// A restart in the middle of a file and between many files, with files that were renamed, replaced, truncated and
-// deleted in between.
+// A restart in the middle of a file and between many files, with files that were renamed, replaced,
+// truncated and deleted in between.
 func TestRestartsOverFileStorage(t *testing.T) {
 	dir, db := t.TempDir(), t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name+".txt") }
@@ -88,7 +88,8 @@ func TestFilesThatReturnAreKnown(t *testing.T) {
 	assert.False(t, s.repeats(3))
 }
 
-// A kill loses data in the memory of exporters: the last accepted batches may not have been passed on.
+// A kill loses data in the memory of exporters: the last accepted batches may not have been passed
+// on.
 func TestTheLastBatchesComeAgainAfterAKill(t *testing.T) {
 	dir := t.TempDir()
 	c := config(dir)

@@ -53,9 +53,9 @@ func (x *profile) timeline() *activities {
 // startDelay is how long after a collective the work that waited for it starts at most, in ns.
 const startDelay = 50_000
 
-// expose finds the communication for which computation waits: in a gap of it, until the last collective that ends
-// there. One that still runs when the next kernel starts is not what that kernel waited for; then the rank itself was
-// late beside its collectives.
+// expose finds the communication for which computation waits: in a gap of it, until the last
+// collective that ends there. One that still runs when the next kernel starts is not what that
+// kernel waited for; then the rank itself was late beside its collectives.
 func (t *activities) expose(ends []int64) {
 	slices.Sort(ends)
 	last := int64(-1 << 62) // end of the computation before
@@ -81,7 +81,8 @@ func (t *activities) expose(ends []int64) {
 	wait(intervals.Interval{Start: last, End: 1 << 62})
 }
 
-// at returns the run of a collective, the last one if several have its identity, and nil if there is none.
+// at returns the run of a collective, the last one if several have its identity, and nil if there
+// is none.
 func (t *activities) at(k straggler.Identity) *straggler.Collective {
 	i := sort.Search(len(t.byIdentity), func(i int) bool {
 		return compare(t.collectives[t.byIdentity[i]].Identity(), k) > 0
@@ -130,8 +131,8 @@ func union(list []intervals.Interval) (set intervals.Set) {
 	return set
 }
 
-// during returns how long threads were in each range during the gaps: each moment of a thread counts for the innermost
-// range.
+// during returns how long threads were in each range during the gaps: each moment of a thread
+// counts for the innermost range.
 func (x *profile) during(gaps intervals.Set) map[string]int64 {
 	list := slices.Clone(x.ranges)
 	slices.SortStableFunc(list, func(a, b hostRange) int {

@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// notable is the minimum share of the window from which lateness is reported, maxLate the maximum number of ranks that
-// are named.
+// notable is the minimum share of the window from which lateness is reported, maxLate the maximum
+// number of ranks that are named.
 const (
 	notable = semconv.FindingLateRankLiveThreshold
 	maxLate = 3
@@ -107,7 +107,8 @@ func (a *analysis) run() Job {
 	return *out
 }
 
-// joinCollectives returns the collectives of all profiles in one list, of which each profile's become a part.
+// joinCollectives returns the collectives of all profiles in one list, of which each profile's
+// become a part.
 func joinCollectives(job []*profile) []straggler.Collective {
 	n := 0
 	for _, x := range job {
@@ -125,8 +126,9 @@ func joinCollectives(job []*profile) []straggler.Collective {
 // even is the factor by which the stages of a balanced pipeline may differ in computing time.
 const even = semconv.FindingLateRankPipeline
 
-// stages reports whether the ranks are balanced stages of a pipeline: each sends to and receives from others in pairs
-// only, and computes about as long as they do. Such ranks wait for each other alternately, regardless of the last one.
+// stages reports whether the ranks are balanced stages of a pipeline: each sends to and receives
+// from others in pairs only, and computes about as long as they do. Such ranks wait for each other
+// alternately, regardless of the last one.
 func (a *analysis) stages(all []straggler.Collective) bool {
 	ranks := map[string][]int64{} // by group
 	for i := range all {
@@ -155,8 +157,8 @@ func (a *analysis) bubbles() float64 {
 	return max(0, 1-sum/float64(len(a.out.Ranks))/float64(max(1, a.out.End-a.out.Start)))
 }
 
-// arrivals returns when ranks arrived: by aligned clocks if most collectives then end together, otherwise by the
-// lengths of runs.
+// arrivals returns when ranks arrived: by aligned clocks if most collectives then end together,
+// otherwise by the lengths of runs.
 func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arrival, aligned bool) {
 	known := straggler.Context{Computing: a.computing, Stages: a.passed(all)}
 	list = straggler.Arrivals(all, known)
@@ -249,7 +251,8 @@ func (a *analysis) name(named []straggler.Verdict, t *stepTable, sets [][]int, l
 	}
 }
 
-// costly returns the collectives at which a rank was last, without those at which the others waited little, by chance.
+// costly returns the collectives at which a rank was last, without those at which the others waited
+// little, by chance.
 func costly(list []straggler.Lateness) (keys []straggler.Identity) {
 	most := 0.0
 	for _, c := range list {
@@ -263,8 +266,8 @@ func costly(list []straggler.Lateness) (keys []straggler.Identity) {
 	return keys
 }
 
-// leastWaited reports ranks that waited less than the median. Without clocks, the rank that arrives last may itself
-// have been delayed by another one; the straggler waits nowhere.
+// leastWaited reports ranks that waited less than the median. Without clocks, the rank that arrives
+// last may itself have been delayed by another one; the straggler waits nowhere.
 func (a *analysis) leastWaited(others time.Duration) {
 	var waits []time.Duration
 	for _, r := range a.out.Ranks {
@@ -296,7 +299,8 @@ func (a *analysis) at(l *LateRank, x *profile, keys []straggler.Identity) {
 	slices.SortStableFunc(l.At, func(x, y LateAt) int { return cmp.Compare(y.Count, x.Count) })
 }
 
-// byCommunication names the rank that communicates least: it arrives last, and the others wait in collectives.
+// byCommunication names the rank that communicates least: it arrives last, and the others wait in
+// collectives.
 func (a *analysis) byCommunication(least time.Duration) {
 	list := slices.Clone(a.out.Ranks)
 	slices.SortStableFunc(list, func(x, y Rank) int { return cmp.Compare(x.Communicating, y.Communicating) })
@@ -329,7 +333,8 @@ func (x *profile) own() float64 {
 
 func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
 
-// activity determines what a late rank did in its steps, compared with the median of its peers in the same steps.
+// activity determines what a late rank did in its steps, compared with the median of its peers in
+// the same steps.
 func (a *analysis) activity(late int, t *stepTable, sets [][]int, to *LateRank) {
 	i := slices.IndexFunc(sets, func(set []int) bool { return slices.Contains(set, late) })
 	if i < 0 {
@@ -371,8 +376,8 @@ func (a *analysis) activity(late int, t *stepTable, sets [][]int, to *LateRank) 
 // comparedHosts bounds the peers with whose ranges those of a late rank are compared.
 const comparedHosts = 8
 
-// cause names the range in which the host of a late rank was for longer than its peers', while their devices were idle,
-// on any thread: not the busiest thread but the one that launches is late.
+// cause names the range in which the host of a late rank was for longer than its peers', while
+// their devices were idle, on any thread: not the busiest thread but the one that launches is late.
 func (a *analysis) cause(late int, members []int, gaps []intervals.Set, to *LateRank) {
 	x := a.job[late]
 	mine := x.during(union(gaps[slices.Index(members, late)]))
@@ -402,10 +407,11 @@ func (a *analysis) cause(late int, members []int, gaps []intervals.Set, to *Late
 	}
 }
 
-// kernels reports whether the same kernels take longer on a rank than on the others, in the median, or whether it runs
-// more of them. Empty if neither explains much.
+// kernels reports whether the same kernels take longer on a rank than on the others, in the median,
+// or whether it runs more of them. Empty if neither explains much.
 func (a *analysis) kernels(late *profile) string {
-	// Numbers of kernels within alike of each other count as equal. Both numbers only select the text.
+	// Numbers of kernels within alike of each other count as equal. Both numbers only select the
+	// text.
 	const alike, slower = 0.1, 1.1
 	var same, longer, more, most float64
 	name := ""

@@ -10,12 +10,13 @@ import (
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
-// jobs puts profiles of one job together: the same job where it is stated, worlds of one size, each rank once. They met
-// at collectives, whatever their clocks say, or, if they met at none, their windows overlap. What remains alone is
-// no job.
+// jobs puts profiles of one job together: the same job where it is stated, worlds of one size, each
+// rank once. They met at collectives, whatever their clocks say, or, if they met at none, their
+// windows overlap. What remains alone is no job.
 //
-// Jobs that run in step may seem to meet. Profiles of the rank of which there are most are of as many jobs, so they
-// come first; each of the others goes where its collectives ended most nearly together.
+// Jobs that run in step may seem to meet. Profiles of the rank of which there are most are of as
+// many jobs, so they come first; each of the others goes where its collectives ended most nearly
+// together.
 func (p *Profiles) jobs() (jobs [][]*profile) {
 	list := slices.Clone(p.list)
 	number := map[int64]int{}
@@ -94,9 +95,10 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 	return jobs
 }
 
-// merge joins parts of one job without common collectives, such as the tensor-parallel groups of a job whose other
-// groups were not recorded, or whose ranks arrived in an unlinked order: parts with common collectives, or that have no
-// process group in common and ran at one time. Where two parts at one time have a rank in common, several jobs ran.
+// merge joins parts of one job without common collectives, such as the tensor-parallel groups of a
+// job whose other groups were not recorded, or whose ranks arrived in an unlinked order: parts with
+// common collectives, or that have no process group in common and ran at one time. Where two parts
+// at one time have a rank in common, several jobs ran.
 func merge(jobs [][]*profile) [][]*profile {
 	for i := 0; i < len(jobs); i++ {
 		for j := i + 1; j < len(jobs); j++ {
@@ -144,8 +146,8 @@ func coincide(a, b []*profile) bool {
 	return slices.ContainsFunc(a, func(x *profile) bool { return slices.ContainsFunc(b, x.overlaps) })
 }
 
-// strangers reports whether profiles are not known to be parts of one job: they have a process group in common, where
-// they would have met, or none at all.
+// strangers reports whether profiles are not known to be parts of one job: they have a process
+// group in common, where they would have met, or none at all.
 func strangers(a, b []*profile) bool {
 	groups := map[string]bool{}
 	for _, x := range a {
@@ -178,8 +180,8 @@ func (x *profile) overlaps(y *profile) bool {
 	return x.window.Start < y.window.End && y.window.Start < x.window.End
 }
 
-// A profile is of one job rather than another where its collectives ended so many times more nearly together with that
-// one's, beyond the grain of clocks in ns.
+// A profile is of one job rather than another where its collectives ended so many times more nearly
+// together with that one's, beyond the grain of clocks in ns.
 const clearly, timeGrain = 4, 1_000
 
 // meeting describes how a profile met the profiles of a job.
@@ -205,8 +207,8 @@ func (x *profile) meets(first *profile) (m meeting, ok bool) {
 	return m, ok
 }
 
-// join gives the collectives of the profile the job's numbers, and adds groups that are new to the job for the
-// profiles that follow.
+// join gives the collectives of the profile the job's numbers, and adds groups that are new to the
+// job for the profiles that follow.
 func (m *meeting) join(x *profile) {
 	x.collectives = m.collectives
 	m.first.share(x, m.clock)

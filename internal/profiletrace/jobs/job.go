@@ -19,34 +19,38 @@ type Job struct {
 	Start  int64     `json:"start_unix_ns"` // of the rank that was recorded longest
 	End    int64     `json:"end_unix_ns"`
 	Ranks  []Rank    `json:"ranks"`
-	// Late are ranks that delay the others for more than a hundredth of the time, the worst first, at most 3; of the
-	// last two methods one at most.
+	// Late are ranks that delay the others for more than a hundredth of the time, the worst first,
+	// at most 3; of the last two methods one at most.
 	Late []LateRank `json:"late,omitempty"`
-	// share of the communication of all ranks except the worst that is waiting for a late one, 0 to 1
+	// share of the communication of all ranks except the worst that is waiting for a late one, 0 to
+	// 1
 	WaitingShare float64 `json:"waiting_share,omitzero"`
-	// mean share of the time in which stages of a pipeline that compute equally long do not compute, 0 to 1; no rank is
-	// late then
+	// mean share of the time in which stages of a pipeline that compute equally long do not
+	// compute, 0 to 1; no rank is late then
 	Bubbles float64 `json:"bubbles,omitzero"`
-	// Missing are ranks without a profile, and Absent how long all others wait for them; 0: not beyond chance, or not as
-	// long as for a rank with one. AbsentHits of AbsentSteps steps show it. If AbsentOrLink names a group, a slow link of
-	// it explains that equally well.
+	// Missing are ranks without a profile, and Absent how long all others wait for them; 0: not
+	// beyond chance, or not as long as for a rank with one. AbsentHits of AbsentSteps steps show
+	// it. If AbsentOrLink names a group, a slow link of it explains that equally well.
 	Missing      []int64       `json:"missing,omitempty"`
 	Absent       time.Duration `json:"absent_ns,omitzero"`
 	AbsentHits   int           `json:"absent_hits,omitzero"`
 	AbsentSteps  int           `json:"absent_steps,omitzero"`
 	AbsentOrLink string        `json:"absent_or_link,omitempty"`
-	// SlowGroups are process groups whose transfers take long, the worst first; no rank is the cause.
+	// SlowGroups are process groups whose transfers take long, the worst first; no rank is the
+	// cause.
 	SlowGroups []SlowGroup `json:"slow_groups,omitempty"`
 	// Carried are ranks that were late when their profiles began.
 	Carried []Carried `json:"carried,omitempty"`
 	// Observed is what was seen if no rank is named; nil: steps cannot be compared.
 	Observed *Observation `json:"observed,omitempty"`
-	// Transfers are the collectives whose messages are stated, each run as long as its shortest rank.
+	// Transfers are the collectives whose messages are stated, each run as long as its shortest
+	// rank.
 	Transfers     []Transfer `json:"transfers,omitempty"`
 	MoreTransfers int        `json:"moreTransfers,omitempty"` // messages with less time
 }
 
-// Transfer is the runs of all collectives of a job with one message. The bandwidth is of the mean run.
+// Transfer is the runs of all collectives of a job with one message. The bandwidth is of the mean
+// run.
 type Transfer struct {
 	facts.Transfer
 	Recorded int `json:"recorded"` // ranks whose profiles have a run, of the run with the fewest
@@ -76,8 +80,8 @@ type Rank struct {
 	Last          int           `json:"last"`        // of those, at which it came last
 	Waited        time.Duration `json:"waited_ns"`
 	HeldUp        time.Duration `json:"held_up_ns"` // how long the others together waited for it
-	// Caused is how long the others waited because of it, at any collective: if it arrived last because it had to wait
-	// itself, for a rank that the others do not meet, that rank caused it.
+	// Caused is how long the others waited because of it, at any collective: if it arrived last
+	// because it had to wait itself, for a rank that the others do not meet, that rank caused it.
 	Caused time.Duration `json:"caused_ns"`
 }
 
@@ -85,21 +89,22 @@ type Rank struct {
 type LateRank struct {
 	Rank int64         `json:"rank"`
 	Each time.Duration `json:"each_ns"` // how long each of the others waits for it on average
-	// Excess is by how much a step's own time exceeds the median of its peers', in the mean; Hits of Steps steps show the
-	// rank as the slowest, and P is the probability of that by chance. Steps 0: not judged by steps.
+	// Excess is by how much a step's own time exceeds the median of its peers', in the mean; Hits
+	// of Steps steps show the rank as the slowest, and P is the probability of that by chance.
+	// Steps 0: not judged by steps.
 	Excess time.Duration `json:"excess_ns,omitzero"`
 	Hits   int           `json:"hits,omitzero"`
 	Steps  int           `json:"steps,omitzero"`
 	P      float64       `json:"p,omitzero"` // 0: judged by magnitude
 	// Certainty is how sure that is.
 	Certainty finding.Certainty `json:"certainty"`
-	// At are the collectives at which it arrived last, most frequent first; First and Last are when, since its window
-	// began.
+	// At are the collectives at which it arrived last, most frequent first; First and Last are
+	// when, since its window began.
 	At    []LateAt      `json:"at,omitempty"`
 	First time.Duration `json:"first_ns,omitzero"`
 	Last  time.Duration `json:"last_ns,omitzero"`
-	// What took longer than the others' median before those: kernels, copies, and nothing on its device, while its host
-	// was mostly in In.
+	// What took longer than the others' median before those: kernels, copies, and nothing on its
+	// device, while its host was mostly in In.
 	Computing time.Duration `json:"more_computing_ns"`
 	Copying   time.Duration `json:"more_copying_ns"`
 	Idle      time.Duration `json:"more_idle_ns"`

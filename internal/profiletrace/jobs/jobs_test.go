@@ -23,8 +23,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// world is a simulated job. Ranks compute, run the collective of their pair, compute, and run the collective of all
-// ranks. A collective ends for all ranks once the last one has arrived and the bytes are transferred.
+// world is a simulated job. Ranks compute, run the collective of their pair, compute, and run the
+// collective of all ranks. A collective ends for all ranks once the last one has arrived and the
+// bytes are transferred.
 type world struct {
 	r       *rand.Rand
 	ranks   int
@@ -205,9 +206,9 @@ func TestEqualRanksHaveNoLateRank(t *testing.T) {
 	}
 }
 
-// If the ends of collectives do not agree on any clock, the rank with the shortest ones arrived last. Stages of a
-// pipeline pass their results on in pairs and wait alternately, regardless of the last one; a stage that computes for
-// longer than the others is still late.
+// If the ends of collectives do not agree on any clock, the rank with the shortest ones arrived
+// last. Stages of a pipeline pass their results on in pairs and wait alternately, regardless of the
+// last one; a stage that computes for longer than the others is still late.
 func TestBalancedPipelineStagesHaveNoLateRank(t *testing.T) {
 	const stages, batches, steps, length = 4, 6, 5, 2_000_000
 	for slow := range stages + 1 { // in the last iteration: none
@@ -246,7 +247,8 @@ func TestBalancedPipelineStagesHaveNoLateRank(t *testing.T) {
 			continue
 		}
 		assert.Empty(t, jobs[0].Late)
-		// With s stages and b batches, (s-1)/(b+s-1) of a step is the pipeline bubble, plus a little for transfers.
+		// With s stages and b batches, (s-1)/(b+s-1) of a step is the pipeline bubble, plus a
+		// little for transfers.
 		assert.InDelta(t, float64(stages-1)/float64(batches+stages-1), jobs[0].Bubbles, 0.05)
 		assert.Contains(t, jobs[0].Says, "they are stages of a pipeline that compute equally long")
 	}
@@ -329,8 +331,8 @@ func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
 	assert.Empty(t, alone.Jobs(), "one rank is no comparison")
 }
 
-// Jobs that run the same program at the same time: collectives of one job end closer together than collectives of two
-// jobs. Otherwise, the finding states that the jobs cannot be distinguished.
+// Jobs that run the same program at the same time: collectives of one job end closer together than
+// collectives of two jobs. Otherwise, the finding states that the jobs cannot be distinguished.
 func TestJobsThatRunInStep(t *testing.T) {
 	jobs := func(jitter int64) []Job {
 		one := newWorld(13, 4, 30)
@@ -511,7 +513,8 @@ func TestTheSpanOfAJob(t *testing.T) {
 	assert.Contains(t, jobs[0].Says, "4 ranks of one job of 4, run-7: rank 2 is late by")
 }
 
-// Tests both sides of the threshold of the comparison of ranks: one of two ranks computes longer by a share of the window.
+// Tests both sides of the threshold of the comparison of ranks: one of two ranks computes longer by
+// a share of the window.
 func TestALateRankIsReportedFromItsThresholdOn(t *testing.T) {
 	known, ok := semconv.LookupFindingKind(semconv.GPUFindingKindLateRank)
 	require.True(t, ok)

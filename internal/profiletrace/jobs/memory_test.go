@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All ranks of a job are kept until the last file is read, and then compared: both determine the memory of a folder.
+// All ranks of a job are kept until the last file is read, and then compared: both determine the
+// memory of a folder.
 func TestMemoryPerActivityIsBounded(t *testing.T) {
 	const ranks, steps = 8, 4_000
 	w := newWorld(1, ranks, steps)

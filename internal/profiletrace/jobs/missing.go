@@ -35,14 +35,16 @@ type joint struct {
 	apart        []apart
 }
 
-// apart is how long after its collective before a rank arrived, in ns: its own time, unless collectives overlap work.
+// apart is how long after its collective before a rank arrived, in ns: its own time, unless
+// collectives overlap work.
 type apart struct {
 	profile int
 	ns      float64
 }
 
-// joints returns the collectives of the job. Groups that do not list their members are complete if the job has as many
-// profiles as ranks; otherwise their members without a profile are those of the job if the group has its size.
+// joints returns the collectives of the job. Groups that do not list their members are complete if
+// the job has as many profiles as ranks; otherwise their members without a profile are those of the
+// job if the group has its size.
 func (a *analysis) joints(all []straggler.Collective, t *stepTable) map[straggler.Identity]*joint {
 	present, number := map[int64]bool{}, map[int64]int{}
 	for i, x := range a.job {
@@ -114,9 +116,10 @@ func (a *analysis) sizeOf(c *straggler.Collective) int64 {
 	return a.of(c.Rank).messages[sentAs{c.Group, c.Name, c.Bytes}].Ranks
 }
 
-// absentLate decides whether ranks without a profile are late: whether even the last rank with one waits, step by step,
-// for longer than any rank with a profile is late itself. What a transfer takes is known from complete groups or from
-// the shorter runs, never from the shortest one, which is noise.
+// absentLate decides whether ranks without a profile are late: whether even the last rank with one
+// waits, step by step, for longer than any rank with a profile is late itself. What a transfer
+// takes is known from complete groups or from the shorter runs, never from the shortest one, which
+// is noise.
 func (a *analysis) absentLate(t *stepTable, joints map[straggler.Identity]*joint) {
 	if len(a.out.Missing) == 0 || len(t.own) == 0 {
 		return
@@ -211,8 +214,8 @@ func (a *analysis) absentLate(t *stepTable, joints map[straggler.Identity]*joint
 // leastExcess is the smallest time, in ns, by which a transfer is longer than usual.
 const leastExcess = 20_000
 
-// uniqueDelays returns by how much one rank with a profile alone delayed each step at most, in ns: all of the step, or
-// its collectives one by one.
+// uniqueDelays returns by how much one rank with a profile alone delayed each step at most, in ns:
+// all of the step, or its collectives one by one.
 func (a *analysis) uniqueDelays(t *stepTable, joints map[straggler.Identity]*joint) []float64 {
 	sums := make([][]float64, len(t.own))
 	for s := range sums {
@@ -260,8 +263,9 @@ func (a *analysis) latestEnds(joints map[straggler.Identity]*joint) latest {
 	return l
 }
 
-// excess returns for how long even the last rank with a profile ran a collective, without the time for which ranks
-// without one are expected to be late: since they left the collective before, they have the work of their peers.
+// excess returns for how long even the last rank with a profile ran a collective, without the time
+// for which ranks without one are expected to be late: since they left the collective before, they
+// have the work of their peers.
 func (l latest) excess(j *joint) float64 {
 	if len(j.apart) == 0 || len(l) == 0 {
 		return float64(j.shortest)
@@ -290,7 +294,8 @@ func deviation(values []float64, m float64) float64 {
 	return 1.4826 * away[len(away)/2]
 }
 
-// worse keeps the worse cause: the latest rank with a profile, a slow group, or the ranks without a profile.
+// worse keeps the worse cause: the latest rank with a profile, a slow group, or the ranks without a
+// profile.
 func (a *analysis) worse() {
 	if a.out.Absent == 0 {
 		return
@@ -309,8 +314,8 @@ func (a *analysis) worse() {
 	a.out.Late, a.out.WaitingShare = nil, 0
 }
 
-// membersOf returns the ranks in the identity of a process group, as PyTorch lists them: "3 [0, 2]". It is empty if
-// they are not listed or shortened.
+// membersOf returns the ranks in the identity of a process group, as PyTorch lists them: "3 [0,
+// 2]". It is empty if they are not listed or shortened.
 func membersOf(group string) (list []int64) {
 	_, text, _ := strings.Cut(group, "[")
 	text, _, ok := strings.Cut(text, "]")
@@ -344,7 +349,8 @@ func listed(ranks []int64) string {
 	return text
 }
 
-// absentFinding returns the finding on how much time ranks without a profile cost each of the others.
+// absentFinding returns the finding on how much time ranks without a profile cost each of the
+// others.
 func absentFinding(j *Job) finding.Finding {
 	v := finding.LateRank(j.Missing[0], j.Absent, time.Duration(j.End-j.Start),
 		semconv.FindingLateRankThreshold, finding.Medium)

@@ -16,14 +16,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Limits of what is kept of one profile; the rest is ignored. Of the host's ranges, the longest are kept.
+// Limits of what is kept of one profile; the rest is ignored. Of the host's ranges, the longest are
+// kept.
 const (
 	maxActivities = 1 << 20
 	maxRanges     = 1 << 17
 	maxProfiles   = 1 << 12
 )
 
-// Profiles collects the ranks of profiles. The zero value is usable; it is not safe for concurrent use.
+// Profiles collects the ranks of profiles. The zero value is usable; it is not safe for concurrent
+// use.
 type Profiles struct {
 	list     []*profile
 	unranked string // the last file that does not state its rank
@@ -205,8 +207,8 @@ func (x *profile) communicate(m *message, at intervals.Interval) {
 	x.collectives = append(x.collectives, c)
 }
 
-// hostRange adds a range of the host. If there are too many, the shorter half is dropped: what explains a device that
-// is idle for long is a long range.
+// hostRange adds a range of the host. If there are too many, the shorter half is dropped: what
+// explains a device that is idle for long is a long range.
 func (x *profile) hostRange(r hostRange) {
 	if x.rangesOf == nil {
 		x.rangesOf = map[int64]int{}
@@ -227,10 +229,10 @@ func (x *profile) hostRange(r hostRange) {
 	x.ranges = slices.DeleteFunc(x.ranges, func(r hostRange) bool { return r.End-r.Start < x.shortest })
 }
 
-// collective identifies a run by its process group and its number there. Groups of one mesh dimension share a
-// description, and groups that were split from another share a name, so a group is identified by its unique name and
-// its ranks, or by its description if a source has no more. Transfers between two ranks are numbered by pair, since
-// each rank counts its own.
+// collective identifies a run by its process group and its number there. Groups of one mesh
+// dimension share a description, and groups that were split from another share a name, so a group
+// is identified by its unique name and its ranks, or by its description if a source has no more.
+// Transfers between two ranks are numbered by pair, since each rank counts its own.
 func (x *profile) collective(m *message, at intervals.Interval) straggler.Collective {
 	c := straggler.Collective{
 		Rank: x.rank, Name: m.kernel, Start: at.Start, End: at.End, Bytes: m.bytes, Group: cmp.Or(m.group, m.label),

@@ -30,7 +30,8 @@ type texts struct {
 	device bool // of a call: it launches work or waits for it
 }
 
-// Observe returns the observer that adds a file; nil if the file states no rank, or is the only one of its job.
+// Observe returns the observer that adds a file; nil if the file states no rank, or is the only one
+// of its job.
 func (p *Profiles) Observe(file string, in *link.Input) link.Observer {
 	rank, world := in.Rank()
 	job := cmp.Or(in.Meta.JobID, in.JobID, in.Resource(semconv.GPUJobIDKey))
@@ -76,8 +77,8 @@ func (r *recorder) at(start, length int64) intervals.Interval {
 	return intervals.Interval{Start: start, End: start + length}
 }
 
-// Range adds a host range that explains what the host did: frames of call stacks and calls that neither launch nor wait
-// do not.
+// Range adds a host range that explains what the host did: frames of call stacks and calls that
+// neither launch nor wait do not.
 func (r *recorder) Range(rec *event.Record) {
 	t := r.tracks[rec.Track]
 	if rec.Kind == event.KindStep || rec.Kind == event.KindFrame || t.Inner < 0 {

@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Spans returns one span for each job, with an event `rank` for each rank and an event `finding` for each that is
-// late.
+// Spans returns one span for each job, with an event `rank` for each rank and an event `finding`
+// for each that is late.
 func Spans(jobs []Job) ptrace.Traces {
 	td := ptrace.NewTraces()
 	for i := range jobs {
@@ -279,7 +279,8 @@ func observed(j *Job) string {
 		FormatTime(o.Each/time.Duration(max(1, o.Steps))), o.Rank, o.Hits, o.Steps)
 }
 
-// longest lists the collectives at which the others waited longest for a rank, of those at which it arrived last.
+// longest lists the collectives at which the others waited longest for a rank, of those at which it
+// arrived last.
 func longest(l *LateRank, last int) string {
 	n := 0
 	for _, at := range l.At {

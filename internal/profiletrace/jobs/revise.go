@@ -25,8 +25,9 @@ func (j *Job) Findings() []finding.Finding {
 	return list
 }
 
-// Revise replaces what the findings on a file say about other ranks by what its job shows. One file alone judges
-// communication by its shortest run, which contains a wait if a rank waits every time; the job knows the waits.
+// Revise replaces what the findings on a file say about other ranks by what its job shows. One file
+// alone judges communication by its shortest run, which contains a wait if a rank waits every time;
+// the job knows the waits.
 func Revise(found []Job, file string, devices []facts.Report) {
 	if len(devices) != 1 {
 		return

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Add adds the spans of a file. Tests write jobs as spans, because they can read and change recorded ones, too.
+// Add adds the spans of a file. Tests write jobs as spans, because they can read and change
+// recorded ones, too.
 func (p *Profiles) Add(file string, td ptrace.Traces) {
 	for _, rs := range td.ResourceSpans().All() {
 		var r spanfacts.Resource

@@ -10,7 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
-// members returns the ranks with runs in each group, and the groups in which pairs of ranks send and receive.
+// members returns the ranks with runs in each group, and the groups in which pairs of ranks send
+// and receive.
 func (a *analysis) members(all []straggler.Collective) (groups map[string]map[int64]bool, paired map[string]bool) {
 	groups, paired = map[string]map[int64]bool{}, map[string]bool{}
 	for i := range all {
@@ -26,7 +27,8 @@ func (a *analysis) members(all []straggler.Collective) (groups map[string]map[in
 	return groups, paired
 }
 
-// severalStages returns whether ranks contain two that send to each other: different stages of a pipeline.
+// severalStages returns whether ranks contain two that send to each other: different stages of a
+// pipeline.
 func severalStages(groups map[string]map[int64]bool, paired map[string]bool) func(ranks map[int64]bool) bool {
 	pairs := map[[2]int64]bool{}
 	for group := range paired {
@@ -48,9 +50,10 @@ func severalStages(groups map[string]map[int64]bool, paired map[string]bool) fun
 	}
 }
 
-// passed returns which messages pass results between stages of a pipeline that compute about equally long. Ranks of one
-// stage have common collectives, as in tensor or data parallelism; the stage computes as long as the shortest of them,
-// because a late rank does not make its stage longer by design.
+// passed returns which messages pass results between stages of a pipeline that compute about
+// equally long. Ranks of one stage have common collectives, as in tensor or data parallelism; the
+// stage computes as long as the shortest of them, because a late rank does not make its stage
+// longer by design.
 func (a *analysis) passed(all []straggler.Collective) func(straggler.Identity) bool {
 	groups, paired := a.members(all)
 	if len(paired) == 0 {

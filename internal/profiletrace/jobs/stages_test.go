@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// inThreeDimensions simulates a job of 2 x 2 x 2 ranks: rank = 4 data + 2 pipeline + tensor. It returns the world, and
-// how long it took.
+// inThreeDimensions simulates a job of 2 x 2 x 2 ranks: rank = 4 data + 2 pipeline + tensor. It
+// returns the world, and how long it took.
 func inThreeDimensions(extra int64) (*world, time.Duration) {
 	const steps, batches = 6, 4
 	w := newWorld(77, 8, 0).run()

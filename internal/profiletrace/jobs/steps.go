@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
-// stepTable is what each rank did in each step of a job: a step of a rank ends with its last collective. Times are ns.
+// stepTable is what each rank did in each step of a job: a step of a rank ends with its last
+// collective. Times are ns.
 type stepTable struct {
 	own    [][]float64            // own time by step and profile; NaN: not known
 	length float64                // median step
@@ -31,8 +32,8 @@ type unit struct {
 	known  bool
 }
 
-// units divides the collectives of a profile into steps: those of the profile or, without any, those that end with the
-// collective of most ranks that is run least often.
+// units divides the collectives of a profile into steps: those of the profile or, without any,
+// those that end with the collective of most ranks that is run least often.
 func (a *analysis) units(x *profile, ranksOf map[string]int) (list []unit) {
 	stepOf := func(c *straggler.Collective) int64 { return int64(c.Step) }
 	if !slices.ContainsFunc(x.collectives, func(c straggler.Collective) bool { return c.Step > 0 }) {
@@ -50,7 +51,8 @@ func (a *analysis) units(x *profile, ranksOf map[string]int) (list []unit) {
 				cmp.Compare(x.group, y.group), cmp.Compare(x.name, y.name), cmp.Compare(x.bytes, y.bytes))
 		})
 		number := int64(1)
-		// Everything repeats as often, give or take what is cut off at the ends; else all is one step.
+		// Everything repeats as often, give or take what is cut off at the ends; else all is one
+		// step.
 		n := count[end]
 		repeats := n > leastRuns
 		for k, c := range count {
@@ -94,7 +96,8 @@ func (a *analysis) units(x *profile, ranksOf map[string]int) (list []unit) {
 // maxSteps bounds the steps of a profile that are compared.
 const maxSteps = 1 << 14
 
-// table finds the steps that profiles have in common by their collectives, whatever their clocks and numbers are.
+// table finds the steps that profiles have in common by their collectives, whatever their clocks
+// and numbers are.
 func (a *analysis) table() *stepTable {
 	ranksOf := map[string]int{}
 	for _, x := range a.job {
@@ -208,7 +211,8 @@ func (a *analysis) fill(all [][]unit) *stepTable {
 			t.spans[u.row-least][i] = v
 			lengths = append(lengths, float64(v.End-v.Start))
 			if t.own[u.row-least][i] = -float64(line.exposed.Within(v)); a.ahead != nil {
-				// A step is equally long on all ranks; on clocks that cannot be aligned, its length means nothing.
+				// A step is equally long on all ranks; on clocks that cannot be aligned, its length
+				// means nothing.
 				t.own[u.row-least][i] += float64(v.End - v.Start)
 			}
 		}
@@ -247,8 +251,9 @@ func (t *stepTable) row(profile int, c *straggler.Collective) (int, bool) {
 	return n, ok
 }
 
-// peers returns the sets of profiles that do the same work: ranks with common collectives, except of groups that
-// contain several stages of a pipeline. Stages without replicas are compared with one another.
+// peers returns the sets of profiles that do the same work: ranks with common collectives, except
+// of groups that contain several stages of a pipeline. Stages without replicas are compared with
+// one another.
 func (a *analysis) peers(all []straggler.Collective) (sets [][]int) {
 	number := map[int64]int{}
 	for i, x := range a.job {
@@ -302,7 +307,8 @@ func (a *analysis) peers(all []straggler.Collective) (sets [][]int) {
 	return sets
 }
 
-// compared returns the own times of a set in the steps that all of it have, without profiles that have few of them.
+// compared returns the own times of a set in the steps that all of it have, without profiles that
+// have few of them.
 func (t *stepTable) compared(set []int) (members []int, own straggler.OwnTimes, rows []int) {
 	has := func(i int) (n int) {
 		for _, row := range t.own {

@@ -17,9 +17,9 @@ type sentAs struct {
 	bytes         int64
 }
 
-// transfers returns the bandwidth of the job's collectives by message. A run is as long as the shortest of its ranks:
-// the last to arrive does not wait. Runs of which only one rank is known are omitted. The longest messages are
-// returned, and how many more there are.
+// transfers returns the bandwidth of the job's collectives by message. A run is as long as the
+// shortest of its ranks: the last to arrive does not wait. Runs of which only one rank is known are
+// omitted. The longest messages are returned, and how many more there are.
 func (a *analysis) transfers() (list []Transfer, more int) {
 	type run struct {
 		message facts.Message

@@ -36,7 +36,8 @@ func (w *world) withMessages() *world {
 	return w
 }
 
-// Rank 1 is always late by 20 ms, so that the others mostly wait in collectives that move bytes for 0.3 and 0.1 ms.
+// Rank 1 is always late by 20 ms, so that the others mostly wait in collectives that move bytes for
+// 0.3 and 0.1 ms.
 func TestBandwidthLeavesOutTheWaitForLateRanks(t *testing.T) {
 	w := newWorld(5, 4, 12)
 	w.extra = late(1, 20_000_000)

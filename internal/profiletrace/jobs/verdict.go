@@ -32,7 +32,8 @@ type Observation struct {
 // TooFew reports whether more steps could decide.
 func (o *Observation) TooFew() bool { return o.Steps < o.Needs }
 
-// decide sets which ranks are late, or what was observed. arrivals are what each rank cost the others.
+// decide sets which ranks are late, or what was observed. arrivals are what each rank cost the
+// others.
 func (a *analysis) decide(t *stepTable, sets [][]int) (named []straggler.Verdict) {
 	var most *Observation
 	for _, set := range sets {
@@ -78,7 +79,8 @@ func observe(own straggler.OwnTimes, margin float64) (o Observation) {
 	return o
 }
 
-// SlowGroup is a process group whose transfers take longer than those of its sisters, or than its link explains.
+// SlowGroup is a process group whose transfers take longer than those of its sisters, or than its
+// link explains.
 type SlowGroup struct {
 	Group      string        `json:"group"`
 	Collective string        `json:"collective"`
@@ -95,8 +97,9 @@ type groupKind struct {
 	bytes, ranks int64
 }
 
-// slowGroups finds groups that move the same bytes more slowly than their sister groups. A transfer lasts from the last
-// arrival to the end, so it is as long as the shortest run of its members, and lateness does not change it.
+// slowGroups finds groups that move the same bytes more slowly than their sister groups. A transfer
+// lasts from the last arrival to the end, so it is as long as the shortest run of its members, and
+// lateness does not change it.
 func (a *analysis) slowGroups(t *stepTable, joints map[straggler.Identity]*joint) {
 	sums := map[groupKind]map[string]map[int]float64{} // by group and row
 	runs := map[groupKind]map[string]int{}
@@ -190,8 +193,8 @@ func (a *analysis) label(group string) string {
 	return group
 }
 
-// carried sets by how much ranks were late when their profiles began: that was caused before. Steps are compared by the
-// start of the first one that all profiles have.
+// carried sets by how much ranks were late when their profiles began: that was caused before. Steps
+// are compared by the start of the first one that all profiles have.
 func (a *analysis) carried(sets [][]int) {
 	if a.ahead == nil {
 		return

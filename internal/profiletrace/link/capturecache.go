@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// CaptureCache keeps the captures of graphs of files, for several profiles that launch the same graphs. It holds the
-// captures of unchanged files, up to [maxCaptured] nodes and maxCachedFiles files; others are read each time. The zero
-// value is empty, and nil keeps nothing. It may be used by several goroutines.
+// CaptureCache keeps the captures of graphs of files, for several profiles that launch the same
+// graphs. It holds the captures of unchanged files, up to [maxCaptured] nodes and maxCachedFiles
+// files; others are read each time. The zero value is empty, and nil keeps nothing. It may be used
+// by several goroutines.
 type CaptureCache struct {
 	mu    sync.Mutex
 	files map[string]cachedCaptures

@@ -13,9 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// A launch of a CUDA or HIP graph is one call, under which no operator ran. While the graph was captured, operators did
-// run, and their launches became its nodes. So the record of a capture, in the same file or in another one, has the
-// operator, shapes and range of each activity of a replay.
+// A launch of a CUDA or HIP graph is one call, under which no operator ran. While the graph was
+// captured, operators did run, and their launches became its nodes. So the record of a capture, in
+// the same file or in another one, has the operator, shapes and range of each activity of a replay.
 
 // Captures holds the graphs whose capture a profile recorded.
 type Captures struct {
@@ -80,8 +80,8 @@ const (
 	launchesGraph = "GraphLaunch"
 )
 
-// nodeKey returns the same for a captured launch and its activity. Copies and memsets have no name when they are
-// captured, and HIP runs some of them as internal kernels.
+// nodeKey returns the same for a captured launch and its activity. Copies and memsets have no name
+// when they are captured, and HIP runs some of them as internal kernels.
 func nodeKey(kind event.Kind, name string) uint64 {
 	switch {
 	case kind == event.KindCopy, strings.HasPrefix(name, "__amd_rocclr_copy"):
@@ -188,8 +188,8 @@ func (g *graphs) call(r *event.Record, f *frame, p *Process, class timeline.Rang
 	}
 }
 
-// capturing returns the capture that a launch of the thread belongs to: the thread's own, otherwise the only one of its
-// process, because a backward pass launches from its own thread.
+// capturing returns the capture that a launch of the thread belongs to: the thread's own, otherwise
+// the only one of its process, because a backward pass launches from its own thread.
 func (g *graphs) capturing(p *Process, track uint32) (c *captured) {
 	for _, o := range slices.Backward(g.open) {
 		if o.process != p {
@@ -267,8 +267,8 @@ func (c *captured) finish() {
 	c.process = nil
 }
 
-// activity reads an activity of the device: captured launches did not run, and what a graph launched is one of its
-// nodes.
+// activity reads an activity of the device: captured launches did not run, and what a graph
+// launched is one of its nodes.
 func (g *graphs) activity(r *event.Record) {
 	if at, ok := g.calls[r.Correlation]; ok && r.Correlation != 0 && at.node < len(at.graph.nodes) {
 		at.graph.nodes[at.node].ran = true
@@ -306,7 +306,8 @@ func (g *graphs) activity(r *event.Record) {
 	}
 }
 
-// graphOf returns the number of an activity's graph: CUPTI's numbers of nodes have it in their upper half.
+// graphOf returns the number of an activity's graph: CUPTI's numbers of nodes have it in their
+// upper half.
 func graphOf(d *event.Detail) int64 {
 	if d.Graph != 0 {
 		return d.Graph

@@ -12,8 +12,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// configuration returns how a kernel was launched: what the file states, otherwise what follows from the launch and the
-// limits of the device. Occupancy is calculated if that is possible, because files state it in whole percents.
+// configuration returns how a kernel was launched: what the file states, otherwise what follows
+// from the launch and the limits of the device. Occupancy is calculated if that is possible,
+// because files state it in whole percents.
 func (d *deviceWindow) configuration(k *event.Detail) (c timeline.Config) {
 	if k.HasResources {
 		c.Registers = k.Registers
@@ -62,10 +63,11 @@ const (
 	manyBlocks     = 100  // per multiprocessor: with more, the last wave is less than 1 % of the time
 )
 
-// lastWave returns the part of a kernel's time for which its multiprocessors are empty on average, because some of them
-// run one block more than others, if all blocks take equally long. It is 0 if that is not known, or if all blocks may
-// run at the same time, when more blocks on one multiprocessor need not take longer. If the limits of the device are
-// unknown, the limits of largest apply.
+// lastWave returns the part of a kernel's time for which its multiprocessors are empty on average,
+// because some of them run one block more than others, if all blocks take equally long. It is 0 if
+// that is not known, or if all blocks may run at the same time, when more blocks on one
+// multiprocessor need not take longer. If the limits of the device are unknown, the limits of
+// largest apply.
 func lastWave(k *event.Detail, limits *occupancy.Device, perSM float64) float64 {
 	if !k.HasGrid || !k.HasResources || k.Registers <= 0 || perSM >= manyBlocks {
 		return 0

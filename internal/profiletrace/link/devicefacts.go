@@ -82,8 +82,8 @@ func (in *Input) memory(m *Allocated) facts.Memory {
 	}
 }
 
-// stepLists keeps the accounts of steps for the reports of their devices. A step is complete when maxSteps further ones
-// have started: activities that it launched may run long after it.
+// stepLists keeps the accounts of steps for the reports of their devices. A step is complete when
+// maxSteps further ones have started: activities that it launched may run long after it.
 type stepLists struct {
 	in       *Input
 	observer Observer // nil: none

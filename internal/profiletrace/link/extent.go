@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// Extent selects the activities that the analysis of a device's window includes: the value of gpu.window.extent. Spans
-// and the totals of steps do not depend on it. The zero Extent is ExtentAll.
+// Extent selects the activities that the analysis of a device's window includes: the value of
+// gpu.window.extent. Spans and the totals of steps do not depend on it. The zero Extent is
+// ExtentAll.
 type Extent uint8
 
-// Extents. The last two are Holistic Trace Analysis's with and without include_last_profiler_step: like HTA, they
-// include what a call in the file launched, and leave files with fewer than two steps whole.
+// Extents. The last two are Holistic Trace Analysis's with and without include_last_profiler_step:
+// like HTA, they include what a call in the file launched, and leave files with fewer than two
+// steps whole.
 const (
 	ExtentAll          Extent = iota // every activity
 	ExtentSteps                      // activities launched by the end of the last step

@@ -68,8 +68,8 @@ func (t *thread) launched(r *event.Record) {
 	}
 }
 
-// around returns the logs of the threads that a launch may have waited for: its own, its process's main one, the one
-// that launched before, and the ranges beside them.
+// around returns the logs of the threads that a launch may have waited for: its own, its process's
+// main one, the one that launched before, and the ranges beside them.
 func (s *Sweep) around(proc *Process, a *Activity, before uint32, hasBefore bool) []*timeline.Log {
 	s.threadsOf = s.threadsOf[:0]
 	put := func(track uint32) {
@@ -96,8 +96,8 @@ func (s *Sweep) around(proc *Process, a *Activity, before uint32, hasBefore bool
 	return s.threadsOf
 }
 
-// others returns the frame in which a thread of the process other than around's was for more than half of the time; of
-// several, the longest. Threads that wait do not count.
+// others returns the frame in which a thread of the process other than around's was for more than
+// half of the time; of several, the longest. Threads that wait do not count.
 func (s *Sweep) others(proc *Process, from, to int64) (name uint32) {
 	most := (to - from) / 2
 	for i := range s.threads {

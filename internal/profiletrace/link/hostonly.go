@@ -16,8 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
-// hostOnly is where the time of the host's threads went, in a file without activities of a device: each moment belongs
-// to the range that was opened last and is still open, within a loader to the loader. The zero value is empty.
+// hostOnly is where the time of the host's threads went, in a file without activities of a device:
+// each moment belongs to the range that was opened last and is still open, within a loader to the
+// loader. The zero value is empty.
 type hostOnly map[hostLocation]*finding.Location
 
 type hostLocation struct{ track, name uint32 }
@@ -29,7 +30,8 @@ func (h hostOnly) at(track, name uint32) *finding.Location {
 	return boundedmap.Bounded(h, hostLocation{track, name}, hostLocation{track: track}, maxHostPlaces)
 }
 
-// HostOnly returns where most time went, on the thread that was in ranges for longest; nil without any.
+// HostOnly returns where most time went, on the thread that was in ranges for longest; nil without
+// any.
 func (s *Sweep) HostOnly() *facts.HostOnly {
 	for track := range s.threads {
 		s.threads[track].host.until(math.MaxInt64, func(name uint32, n int64) {
@@ -64,9 +66,9 @@ func (s *Sweep) HostOnly() *facts.HostOnly {
 	return out
 }
 
-// hostStack is the open ranges of a thread, in the order in which they were opened, and the time up to which each moment
-// has been given to a range. Ranges may cross: those of Python's profiler start inside the frame that opens them, and
-// outlive it.
+// hostStack is the open ranges of a thread, in the order in which they were opened, and the time up
+// to which each moment has been given to a range. Ranges may cross: those of Python's profiler
+// start inside the frame that opens them, and outlive it.
 type hostStack struct {
 	open []hostRange
 	at   int64

@@ -34,7 +34,8 @@ type Input struct {
 	short    []string   // by name; empty: not looked up yet
 }
 
-// Resource returns a resource attribute that the file states apart from its own fields; "" for none.
+// Resource returns a resource attribute that the file states apart from its own fields; "" for
+// none.
 func (in *Input) Resource(k attribute.Key) string { return in.Meta.Resource[string(k)] }
 
 // Rank returns the rank of the profile in its job; -1 and 0 if they are unknown.
@@ -54,8 +55,8 @@ func (in *Input) Rank() (rank, world int64) {
 // Recording estimates what recording costs a thread of the host.
 type Recording struct {
 	Operator, Call, Frame time.Duration // for each
-	// Launch is how long a call that launches took on the machine where the others were measured: where it is shorter, the
-	// host is faster, and they are less in proportion.
+	// Launch is how long a call that launches took on the machine where the others were measured:
+	// where it is shorter, the host is faster, and they are less in proportion.
 	Launch time.Duration
 }
 
@@ -102,7 +103,8 @@ func (in *Input) Communicates(name uint32) bool {
 	return *is == communicating
 }
 
-// Collective returns the operation of a collective and the bytes that it moves; empty and 0 are unknown.
+// Collective returns the operation of a collective and the bytes that it moves; empty and 0 are
+// unknown.
 func (in *Input) Collective(a *Activity) (operation string, bytes int64) {
 	d := &a.Detail
 	operation = cmp.Or(d.Collective, vocabulary.CollectiveName(in.Names.Name(a.Name)))
@@ -115,8 +117,8 @@ func (in *Input) ModelOf(ordinal int64) string {
 	return cmp.Or(in.Meta.DeviceOf(ordinal).Model, in.Device)
 }
 
-// LimitsOf returns what limits the blocks on a device, as the file states it, else only the multiprocessors of its
-// model.
+// LimitsOf returns what limits the blocks on a device, as the file states it, else only the
+// multiprocessors of its model.
 func (in *Input) LimitsOf(ordinal int64) occupancy.Device {
 	l := in.Meta.DeviceOf(ordinal).Limits
 	l.Multiprocessors = cmp.Or(l.Multiprocessors, int64(facts.PeakOf(in.ModelOf(ordinal)).SMs))

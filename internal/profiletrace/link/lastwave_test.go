@@ -44,7 +44,8 @@ func TestLastWaveOfBlocks(t *testing.T) {
 	}
 }
 
-// An RTX 3080 has fewer threads and less shared memory than the largest device: one block of 96 KiB, not two.
+// An RTX 3080 has fewer threads and less shared memory than the largest device: one block of 96
+// KiB, not two.
 func TestLastWaveUsesTheLimitsOfTheDevice(t *testing.T) {
 	d := &event.Detail{
 		Grid: [3]int64{68 + 34, 1, 1}, Block: [3]int64{256, 1, 1}, HasGrid: true,

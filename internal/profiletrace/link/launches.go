@@ -43,15 +43,15 @@ type surroundings struct {
 	backward bool
 }
 
-// launchTable keeps launches by correlation: about the latest launchMemory, without ever growing beyond that. Buckets
-// of a few keys are indexed by the low bits, since correlations count up; a full bucket evicts its oldest launch.
-// Launches are stored apart from the buckets, which therefore hold no pointers and are small enough to be rebuilt when
-// they grow.
+// launchTable keeps launches by correlation: about the latest launchMemory, without ever growing
+// beyond that. Buckets of a few keys are indexed by the low bits, since correlations count up; a
+// full bucket evicts its oldest launch. Launches are stored apart from the buckets, which therefore
+// hold no pointers and are small enough to be rebuilt when they grow.
 type launchTable struct {
 	buckets  []launchBucket
 	launches []launch
-	// The lowest and the highest correlation that was evicted. An activity between them without a launch counts as one
-	// whose launch was evicted; it is unlikely that the file has none.
+	// The lowest and the highest correlation that was evicted. An activity between them without a
+	// launch counts as one whose launch was evicted; it is unlikely that the file has none.
 	least, highest int64
 	forgotten      int64 // activities whose launch was dropped before they began
 }

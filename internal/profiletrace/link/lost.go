@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
-// lost is when work of a process that has no record may have run on a device: from its launch until a call has waited
-// for it, or later work of the same thread has started.
+// lost is when work of a process that has no record may have run on a device: from its launch until
+// a call has waited for it, or later work of the same thread has started.
 type lost struct {
 	pending  []lostLaunch // by start
 	known    intervals.Set
@@ -42,9 +42,9 @@ func (s *Sweep) lostOf(th *thread) *lost {
 	return boundedmap.Of(th.process.lost, device)
 }
 
-// launches counts a call that launches a kernel or a graph, and keeps it if no activity has its correlation. A call
-// that launches nothing in the whole file is not what launches, as a runtime's around a driver's, and what is launched
-// while a graph is captured does not run.
+// launches counts a call that launches a kernel or a graph, and keeps it if no activity has its
+// correlation. A call that launches nothing in the whole file is not what launches, as a runtime's
+// around a driver's, and what is launched while a graph is captured does not run.
 func (s *Sweep) countLaunch(r *event.Record, th *thread, fl *vocabulary.Meaning) {
 	if !fl.Kernel && !fl.Opaque || th.process.capturing || !s.in.Launches(r.Name) {
 		return

@@ -23,8 +23,9 @@ type meaning struct {
 	maps bool // computes each element of the result by the same elements of the inputs
 }
 
-// means returns what kind of bytes a kernel moves, if it does nothing else: by the outermost operator with that
-// purpose, otherwise by its own name; and its role in attention, by its operator or its own name.
+// means returns what kind of bytes a kernel moves, if it does nothing else: by the outermost
+// operator with that purpose, otherwise by its own name; and its role in attention, by its operator
+// or its own name.
 func (s *Sweep) means(a *Activity) meaning {
 	k := kernelOf{a.Name, a.Launch.Op, a.Launch.mover}
 	m, ok := s.meanings[k]

@@ -7,7 +7,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
-// Node is a host range that a visitor keeps. Activities are attached to the nearest node around their launch.
+// Node is a host range that a visitor keeps. Activities are attached to the nearest node around
+// their launch.
 type Node struct {
 	Kind       event.Kind
 	Start, End int64
@@ -20,8 +21,8 @@ type Node struct {
 	ref      *nodeRef // nil: not needed yet
 }
 
-// nodeRef refers to a node for long, as launches do: it drops the node when that is released, and leads to its
-// ancestors.
+// nodeRef refers to a node for long, as launches do: it drops the node when that is released, and
+// leads to its ancestors.
 type nodeRef struct {
 	node  *Node // nil: released
 	above *nodeRef
@@ -38,8 +39,8 @@ func (r *nodeRef) live() *Node {
 	return r.node
 }
 
-// Release declares the node complete: later activities are attached to its ancestors. The window stays, for events with
-// no other ancestor.
+// Release declares the node complete: later activities are attached to its ancestors. The window
+// stays, for events with no other ancestor.
 func (n *Node) Release() {
 	if n.released = true; n.Parent != nil && n.ref != nil {
 		n.ref.node = nil
@@ -49,7 +50,8 @@ func (n *Node) Release() {
 // Released reports whether the node is complete.
 func (n *Node) Released() bool { return n.released }
 
-// reference returns the node's nodeRef. Few nodes launch anything, so it is made by the first launch.
+// reference returns the node's nodeRef. Few nodes launch anything, so it is made by the first
+// launch.
 func (n *Node) reference() *nodeRef {
 	if n.ref != nil {
 		return n.ref

@@ -5,8 +5,9 @@ package link
 
 import "github.com/otelgpu/otelgpu/internal/profiletrace/event"
 
-// Observer gets what a sweep links, whatever the visitor keeps of it. Its methods are called by one goroutine, but not
-// necessarily by the goroutine of the visitor's output: an observer must not use the caches of the input.
+// Observer gets what a sweep links, whatever the visitor keeps of it. Its methods are called by one
+// goroutine, but not necessarily by the goroutine of the visitor's output: an observer must not use
+// the caches of the input.
 type Observer interface {
 	// Range is called for every host range, by start. The record is valid during the call.
 	Range(r *event.Record)

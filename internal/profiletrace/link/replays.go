@@ -129,8 +129,8 @@ func (in *Input) Replays(ctx context.Context) (Replays, error) {
 	return Replays{st, g.replays}, nil
 }
 
-// ranks returns the positions of a graph's nodes in the order of their numbers, which grow as nodes are added, and
-// their kinds in that order.
+// ranks returns the positions of a graph's nodes in the order of their numbers, which grow as nodes
+// are added, and their kinds in that order.
 func (g *graphs) ranks(graph int64) (places map[int64]int, kinds uint64) {
 	nodes := g.ids[graph]
 	places = make(map[int64]int, len(nodes))
@@ -141,17 +141,17 @@ func (g *graphs) ranks(graph int64) (places map[int64]int, kinds uint64) {
 	return places, kinds
 }
 
-// sameKernels finds captured graphs: those whose calls name their kernels by these, others by the order of kernels,
-// copies and memsets.
+// sameKernels finds captured graphs: those whose calls name their kernels by these, others by the
+// order of kernels, copies and memsets.
 type sameKernels struct {
 	count int
 	named bool
 	sum   uint64
 }
 
-// match is the first graph with some kernels. If several have them, same means that their operators and shapes are the
-// same, and sameRanges that the ranges around them are: the layers of a model that are captured one by one differ in
-// these only.
+// match is the first graph with some kernels. If several have them, same means that their operators
+// and shapes are the same, and sameRanges that the ranges around them are: the layers of a model
+// that are captured one by one differ in these only.
 type match struct {
 	*captured
 	same, sameRanges bool
@@ -160,14 +160,16 @@ type match struct {
 // captureIndex is captured graphs by their kernels.
 type captureIndex map[sameKernels]*match
 
-// Launches of a capture that may have become no node of the graph: HIP records some, as of empty fills.
+// Launches of a capture that may have become no node of the graph: HIP records some, as of empty
+// fills.
 const (
 	MaxMissing   = 2 // of a graph of any size
 	missingShare = 0.01
 )
 
-// nearest returns the captured graph that has all kernels of the replay and a few more, if there is exactly one. The
-// sums of the keys differ by the keys of the missing nodes, so that no list of a replay's kernels is kept.
+// nearest returns the captured graph that has all kernels of the replay and a few more, if there is
+// exactly one. The sums of the keys differ by the keys of the missing nodes, so that no list of a
+// replay's kernels is kept.
 func (x captureIndex) nearest(r *replay) (best *match) {
 	for k, m := range x {
 		missing := k.count - r.count
@@ -211,7 +213,8 @@ func (c *Captures) index() captureIndex {
 	return m
 }
 
-// know translates a captured graph to the profile's names, with the ranges around launches if they are certain.
+// know translates a captured graph to the profile's names, with the ranges around launches if they
+// are certain.
 func (in *Input) know(m *match) *known {
 	k := &known{match: m, byKey: map[uint64][]int{}}
 	c := m.captured

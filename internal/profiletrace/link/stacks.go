@@ -7,7 +7,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
-// Stacks are the distinct stacks of host ranges around launches, each as its innermost range and the stack around that.
+// Stacks are the distinct stacks of host ranges around launches, each as its innermost range and
+// the stack around that.
 type Stacks struct {
 	list   []StackRange
 	depths []uint16
@@ -59,8 +60,8 @@ func (t *Stacks) enter(r StackRange) uint32 {
 	return at
 }
 
-// stackOf returns the stack of what is inside the innermost of the open ranges of a thread. It is found when something
-// is launched, because most ranges launch nothing.
+// stackOf returns the stack of what is inside the innermost of the open ranges of a thread. It is
+// found when something is launched, because most ranges launch nothing.
 func (s *Sweep) stackOf(open []frame) uint32 {
 	if s.observer == nil {
 		return NoRanges

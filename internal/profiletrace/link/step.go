@@ -59,7 +59,8 @@ func (s *Step) device(a *Activity) {
 	s.devices[a.Device] = struct{}{}
 }
 
-// OnlyDevice returns the device that all of the step ran on; ok is false if there is not exactly one.
+// OnlyDevice returns the device that all of the step ran on; ok is false if there is not exactly
+// one.
 func (s *Step) OnlyDevice() (ordinal int64, ok bool) {
 	for ordinal = range s.devices {
 	}
@@ -132,8 +133,8 @@ func (p *Process) leads(track uint32) {
 	}
 }
 
-// openSteps bounds the concurrent steps that have totals of the device. More deeply nested ones have none, and are
-// counted.
+// openSteps bounds the concurrent steps that have totals of the device. More deeply nested ones
+// have none, and are counted.
 const openSteps = 64
 
 // track keeps a new step for the device activities during it.
@@ -157,8 +158,9 @@ func (p *Process) passed(t int64) {
 	}
 }
 
-// during calls f for the steps that overlap [from, to), the latest first, of the kept ones: at most the latest
-// maxSteps, so that files with thousands of steps within a millisecond cost no more than others.
+// during calls f for the steps that overlap [from, to), the latest first, of the kept ones: at most
+// the latest maxSteps, so that files with thousands of steps within a millisecond cost no more than
+// others.
 func (p *Process) during(from, to int64, f func(*Step)) {
 	const maxSteps = 4096
 	n := len(p.steps)
@@ -172,8 +174,8 @@ func (p *Process) during(from, to int64, f func(*Step)) {
 	}
 }
 
-// stepAt returns the step whose host range contains the instant, among the latest ones: the sweep only queries recent
-// times.
+// stepAt returns the step whose host range contains the instant, among the latest ones: the sweep
+// only queries recent times.
 func (p *Process) stepAt(t int64) *Step {
 	for _, s := range slices.Backward(p.steps[max(0, len(p.steps)-openSteps):]) {
 		if s.Start <= t && t < s.End {

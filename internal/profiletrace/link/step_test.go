@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Each activity queries nested steps: there are at most openSteps of them, and ended ones are removed.
+// Each activity queries nested steps: there are at most openSteps of them, and ended ones are
+// removed.
 func TestStepsWithinEachOtherAreBounded(t *testing.T) {
 	p := &Process{}
 	const n = 10_000

@@ -37,8 +37,8 @@ type Activity struct {
 
 // Visitor is the purpose of a sweep: finding captures, choosing spans, or writing them.
 type Visitor interface {
-	// Range is called for every host range in order, with the node around it and the number of operators around it. It
-	// returns the node of the range if the range is kept, otherwise nil.
+	// Range is called for every host range in order, with the node around it and the number of
+	// operators around it. It returns the node of the range if the range is kept, otherwise nil.
 	Range(r *event.Record, above *Node, depth int, p *Process, st *Step) *Node
 	// Activity is called for every activity of a device, with the node above it.
 	Activity(a *Activity, above *Node, p *Process)
@@ -299,8 +299,9 @@ func (s *Sweep) autograd(r *event.Record) bool {
 	return r.Kind == event.KindOperator && strings.HasPrefix(s.in.Names.Name(r.Name), "autograd::engine")
 }
 
-// belowWaiting places a range of the backward pass, which runs on its own threads, within the innermost annotation on
-// the thread of the step that holds it: the thread that began the backward pass waits there.
+// belowWaiting places a range of the backward pass, which runs on its own threads, within the
+// innermost annotation on the thread of the step that holds it: the thread that began the backward
+// pass waits there.
 func (s *Sweep) belowWaiting(f *frame) {
 	const deep = 256 // nested ranges that are visited
 	stack := s.threads[f.Step.track].stack
@@ -411,8 +412,8 @@ func (s *Sweep) analyse(proc *Process, a *Activity, r *event.Record) {
 	}
 }
 
-// addToSteps adds the activity to the steps during which it ran, whatever launched it, and forgets steps that ended
-// before it: activities arrive by start.
+// addToSteps adds the activity to the steps during which it ran, whatever launched it, and forgets
+// steps that ended before it: activities arrive by start.
 func (s *Sweep) addToSteps(p *Process, a *Activity) {
 	p.passed(a.Start - event.Skew)
 	p.during(a.Start, a.End, func(st *Step) { st.device(a) })

@@ -140,8 +140,8 @@ func (d *deviceWindow) judge(s *Sweep, proc *Process, a *Activity, firstOfWork b
 // maxWorked bounds the intervals that a device keeps for others: a gap is queried when it ends.
 const maxWorked = 1 << 10
 
-// besideOf returns a function that tells, for launched work that does not start, which other device worked for more
-// than half of the time.
+// besideOf returns a function that tells, for launched work that does not start, which other device
+// worked for more than half of the time.
 func (s *Sweep) besideOf(d *deviceWindow) func(from, to int64) uint32 {
 	return func(from, to int64) (name uint32) {
 		most := (to - from) / 2
@@ -155,7 +155,8 @@ func (s *Sweep) besideOf(d *deviceWindow) func(from, to int64) uint32 {
 	}
 }
 
-// after records what the host did when the device had no more work, to the end of the unit of the last launches.
+// after records what the host did when the device had no more work, to the end of the unit of the
+// last launches.
 func (d *deviceWindow) after(s *Sweep) {
 	if s.in.UsedExtent() == ExtentAll && len(s.devices) <= maxLeads {
 		d.verdicts.After(d.last, s.around(d.taking, &Activity{}, d.before, d.hasBefore))
@@ -170,7 +171,8 @@ func launchedAs(d *event.Detail) (sum uint64) {
 	return sum
 }
 
-// maxLeads bounds the devices whose time before their first activity is analyzed, which may be the whole profile.
+// maxLeads bounds the devices whose time before their first activity is analyzed, which may be the
+// whole profile.
 const maxLeads = 256
 
 // stream is the queue of one stream.
@@ -183,10 +185,10 @@ type stream struct {
 // maxQueue bounds the starts that a stream keeps.
 const maxQueue = 1 << 16
 
-// queue tracks the length of the stream's queue: a launch adds one and a start removes one. Activities of a stream
-// arrive in the order of their launches, so right after this launch it contains this one and the earlier ones that had
-// not started. Launches of graphs count once for each activity, unlike in Holistic Trace Analysis, which leaves them
-// out.
+// queue tracks the length of the stream's queue: a launch adds one and a start removes one.
+// Activities of a stream arrive in the order of their launches, so right after this launch it
+// contains this one and the earlier ones that had not started. Launches of graphs count once for
+// each activity, unlike in Holistic Trace Analysis, which leaves them out.
 func (d *deviceWindow) queue(a *Activity) {
 	s := boundedmap.Of(d.streams, a.Stream)
 	if !a.HasLaunch {

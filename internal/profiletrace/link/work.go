@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
-// Work is what one operator computes. It counts when the first kernel of the operator is met, so that operators that
-// ran on the host do not, and once, however many kernels it launched.
+// Work is what one operator computes. It counts when the first kernel of the operator is met, so
+// that operators that ran on the host do not, and once, however many kernels it launched.
 type Work struct {
 	timeline.Work
 	elements  float64 // of a type that the operator's record does not state
@@ -23,8 +23,8 @@ type Work struct {
 	Launches  int  // of kernels, so far: the sweep keeps the host ahead of the device
 }
 
-// OnlyWork returns the work of the operator whose only kernel the activity is so far; nil if there is none. Of several
-// kernels, none does all of it.
+// OnlyWork returns the work of the operator whose only kernel the activity is so far; nil if there
+// is none. Of several kernels, none does all of it.
 func (a *Activity) OnlyWork() *timeline.Work {
 	if w := a.Launch.Work; w != nil && w.Launches == 1 {
 		return &w.Work
@@ -45,10 +45,11 @@ func (s *Sweep) newWork(r *event.Record, d *event.Detail) *Work {
 	return w
 }
 
-// workOf returns the work that launches of the operator r do: the work of the outermost operator, of those around r,
-// whose work is known. Mixed precision makes two exceptions, because an operator casts its inputs there and calls
-// itself, or another one, with the results: casts are work of their own, and an inner operator that does most of the
-// outer one's FLOPs in another precision replaces it.
+// workOf returns the work that launches of the operator r do: the work of the outermost operator,
+// of those around r, whose work is known. Mixed precision makes two exceptions, because an operator
+// casts its inputs there and calls itself, or another one, with the results: casts are work of
+// their own, and an inner operator that does most of the outer one's FLOPs in another precision
+// replaces it.
 func (s *Sweep) workOf(r *event.Record, f *frame, open []frame) *Work {
 	w := f.Work
 	if w != nil && !w.replaced && (w.counted || w.FLOPs == 0) {
@@ -80,7 +81,8 @@ func (w *Work) replace(open []frame) {
 	w.Work, w.elements, w.counted, w.replaced = timeline.Work{}, 0, true, true
 }
 
-// stated sets the operator, its work and its modules where the activity itself states them, as in profiles of XLA.
+// stated sets the operator, its work and its modules where the activity itself states them, as in
+// profiles of XLA.
 func (s *Sweep) stated(a *Activity) {
 	d, l := &a.Detail, &a.Launch
 	if d.Operator == 0 {
@@ -102,7 +104,8 @@ func (s *Sweep) stated(a *Activity) {
 	l.module, l.around, l.named = node, d.Modules, d.Operator
 }
 
-// begin counts the work at its first kernel, whose name gives the type of elements if the operator does not.
+// begin counts the work at its first kernel, whose name gives the type of elements if the operator
+// does not.
 func (w *Work) begin(kernel string) {
 	w.counted = true
 	if w.elements > 0 && w.Bytes == 0 {
@@ -110,8 +113,9 @@ func (w *Work) begin(kernel string) {
 	}
 }
 
-// elementOf returns the element size of a PyTorch kernel for lists of tensors by its name: cat copies elements of one
-// size whatever their type, the others are compiled for one type. 0 if the name does not state it.
+// elementOf returns the element size of a PyTorch kernel for lists of tensors by its name: cat
+// copies elements of one size whatever their type, the others are compiled for one type. 0 if the
+// name does not state it.
 func elementOf(kernel string) int64 {
 	if _, rest, ok := strings.Cut(kernel, "OpaqueType<"); ok {
 		n, _ := strconv.ParseInt(rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))], 10, 8)

@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// FindingOf returns the finding that an event of the span of a subject states, and false if it states none.
+// FindingOf returns the finding that an event of the span of a subject states, and false if it
+// states none.
 func FindingOf(subject string, e ptrace.SpanEvent) (v finding.Finding, ok bool) {
 	m := e.Attributes().AsRaw()
 	text := func(k string) string { s, _ := m[k].(string); return s }

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profiletracetest sums spans as other tools sum the rows of a profiler's file, for tests against their
-// numbers.
+// Package profiletracetest sums spans as other tools sum the rows of a profiler's file, for tests
+// against their numbers.
 package profiletracetest
 
 import (
@@ -69,7 +69,8 @@ func Union(list []Span) int64 {
 	return total
 }
 
-// Directions are the values of gpu.copy.direction by the names of Nsight Systems and the PyTorch profiler.
+// Directions are the values of gpu.copy.direction by the names of Nsight Systems and the PyTorch
+// profiler.
 var Directions = map[string]string{
 	"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device", "HtoH": "host_to_host",
 	"PtoP": "peer_to_peer",

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// trials judges autotuning. It subtracts its idle time from the account and returns the part of computing time that its
-// finding claims.
+// trials judges autotuning. It subtracts its idle time from the account and returns the part of
+// computing time that its finding claims.
 func (j *judge) trials(d *facts.Totals) (claimed float64) {
 	var computing, idle int64
 	var where []finding.Location

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// compareRanks is the beginning of remedies that need a job's other ranks. It is valid with and without them: a file is
-// judged before it is known which others belong to its job.
+// compareRanks is the beginning of remedies that need a job's other ranks. It is valid with and
+// without them: a file is judged before it is known which others belong to its job.
 const compareRanks = "compare the ranks (their profiles, converted together, say which one is late)"
 
 // A link is faulty if it is slower with large messages than slowLink of the rate of the host's bus.
@@ -94,20 +94,21 @@ func (j *judge) collectives(r *facts.Report) {
 	}
 }
 
-// pairwise reports whether a collective is a transfer between two ranks, as between the stages of a pipeline. A kernel
-// named SendRecv alone does not show it: NCCL also runs it for all-to-all.
+// pairwise reports whether a collective is a transfer between two ranks, as between the stages of a
+// pipeline. A kernel named SendRecv alone does not show it: NCCL also runs it for all-to-all.
 func pairwise(name string) bool {
 	operation, _, _ := strings.Cut(name, " ")
 	return operation == "send" || operation == "recv"
 }
 
-// unevenTokens is the difference between what a rank sends to the experts of others and what its own experts receive,
-// as a part of their mean, above which waiting in all-to-alls is caused by the experts: an even router stays far below
-// it.
+// unevenTokens is the difference between what a rank sends to the experts of others and what its
+// own experts receive, as a part of their mean, above which waiting in all-to-alls is caused by the
+// experts: an even router stays far below it.
 const unevenTokens = semconv.FindingExpertImbalanceDifference
 
-// experts judges waiting in all-to-alls whose two sides differ, because the router gives some ranks more tokens. It
-// returns the report without that time. Where the sides are equal, a rank is late for another reason.
+// experts judges waiting in all-to-alls whose two sides differ, because the router gives some ranks
+// more tokens. It returns the report without that time. Where the sides are equal, a rank is late
+// for another reason.
 func (j *judge) experts(d *facts.Totals, r *facts.Report) *facts.Report {
 	e := &d.Experts
 	waiting, uneven := e.Waiting(), e.Uneven()

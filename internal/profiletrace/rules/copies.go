@@ -14,8 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// copies claims exposed copying: migrations, pageable copies and the others, each once. It returns the part of
-// computing time that is claimed, too: kernels that touch pages which are elsewhere wait for them.
+// copies claims exposed copying: migrations, pageable copies and the others, each once. It returns
+// the part of computing time that is claimed, too: kernels that touch pages which are elsewhere
+// wait for them.
 func (j *judge) copies(d *facts.Totals, r *facts.Report) (claimed float64) {
 	for _, kind := range [...]string{
 		semconv.GPUFindingKindPageMigrations, semconv.GPUFindingKindPageableCopies, semconv.GPUFindingKindExposedCopies,

@@ -28,12 +28,12 @@ var moveTexts = [timeline.MoveCount]struct{ done, remedy string }{
 	timeline.MovesFill: {"filled with one value", "set_to_none=True, empty in place of zeros where all is written"},
 }
 
-// notableMove is the part of the time of all moves from which on a kind of them is named as a cause. The longest one
-// always is.
+// notableMove is the part of the time of all moves from which on a kind of them is named as a
+// cause. The longest one always is.
 const notableMove = semconv.FindingDataMovementCause
 
-// moves judges kernels that move bytes on the device and compute nothing. If it claims their time, it returns the
-// operators without them, otherwise unchanged.
+// moves judges kernels that move bytes on the device and compute nothing. If it claims their time,
+// it returns the operators without them, otherwise unchanged.
 func (j *judge) moves(d *facts.Totals, r *facts.Report, needed float64) []facts.Operator {
 	var alone time.Duration
 	var count int64
@@ -101,7 +101,8 @@ func (j *judge) moves(d *facts.Totals, r *facts.Report, needed float64) []facts.
 	return rest
 }
 
-// without returns the operators that do more than move bytes, and the rate of the others whose bytes are known.
+// without returns the operators that do more than move bytes, and the rate of the others whose
+// bytes are known.
 func (j *judge) without(list []facts.Operator) (rest []facts.Operator, rate string) {
 	var bytes float64
 	var moving time.Duration

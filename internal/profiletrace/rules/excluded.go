@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// noLoad excludes the time in which the program waited for work from outside: gains are shares of the rest. If most of
-// the window was such time, its finding is first, because no other finding would gain anything.
+// noLoad excludes the time in which the program waited for work from outside: gains are shares of
+// the rest. If most of the window was such time, its finding is first, because no other finding
+// would gain anything.
 func (j *judge) noLoad() []finding.Finding {
 	n := j.account.Idles[timeline.CauseNoLoad]
 	whole := j.length
@@ -33,7 +34,8 @@ func (j *judge) noLoad() []finding.Finding {
 	}}
 }
 
-// warmUp reports that the window began with a warm-up, whose idle time is excluded from the base of shares.
+// warmUp reports that the window began with a warm-up, whose idle time is excluded from the base of
+// shares.
 func (j *judge) warmUp(d *facts.Totals, r *facts.Report) {
 	n := j.account.Idles[timeline.CauseWarmUp]
 	if n == 0 {

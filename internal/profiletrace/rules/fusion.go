@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// fusion judges elementwise kernels in a row, without operators that have a finding of low efficiency: what one writes
-// and the next reads would stay in registers. Each of the tensors of an operator takes the same part of its time.
+// fusion judges elementwise kernels in a row, without operators that have a finding of low
+// efficiency: what one writes and the next reads would stay in registers. Each of the tensors of an
+// operator takes the same part of its time.
 func (j *judge) fusion(r *facts.Report, claimed map[string]bool, needed float64) {
 	var gain float64
 	var links int64

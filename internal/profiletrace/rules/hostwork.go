@@ -133,7 +133,8 @@ func (j *judge) otherThreads() {
 	}
 }
 
-// afterWaits judges work without a name that followed waits. The file does not show whether the waits were necessary.
+// afterWaits judges work without a name that followed waits. The file does not show whether the
+// waits were necessary.
 func (j *judge) afterWaits() {
 	n := j.account.Idles[timeline.CauseAfterWait]
 	if n == 0 {
@@ -157,9 +158,9 @@ func (j *judge) afterWaits() {
 	j.add(v)
 }
 
-// claimHostWork sets the gain, the locations and the evidence of a finding on host work in ranges of one sort. It
-// subtracts that time from the account, so that no finding on host work claims it again. It returns false if the time
-// is below the threshold.
+// claimHostWork sets the gain, the locations and the evidence of a finding on host work in ranges
+// of one sort. It subtracts that time from the account, so that no finding on host work claims it
+// again. It returns false if the time is below the threshold.
 func (j *judge) claimHostWork(v *finding.Finding, is func(name string) bool) bool {
 	known := map[uint32]bool{} // few names account for many times
 	matches := func(id uint32) bool {

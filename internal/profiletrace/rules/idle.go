@@ -143,7 +143,8 @@ func (j *judge) calls(c timeline.Cause, kind, what string) {
 	j.add(v)
 }
 
-// dependency judges launched work that did not start: it waited for another device if that was working meanwhile.
+// dependency judges launched work that did not start: it waited for another device if that was
+// working meanwhile.
 func (j *judge) dependency(d *facts.Totals) {
 	n := j.account.Idles[timeline.CauseDependency]
 	if n == 0 {

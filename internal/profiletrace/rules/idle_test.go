@@ -25,7 +25,8 @@ func TestRangesThatSaveCheckpointsAreKnownByTheirWords(t *testing.T) {
 	}
 }
 
-// A range that saves a checkpoint first copies the state to the host: work after that wait is part of it, too.
+// A range that saves a checkpoint first copies the state to the host: work after that wait is part
+// of it, too.
 func TestWorkAfterTheCopiesOfACheckpointIsPartOfIt(t *testing.T) {
 	const wait, save, other = 1, 2, 3
 	names := map[uint32]string{wait: "cudaStreamSynchronize", save: "save_checkpoint", other: "evaluate"}

@@ -32,7 +32,8 @@ const (
 	maxHost       = semconv.FindingHostWorkFindings      // findings on ranges of the host
 	manyRetries   = semconv.FindingAllocationRetries     // frees, and allocations, of an allocator that caches memory
 
-	// certainCoverage is the part of the kernel time from which on efficiency is known. It only decides the certainty.
+	// certainCoverage is the part of the kernel time from which on efficiency is known. It only
+	// decides the certainty.
 	certainCoverage = 0.8
 )
 
@@ -52,7 +53,8 @@ type judge struct {
 	largest finding.Finding // below the threshold
 }
 
-// add adds a finding. A rule states a remedy where the evidence points to a better one than the usual one.
+// add adds a finding. A rule states a remedy where the evidence points to a better one than the
+// usual one.
 func (j *judge) add(v finding.Finding) {
 	if j.length <= 0 || v.Gain <= 0 {
 		return
@@ -77,8 +79,8 @@ func (j *judge) note(v finding.Finding, share, threshold float64) {
 	}
 }
 
-// sorted puts the largest gain first. Idle time without a named cause counts half there: known causes come first,
-// unless they are small in comparison.
+// sorted puts the largest gain first. Idle time without a named cause counts half there: known
+// causes come first, unless they are small in comparison.
 func (j *judge) sorted() []finding.Finding {
 	for i := range j.list {
 		v := &j.list[i]

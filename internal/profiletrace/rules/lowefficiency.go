@@ -53,8 +53,8 @@ func (o *slowOperator) why(multiprocessors int) (cause, remedy string) {
 // leastKernel is how long a kernel lasts at least, in ns, however little it does.
 const leastKernel = semconv.FindingLowEfficiencyKernelDuration * float64(time.Second)
 
-// efficiency judges operators that are far below the peak, by name; it returns the operators that its findings claim.
-// needed is the part of computing time that no finding claims yet.
+// efficiency judges operators that are far below the peak, by name; it returns the operators that
+// its findings claim. needed is the part of computing time that no finding claims yet.
 func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 	slow := map[string]*slowOperator{}
 	for _, o := range r.Operators {
@@ -116,7 +116,8 @@ func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 	return claimed
 }
 
-// slowInLastWave reports whether the full waves of an operator's kernels are not slow: tailWave judges it.
+// slowInLastWave reports whether the full waves of an operator's kernels are not slow: tailWave
+// judges it.
 func slowInLastWave(o *facts.Operator) bool {
 	full := o.PeakShare / (1 - o.Tail/float64(max(1, o.Alone)))
 	return o.Tail > 0 && full >= lowShare && full <= reachable
@@ -125,8 +126,8 @@ func slowInLastWave(o *facts.Operator) bool {
 // tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.
 const tileSide = 128
 
-// tiles returns how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [...,
-// m, k] and [..., k, n], of linear [n, k]; 0 if that is not known.
+// tiles returns how many tiles the result of a product of matrices has, by the shapes of its first
+// two tensors: [..., m, k] and [..., k, n], of linear [n, k]; 0 if that is not known.
 func tiles(name, shapes string) int64 {
 	linear := strings.HasSuffix(name, "linear")
 	if !linear && !strings.HasSuffix(name, "mm") && !strings.HasSuffix(name, "matmul") {

@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// memory judges growth to a large part of the device's memory. That activations grow in each training step is no
-// problem by itself.
+// memory judges growth to a large part of the device's memory. That activations grow in each
+// training step is no problem by itself.
 func (j *judge) memory(m *facts.Memory) {
 	size := j.f.Peak.MemorySize
 	if m.Highest <= 0 || float64(m.Highest) < semconv.FindingMemorySpikeDevice*size {

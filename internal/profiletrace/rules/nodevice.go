@@ -11,7 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// NoDevice returns the finding on a profile without activities of a device; nil if it has no host time either.
+// NoDevice returns the finding on a profile without activities of a device; nil if it has no host
+// time either.
 func NoDevice(h *facts.HostOnly) *finding.Finding {
 	if h == nil || h.Time <= 0 {
 		return nil

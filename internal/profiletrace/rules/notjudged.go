@@ -16,11 +16,13 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// notableReason is the part of the time that was not judged from which on the remedy mentions a reason.
+// notableReason is the part of the time that was not judged from which on the remedy mentions a
+// reason.
 const notableReason = semconv.FindingNotJudgedReason
 
-// notJudged reports kernels that could not be compared with the device's peak, if they fill most of the window: without
-// it, a device that computes slowly but without gaps would be healthy. Kernels that only move bytes are judged as such.
+// notJudged reports kernels that could not be compared with the device's peak, if they fill most of
+// the window: without it, a device that computes slowly but without gaps would be healthy. Kernels
+// that only move bytes are judged as such.
 func (j *judge) notJudged(d *facts.Totals, r *facts.Report) {
 	type reason struct {
 		text, remedy string

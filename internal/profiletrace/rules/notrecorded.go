@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// notRecorded reports time in which launched work without a record may have run. It is no idle time, so no other
-// finding claims it.
+// notRecorded reports time in which launched work without a record may have run. It is no idle
+// time, so no other finding claims it.
 func (j *judge) notRecorded() {
 	n := j.account.Idles[timeline.CauseNotRecorded]
 	if n == 0 || j.length <= 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// outside judges what the host did before the first activity of the device, or after the last one: outside the window.
-// Only named work counts, because a profiler itself starts and ends there.
+// outside judges what the host did before the first activity of the device, or after the last one:
+// outside the window. Only named work counts, because a profiler itself starts and ends there.
 func (j *judge) outside(a *facts.StepSpending, effect string) {
 	if j.length <= 0 {
 		return

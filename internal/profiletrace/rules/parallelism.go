@@ -40,9 +40,10 @@ func (j *judge) parallelism(d *facts.Totals, r *facts.Report, claimed map[string
 	}
 }
 
-// tailWave judges kernels with full waves of blocks and a last one that is not, which no finding on efficiency claims.
-// The grid alone is no evidence, since blocks may take less time beside fewer others: an operator whose full waves
-// would exceed what good kernels reach does not lose that time, and one with an unknown rate is not judged.
+// tailWave judges kernels with full waves of blocks and a last one that is not, which no finding on
+// efficiency claims. The grid alone is no evidence, since blocks may take less time beside fewer
+// others: an operator whose full waves would exceed what good kernels reach does not lose that
+// time, and one with an unknown rate is not judged.
 func (j *judge) tailWave(r *facts.Report, claimed map[string]bool, needed float64) {
 	var gain, tailed float64
 	var where []finding.Location

@@ -40,7 +40,8 @@ func TestReportsAreJSON(t *testing.T) {
 	assert.InDelta(t, 1e10, r.Operators[1].FLOPRate, 1, "1,000 FLOP in 100 ns")
 }
 
-// As nvidia-smi and PyTorch print them: 81559 MiB of an H100, 1.95 GiB; copies are decimal, as in GB/s.
+// As nvidia-smi and PyTorch print them: 81559 MiB of an H100, 1.95 GiB; copies are decimal, as in
+// GB/s.
 func TestMemorySizesAreBinaryAndMovedBytesAreDecimal(t *testing.T) {
 	for _, c := range []struct {
 		bytes       int64
@@ -82,7 +83,8 @@ func TestNoGainBelowTheShortestKernel(t *testing.T) {
 	}
 }
 
-// A file is analyzed separately, even if its job's folder was given: no remedy requests files that may exist.
+// A file is analyzed separately, even if its job's folder was given: no remedy requests files that
+// may exist.
 func TestRemediesForRanksNeedNoOtherFiles(t *testing.T) {
 	j := &judge{f: aContext(), length: 100}
 	j.collectives(&facts.Report{Collectives: []facts.Collective{{Name: "all_reduce", Waiting: 50, Moving: 50, Mixed: true}}})
@@ -92,7 +94,8 @@ func TestRemediesForRanksNeedNoOtherFiles(t *testing.T) {
 	assert.Contains(t, j.list[1].Remedy, compare+", which tells waiting; overlap with computation")
 }
 
-// With one rank, waiting for the other stage of a pipeline looks like a slow transfer: no remedy blames the link.
+// With one rank, waiting for the other stage of a pipeline looks like a slow transfer: no remedy
+// blames the link.
 func TestTransfersBetweenTwoRanksAreNotBlamedOnTheLink(t *testing.T) {
 	f := aContext()
 	f.Peak = facts.PeakOf("NVIDIA H100 80GB HBM3")
@@ -110,7 +113,8 @@ func TestTransfersBetweenTwoRanksAreNotBlamedOnTheLink(t *testing.T) {
 	}
 }
 
-// Full waves at 80 % of the peak are more than good kernels reach: such an operator does not lose its last wave.
+// Full waves at 80 % of the peak are more than good kernels reach: such an operator does not lose
+// its last wave.
 func TestLastWavesCostOnlyWhatKernelsCouldReach(t *testing.T) {
 	for share, lost := range map[float64]time.Duration{0: 0, 0.52: 25, 0.6: 0} {
 		j := &judge{f: aContext(), length: 100}
@@ -126,7 +130,8 @@ func TestLastWavesCostOnlyWhatKernelsCouldReach(t *testing.T) {
 	}
 }
 
-// Full waves at half of the peak or more are not slow: what such an operator loses, it loses in its last wave.
+// Full waves at half of the peak or more are not slow: what such an operator loses, it loses in its
+// last wave.
 func TestKernelsThatAreSlowForTheirLastWaveOnly(t *testing.T) {
 	for _, x := range []struct {
 		share, tail float64
@@ -187,7 +192,8 @@ func TestUnevenStepsAreExceptions(t *testing.T) {
 	}
 }
 
-// The first batch before the first step of a profile is no loss of the other steps, which hide theirs.
+// The first batch before the first step of a profile is no loss of the other steps, which hide
+// theirs.
 func TestTheFirstBatchIsNotALossOfEachStep(t *testing.T) {
 	for steps, lost := range map[int64]bool{0: true, 1: true, 2: false, 10: false} {
 		list := findingsOf(func(s situation) {

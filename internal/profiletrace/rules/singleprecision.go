@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// precision judges operators that no other finding claims and that compute in single or double precision without the
-// engines for products that the device has for TF32 or half precision.
+// precision judges operators that no other finding claims and that compute in single or double
+// precision without the engines for products that the device has for TF32 or half precision.
 func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float64) {
 	peaks := j.f.Peak.FLOPs
 	name, fast := "tf32", peaks.Of("tf32")
@@ -74,8 +74,9 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 	j.add(v)
 }
 
-// namedSingle returns the gain of kernels with unknown work whose names identify products in single precision (sgemm,
-// of cuBLAS, CUTLASS and others), if each reaches the same share of the faster peak: part of their time.
+// namedSingle returns the gain of kernels with unknown work whose names identify products in single
+// precision (sgemm, of cuBLAS, CUTLASS and others), if each reaches the same share of the faster
+// peak: part of their time.
 func (j *judge) namedSingle(
 	r *facts.Report, claimed map[string]bool, part float64,
 ) (gain float64, where []finding.Location) {

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// slow judges kernels that became slower. It returns the part of computing time that its finding claims.
+// slow judges kernels that became slower. It returns the part of computing time that its finding
+// claims.
 func (j *judge) slow(d *facts.Totals) (claimed float64) {
 	s := d.Slowdown
 	if s == nil {

@@ -15,15 +15,16 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Limits of uneven steps. The first step often includes start-up, and if many are long, length is no exception.
+// Limits of uneven steps. The first step often includes start-up, and if many are long, length is
+// no exception.
 const (
 	longStep   = semconv.FindingUnevenStepsFactor
 	mostLong   = semconv.FindingUnevenStepsLongSteps
 	leastSteps = semconv.FindingUnevenStepsSteps // without the first
 )
 
-// unevenSteps notes steps that take much longer than the median one. It has no gain: what they wait for is the gain of
-// other findings.
+// unevenSteps notes steps that take much longer than the median one. It has no gain: what they wait
+// for is the gain of other findings.
 func (j *judge) unevenSteps(r *facts.Report) {
 	if len(r.ByStep) <= leastSteps {
 		return

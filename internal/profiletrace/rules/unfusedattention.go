@@ -14,9 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// attention judges attention in parts: one fused kernel would keep the scores on chip, and run the products at the
-// peak. If their work or the peak is unknown, only the time between the products counts. It returns the operators
-// without that time.
+// attention judges attention in parts: one fused kernel would keep the scores on chip, and run the
+// products at the peak. If their work or the peak is unknown, only the time between the products
+// counts. It returns the operators without that time.
 func (j *judge) attention(d *facts.Totals, list []facts.Operator, needed float64) []facts.Operator {
 	var alone, least float64
 	var where []finding.Location

@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-// The idle time of a file equals the result of an independent program to the nanosecond: the window minus the union of
-// the activities. If no two activities overlap, GPU time is that union.
+// The idle time of a file equals the result of an independent program to the nanosecond: the window
+// minus the union of the activities. If no two activities overlap, GPU time is that union.
 func TestTimesOfRecordedProfiles(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(recorded.Path(t, "kineto", "tracelens", "h100"), "*.ref.json"))
 	require.NoError(t, err)

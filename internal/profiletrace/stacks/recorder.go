@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stacks sums the time of a profile's activities, and the idle time before them, by the host ranges around
-// their launches.
+// Package stacks sums the time of a profile's activities, and the idle time before them, by the
+// host ranges around their launches.
 package stacks
 
 import (

@@ -110,7 +110,8 @@ func TestActivitiesAreBelowTheRangesAroundTheirLaunches(t *testing.T) {
 	}, times(total))
 }
 
-// The backward pass runs on a thread without ranges around it, while the thread that began it waits.
+// The backward pass runs on a thread without ranges around it, while the thread that began it
+// waits.
 func TestTheBackwardPassIsBelowTheRangeThatWaits(t *testing.T) {
 	total := stackprofile.NewTotal()
 	record(t, total, func(p profile) {
@@ -134,7 +135,8 @@ func TestTheBackwardPassIsBelowTheRangeThatWaits(t *testing.T) {
 	}, times(total))
 }
 
-// Each file has its own devices: the ranks of a job number theirs alike, and do not state which they are.
+// Each file has its own devices: the ranks of a job number theirs alike, and do not state which
+// they are.
 func TestIdleTimeOfOneFileIsNotFilledByAnother(t *testing.T) {
 	total := stackprofile.NewTotal()
 	for shift := range int64(2) {

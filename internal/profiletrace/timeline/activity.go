@@ -54,7 +54,8 @@ type Activity struct {
 	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
 
-	// of the process group of a collective, its identity as a name and its description; 0 and "": not stated
+	// of the process group of a collective, its identity as a name and its description; 0 and "":
+	// not stated
 	GroupID     uint32
 	GroupName   string
 	ElementType string // of a collective; "": not stated

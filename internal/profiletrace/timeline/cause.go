@@ -31,7 +31,8 @@ const (
 	CauseNoLoad          // the program waited for work from outside, as a server for requests
 	CauseCapture         // the host captured a graph, which launches nothing
 	CauseWarmUp          // whatever it was, before a program that replays graphs began to
-	// the device may have worked: launched work, or work that the host waited for, has no record. It is no idle time
+	// the device may have worked: launched work, or work that the host waited for, has no record.
+	// It is no idle time
 	CauseNotRecorded
 	causeCount
 )
@@ -80,7 +81,8 @@ const (
 	PauseLimit = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
 	longPiece  = int64(100 * time.Microsecond) // too long for a small operator
 	slowCall   = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
-	// for which the host waits longer than the recorded work runs; then other work ran. Waking a thread takes 10 to 100 µs
+	// for which the host waits longer than the recorded work runs; then other work ran. Waking a
+	// thread takes 10 to 100 µs
 	UnrecordedWait = int64(time.Millisecond)
 	tinyCall       = int64(20 * time.Microsecond) // calls that query a property are part of the dispatch
 	clockSlack     = int64(10 * time.Microsecond) // a wait may seem to end before the work that it waited for

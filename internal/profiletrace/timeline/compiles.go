@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Compiles reports whether a range is compilation rather than running compiled code. A frame is recognized by its
-// function, or by a module that does nothing but compile.
+// Compiles reports whether a range is compilation rather than running compiled code. A frame is
+// recognized by its function, or by a module that does nothing but compile.
 func Compiles(name string) bool {
 	if name = strings.ToLower(name); !Contains(name, compiling...) {
 		return false
@@ -29,7 +29,8 @@ func Compiles(name string) bool {
 	return !Contains(name, "cache lookup") && Contains(strings.ReplaceAll(name, "compiled", ""), words...)
 }
 
-// compiling are parts of the names of all ranges that compile code, and of some others: most ranges have none.
+// compiling are parts of the names of all ranges that compile code, and of some others: most ranges
+// have none.
 var compiling = []string{"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_extension"}
 
 // compilers are parts of the paths of modules that compile code.
@@ -38,7 +39,8 @@ var compilers = []string{
 	"_inductor/async_compile", "triton/compiler/", "utils/cpp_extension", "jax/_src/compiler",
 }
 
-// SavesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing saves none.
+// SavesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing
+// saves none.
 func SavesCheckpoint(name string) bool {
 	if !mayWrite(name) {
 		return false
@@ -57,19 +59,21 @@ func SavesCheckpoint(name string) bool {
 	return Contains(name, saving...)
 }
 
-// mayWrite reports whether a name has one of the words that all names of functions that write have, in small letters or
-// with a capital: nearly all names have none, and need no copy.
+// mayWrite reports whether a name has one of the words that all names of functions that write have,
+// in small letters or with a capital: nearly all names have none, and need no copy.
 func mayWrite(name string) bool {
 	return Contains(name, "sav", "Sav", "SAV", "writ", "Writ", "WRIT", "dump", "Dump", "DUMP")
 }
 
-// saving are parts of the names of functions that write checkpoints, and of the paths of their modules.
+// saving are parts of the names of functions that write checkpoints, and of the paths of their
+// modules.
 var saving = []string{
 	"checkpoint", "ckpt", "torch.save", "dcp.save", "torch/serialization.py", "safetensors", "state_dict_saver",
 	"save_pretrained", "save_state",
 }
 
-// WaitsForDevice reports whether a call of a device runtime waits for work on a stream, by its name.
+// WaitsForDevice reports whether a call of a device runtime waits for work on a stream, by its
+// name.
 func WaitsForDevice(name string) bool {
 	return Contains(name, "Synchronize", "synchronize", "urQueueFinish", "urEventWait")
 }

@@ -17,8 +17,8 @@ const (
 	MoveCount
 )
 
-// Role is a kernel's role in attention that is computed in parts: a batched product computes the scores, a softmax
-// follows, and another batched product uses them. The backward pass is similar.
+// Role is a kernel's role in attention that is computed in parts: a batched product computes the
+// scores, a softmax follows, and another batched product uses them. The backward pass is similar.
 type Role uint8
 
 // Roles.

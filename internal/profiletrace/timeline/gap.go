@@ -18,9 +18,11 @@ type Launch struct {
 	Waits      int64  // waits for the device, so far, of the launching process
 	Unit       Unit   // the unit that it belongs to
 	Threads    []*Log // the launching thread, then threads that it may have waited for
-	// Others returns the name of what another thread did for most of an interval; 0: nothing. May be nil.
+	// Others returns the name of what another thread did for most of an interval; 0: nothing. May
+	// be nil.
 	Others func(from, to int64) uint32
-	// Beside returns the device that worked during most of an interval while this one did not; 0: none. May be nil.
+	// Beside returns the device that worked during most of an interval while this one did not; 0:
+	// none. May be nil.
 	Beside func(from, to int64) uint32
 
 	Lead *Lead // of the device; nil: none
@@ -28,8 +30,8 @@ type Launch struct {
 	Lost intervals.Set
 }
 
-// Lead is the head start that a wait took from the host: without the wait it would have been that much earlier. The
-// cost is the idle time until the queue has filled again, within some launches.
+// Lead is the head start that a wait took from the host: without the wait it would have been that
+// much earlier. The cost is the idle time until the queue has filled again, within some launches.
 type Lead struct {
 	time     int64
 	wait     piece
@@ -39,7 +41,8 @@ type Lead struct {
 	waits    int64 // of those launches
 }
 
-// Record adds what recording cost the host until a launch. A wait for the device takes the head start from it.
+// Record adds what recording cost the host until a launch. A wait for the device takes the head
+// start from it.
 func (a *Lead) Record(l *Launch) {
 	if a.waits != l.Waits {
 		a.waits, a.recorded = l.Waits, 0
@@ -47,8 +50,8 @@ func (a *Lead) Record(l *Launch) {
 	a.recorded += l.Recorded
 }
 
-// refill is the number of launches after a wait within which a device that runs empty again is still idle because of
-// it.
+// refill is the number of launches after a wait within which a device that runs empty again is
+// still idle because of it.
 const refill = 8
 
 // Unit is what work belongs together in: a step, else the outermost range on the host.
@@ -85,7 +88,8 @@ func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
 	s.shares = append(s.shares, Share{Claim: Claim{from, to, Idle, c, name, in}})
 }
 
-// Split finds the causes of the gap [from, to), which the launch ended; its parts add up to the gap.
+// Split finds the causes of the gap [from, to), which the launch ended; its parts add up to the
+// gap.
 func (s *Splitter) Split(from, to int64, l *Launch) []Share {
 	s.shares = s.shares[:0]
 	s.explain(from, to, l)
@@ -165,13 +169,15 @@ func (s *Splitter) explain(from, to int64, l *Launch) {
 	s.record(l.Lead)
 }
 
-// awaits reports whether the host waited for the device from a time at which the device had no recorded work, for so
-// long that it had other work. The call that launches the next work by itself may prepare it.
+// awaits reports whether the host waited for the device from a time at which the device had no
+// recorded work, for so long that it had other work. The call that launches the next work by itself
+// may prepare it.
 func (p *piece) awaits(start int64, l *Launch) bool {
 	return p.class == CallWait && p.end-start > UnrecordedWait && !(l.Known && p.since == l.Start)
 }
 
-// record estimates how much of the dispatch, and of the latency after it, is what recording cost the host.
+// record estimates how much of the dispatch, and of the latency after it, is what recording cost
+// the host.
 func (s *Splitter) record(a *Lead) {
 	for i := range s.shares {
 		if x := &s.shares[i]; a != nil && (x.Cause == CauseDispatch || x.Cause == CauseLatency) {
@@ -200,8 +206,8 @@ func (s *Splitter) rest(from, to int64, c Cause) {
 	s.put(from, to, c, 0, 0)
 }
 
-// did sets pieces to what the threads did: at each moment the activity of the most specific thread; if several are
-// equal, of the first.
+// did sets pieces to what the threads did: at each moment the activity of the most specific thread;
+// if several are equal, of the first.
 func (s *Splitter) did(from, to int64, threads []*Log) {
 	for i, t := range threads {
 		if i == 0 {
@@ -236,9 +242,10 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 	}
 }
 
-// host assigns the pieces, which may start a little before the gap, to causes. A stretch is the time between two events
-// that are causes by themselves; whether the host was busy launching is determined for each stretch. A wait costs at
-// most its own length: without it, the host would have been that much earlier.
+// host assigns the pieces, which may start a little before the gap, to causes. A stretch is the
+// time between two events that are causes by themselves; whether the host was busy launching is
+// determined for each stretch. A wait costs at most its own length: without it, the host would have
+// been that much earlier.
 func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
 	cost := int64(0)    // what may still count for the wait with which it began
@@ -286,12 +293,14 @@ func (s *Splitter) host(from int64, l *Launch) {
 			nameless := p.class <= RangeStep || p.since <= a.wait.start && p.class != RangeSave
 			to := min(p.end, start+left)
 			long := !busy && quiet > PauseLimit
-			// unless most of it comes after the wait, as in a range that copies a state to the host and saves it
+			// unless most of it comes after the wait, as in a range that copies a state to the host
+			// and saves it
 			specific := long && p.class > RangeStep && 2*(p.end-a.wait.end) > p.end-p.since
 			switch {
 			case start >= p.end || specific:
 			case long && nameless && after:
-				// It is too long to lead to the next launch: it is other work, which may need the result of the wait.
+				// It is too long to lead to the next launch: it is other work, which may need the
+				// result of the wait.
 				s.put(start, p.end, CauseAfterWait, a.wait.name, a.wait.in)
 				s.shares[len(s.shares)-1].Waited += to - start
 				a.time, cost, start = a.time-(to-start), cost-(to-start), p.end

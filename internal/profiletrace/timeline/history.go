@@ -13,8 +13,8 @@ type Piece struct {
 	In         uint32 // named range around it, or, with InnerName, within it
 }
 
-// Vague reports whether the piece explains little: the thread was in no range, or in one that may wait for another
-// thread.
+// Vague reports whether the piece explains little: the thread was in no range, or in one that may
+// wait for another thread.
 func (p *Piece) Vague() bool { return p.Class.weight() < RangeOperator }
 
 // History keeps what one thread did for longer than its Log does, until it is forgotten.
@@ -75,8 +75,9 @@ func (h *History) merge() {
 	h.next = max(maxPieces, len(keep)+maxPieces/2)
 }
 
-// Until returns the pieces up to a time before which all ranges have been added, by start and without overlap; between
-// them the thread was in no range. The list is valid until the next range is added.
+// Until returns the pieces up to a time before which all ranges have been added, by start and
+// without overlap; between them the thread was in no range. The list is valid until the next range
+// is added.
 func (h *History) Until(t int64) []Piece {
 	n := len(h.pieces)
 	list := h.pieces

@@ -37,7 +37,8 @@ const (
 	rangeCount
 )
 
-// weight returns how specific a range is about what the host did; of several threads the most specific one counts.
+// weight returns how specific a range is about what the host did; of several threads the most
+// specific one counts.
 func (r Range) weight() Range {
 	if r == RangeBuiltin {
 		r = RangeFrame
@@ -45,7 +46,8 @@ func (r Range) weight() Range {
 	return min(r, RangeOperator)
 }
 
-// hostState is the state of a thread at a moment: the name of the innermost range, and the named range around it.
+// hostState is the state of a thread at a moment: the name of the innermost range, and the named
+// range around it.
 type hostState struct {
 	class Range
 	name  uint32
@@ -53,8 +55,8 @@ type hostState struct {
 	since int64 // begin of that range
 }
 
-// InnerName marks a second name of a location that is inside the first range instead of around it. There are far fewer
-// names than this.
+// InnerName marks a second name of a location that is inside the first range instead of around it.
+// There are far fewer names than this.
 const InnerName = 1 << 27
 
 // named returns the innermost range that is named.
@@ -66,7 +68,8 @@ func (d hostState) named() uint32 {
 	return d.in &^ InnerName
 }
 
-// within returns the state of a thread in a range of the class from start to end that starts in state d.
+// within returns the state of a thread in a range of the class from start to end that starts in
+// state d.
 func (d hostState) within(class Range, name uint32, start, end int64) hostState {
 	duration := end - start
 	in := d.named()
@@ -152,7 +155,8 @@ type piece struct {
 // logPieces is how many pieces a log keeps before it joins neighbours.
 const logPieces = 1 << 13
 
-// Add adds a range; ranges arrive by start, longer ones first. keep returns the time from which the log may be queried.
+// Add adds a range; ranges arrive by start, longer ones first. keep returns the time from which the
+// log may be queried.
 func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64) {
 	for len(l.stack) > 0 && l.stack[len(l.stack)-1].end <= start {
 		top := l.stack[len(l.stack)-1]
@@ -218,7 +222,8 @@ func (l *Log) trim(before int64) {
 	l.next = 2 * len(l.done)
 }
 
-// join merges each two neighboring pieces, under the name of the longer one. A hole between them stays.
+// join merges each two neighboring pieces, under the name of the longer one. A hole between them
+// stays.
 func (l *Log) join() {
 	keep := l.done[:0]
 	for i := 0; i < len(l.done); i++ {

@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// Movers are operators of PyTorch that move bytes and compute nothing: they launch a copy, a cast or a fill. Lookups by
-// an index are not included, because selecting rows is their purpose.
+// Movers are operators of PyTorch that move bytes and compute nothing: they launch a copy, a cast
+// or a fill. Lookups by an index are not included, because selecting rows is their purpose.
 var Movers = map[string]timeline.Move{
 	"aten::contiguous": timeline.MovesLayout, "aten::reshape": timeline.MovesLayout, "aten::flatten": timeline.MovesLayout,
 	"aten::_reshape_copy": timeline.MovesLayout, "aten::pixel_shuffle": timeline.MovesLayout,
@@ -32,8 +32,9 @@ var Movers = map[string]timeline.Move{
 	"aten::_foreach_zero_": timeline.MovesFill,
 }
 
-// RoleOf returns the possible role of a kernel in attention that is computed in parts. Plain products, selections and
-// fused attention end the search: a router's softmax between the products of two experts is not attention.
+// RoleOf returns the possible role of a kernel in attention that is computed in parts. Plain
+// products, selections and fused attention end the search: a router's softmax between the products
+// of two experts is not attention.
 func RoleOf(operator, kernel string) timeline.Role {
 	switch {
 	case operator == "aten::bmm" || operator == "aten::baddbmm":
@@ -47,8 +48,8 @@ func RoleOf(operator, kernel string) timeline.Role {
 	return timeline.RoleOther
 }
 
-// endsAttention are operators that are never between the two products of attention, fusedAttention parts of the names
-// of operators and kernels that compute all of it.
+// endsAttention are operators that are never between the two products of attention, fusedAttention
+// parts of the names of operators and kernels that compute all of it.
 var (
 	endsAttention = []string{
 		"aten::mm", "aten::addmm", "aten::linear", "aten::_grouped_mm", "aten::topk", "aten::sort", "aten::argsort",
@@ -60,8 +61,8 @@ var (
 	}
 )
 
-// functors are parts of the names of PyTorch's kernels for elementwise operators and for lists of tensors by which
-// these only copy, cast or fill.
+// functors are parts of the names of PyTorch's kernels for elementwise operators and for lists of
+// tensors by which these only copy, cast or fill.
 var functors = []struct {
 	part string
 	move timeline.Move
@@ -73,10 +74,11 @@ var functors = []struct {
 	{"FillFunctor<", timeline.MovesFill},
 }
 
-// MoveOf returns what kind of bytes a kernel moves by its name alone: by PyTorch's functors, otherwise if the name
-// consists of words for moving and neutral words (nchwToNhwcKernel of cuDNN, batched_transpose_32x32 of MIOpen,
-// CatArrayBatchedCopy of PyTorch, triton_poi_fused__to_copy_0 of Inductor, wrapped_transpose of XLA,
-// copyVectorizedKernel of TensorRT). Any other word may mean computation.
+// MoveOf returns what kind of bytes a kernel moves by its name alone: by PyTorch's functors,
+// otherwise if the name consists of words for moving and neutral words (nchwToNhwcKernel of cuDNN,
+// batched_transpose_32x32 of MIOpen, CatArrayBatchedCopy of PyTorch, triton_poi_fused__to_copy_0 of
+// Inductor, wrapped_transpose of XLA, copyVectorizedKernel of TensorRT). Any other word may mean
+// computation.
 func MoveOf(kernel string) timeline.Move {
 	for _, f := range functors {
 		if strings.Contains(kernel, f.part) {

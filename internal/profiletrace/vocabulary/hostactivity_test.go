@@ -64,7 +64,8 @@ func TestFramesThatWaitAreWaits(t *testing.T) {
 	}
 }
 
-// What saves a checkpoint is one range, whatever it calls; activation checkpointing and loading save none.
+// What saves a checkpoint is one range, whatever it calls; activation checkpointing and loading
+// save none.
 func TestCheckpointsAreKnownByTheirFunction(t *testing.T) {
 	for name, want := range map[string]bool{
 		"transformers/trainer.py(3100): _save_checkpoint":                   true,

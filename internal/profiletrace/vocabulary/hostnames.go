@@ -92,13 +92,15 @@ func MeaningOf(kind event.Kind, name string) Meaning {
 	return f
 }
 
-// OfProgram reports whether overhead, as CUPTI calls it, is not work of the profiler: code is loaded or compiled for
-// the program, or a queue is full. The calls in which that happens show it, too.
+// OfProgram reports whether overhead, as CUPTI calls it, is not work of the profiler: code is
+// loaded or compiled for the program, or a queue is full. The calls in which that happens show it,
+// too.
 func OfProgram(overhead string) bool {
 	return ContainsAny(overhead, []string{"Loading", "Compiler", "COMPILER", "Command Buffer"})
 }
 
-// callClass classifies calls of the CUDA, HIP and Level Zero runtimes and drivers by their effect on the host.
+// callClass classifies calls of the CUDA, HIP and Level Zero runtimes and drivers by their effect
+// on the host.
 func callClass(name string) timeline.Range {
 	async := strings.Contains(name, "Async")
 	switch {
@@ -122,8 +124,8 @@ func callClass(name string) timeline.Range {
 // windowsSlash parts the paths of frames on Windows.
 const windowsSlash = `\`
 
-// IsWindowsFrame reports whether a name is the frame of a Python file on Windows: "torch\cuda\__init__.py(219):
-// _lazy_init".
+// IsWindowsFrame reports whether a name is the frame of a Python file on Windows:
+// "torch\cuda\__init__.py(219): _lazy_init".
 func IsWindowsFrame(name string) bool {
 	path, _, ok := strings.Cut(name, ".py(")
 	return ok && strings.Contains(path, windowsSlash)
@@ -153,8 +155,8 @@ func CallName(s string) string { return versionOfCall.ReplaceAllString(s, "") }
 // SystemCall returns the frame of a call of the operating system.
 func SystemCall(name string) string { return name + "()" }
 
-// waitFrame reports whether a frame only waits for the device: the function synchronize of PyTorch's device modules,
-// and the functions below it.
+// waitFrame reports whether a frame only waits for the device: the function synchronize of
+// PyTorch's device modules, and the functions below it.
 func waitFrame(frame string) bool {
 	if strings.HasPrefix(frame, "<built-in ") {
 		return strings.Contains(frame, "_cuda_synchronize") || strings.Contains(frame, "_xpu_synchronize") ||
@@ -166,8 +168,8 @@ func waitFrame(frame string) bool {
 // deviceModules are parts of paths of PyTorch's modules of devices.
 var deviceModules = []string{"torch/cuda/", "torch/accelerator/", "torch/xpu/", "torch/mtia/"}
 
-// builtin reports whether a frame explains little by itself: it is built into Python, part of its standard library, or
-// a system call. Its caller explains more.
+// builtin reports whether a frame explains little by itself: it is built into Python, part of its
+// standard library, or a system call. Its caller explains more.
 func builtin(frame string) bool {
 	if strings.HasPrefix(frame, "<built-in ") || strings.HasPrefix(frame, "<method ") || strings.HasSuffix(frame, "()") {
 		return true
@@ -191,9 +193,9 @@ var standard = []string{
 	"traceback", "typing", "urllib/", "uuid", "warnings", "xml/", "zipfile",
 }
 
-// loader reports whether a range is waiting for data, by the names used in frameworks and programs: a word for data
-// beside one for fetching it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext", "wait
-// for input"). Operators have other names.
+// loader reports whether a range is waiting for data, by the names used in frameworks and programs:
+// a word for data beside one for fetching it ("enumerate(DataLoader)", "train_dataloader_next",
+// "get_batch", "IteratorGetNext", "wait for input"). Operators have other names.
 func loader(name string) bool {
 	if strings.Contains(name, "::") {
 		return false
@@ -209,8 +211,8 @@ func loader(name string) bool {
 	return seen == data|get
 }
 
-// loaderWords are the words that loader uses: for data (1), for fetching it (2), both, and words with another meaning
-// (4).
+// loaderWords are the words that loader uses: for data (1), for fetching it (2), both, and words
+// with another meaning (4).
 var loaderWords = map[string]int{
 	"data": 1, "dataset": 1, "batch": 1, "batches": 1, "minibatch": 1, "input": 1, "inputs": 1, "sample": 1, "samples": 1,
 	"shard": 1,
@@ -224,16 +226,18 @@ var loaderWords = map[string]int{
 	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
 }
 
-// eventLoops are parts of the frames of Python that run requests from outside, and wait for them themselves; polls are
-// parts of the frames in which they wait, as others do for files and processes.
+// eventLoops are parts of the frames of Python that run requests from outside, and wait for them
+// themselves; polls are parts of the frames in which they wait, as others do for files and
+// processes.
 var (
 	eventLoops = []string{"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py"}
 	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
 
-// awaits reports whether a range is waiting for work from outside: a word for waiting or taking beside one for
-// requests ("wait for requests", "poll_queries"). One request counts only if the range waits for it
-// ("wait_for_request"), because it is more often a collective's: "Request wait()".
+// awaits reports whether a range is waiting for work from outside: a word for waiting or taking
+// beside one for requests ("wait for requests", "poll_queries"). One request counts only if the
+// range waits for it ("wait_for_request"), because it is more often a collective's: "Request
+// wait()".
 func awaits(name string) bool {
 	const work, wait = 1, 2
 	var seen int
@@ -255,8 +259,8 @@ func awaits(name string) bool {
 	return seen == work|wait
 }
 
-// words returns the words of a name in lower case: split at characters that are not letters, and between lower case and
-// upper case.
+// words returns the words of a name in lower case: split at characters that are not letters, and
+// between lower case and upper case.
 func words(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start := -1

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
 )
 
-// automatics are prefixes of annotations that frameworks create by themselves, which do not name parts of the
-// application: steps, collectives, the optimizer, the data loader.
+// automatics are prefixes of annotations that frameworks create by themselves, which do not name
+// parts of the application: steps, collectives, the optimizer, the data loader.
 var automatics = []string{
 	"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.",
 	"enumerate(DataLoader)", "DistributedDataParallel.",
@@ -25,21 +25,22 @@ func Automatic(name string) bool {
 	return slices.ContainsFunc(automatics, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// libraries are parts of names that only communication kernels have: collective libraries of NVIDIA, AMD, Habana and
-// Ascend, Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it (dpsk::ep in DeepSeek's own build), Microsoft's MSCCL++,
-// the multicast instructions of PyTorch's symmetric memory, vLLM's and aiter's own all-reduce (cross_device_reduce,
-// quickreduce), FlashInfer's and TensorRT-LLM's on user buffers.
+// libraries are parts of names that only communication kernels have: collective libraries of
+// NVIDIA, AMD, Habana and Ascend, Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it (dpsk::ep in
+// DeepSeek's own build), Microsoft's MSCCL++, the multicast instructions of PyTorch's symmetric
+// memory, vLLM's and aiter's own all-reduce (cross_device_reduce, quickreduce), FlashInfer's and
+// TensorRT-LLM's on user buffers.
 var libraries = []string{
 	"nccl", "rccl", "hccl", "oneccl", "nvshmem", "deep_ep::", "dpsk::ep::", "mscclpp", "multimem_",
 	"cross_device_reduce", "quickreduce", "userbuffers",
 }
 
-// collectiveWords are parts of the short names of kernels that other libraries write for collectives, without
-// underscores.
+// collectiveWords are parts of the short names of kernels that other libraries write for
+// collectives, without underscores.
 var collectiveWords = []string{"allreduce", "reducescatter", "allgather", "alltoall"}
 
-// IsCommunication reports whether a kernel communicates with other devices: by its library, else by its own name (not
-// by its template arguments: softmax kernels reduce among all threads of a warp).
+// IsCommunication reports whether a kernel communicates with other devices: by its library, else by
+// its own name (not by its template arguments: softmax kernels reduce among all threads of a warp).
 func IsCommunication(kernel string) bool {
 	if slices.ContainsFunc(libraries, func(l string) bool { return containsFold(kernel, l) }) {
 		return true
@@ -71,8 +72,8 @@ var collectives = []struct{ word, name string }{
 	{"recv", "recv"},
 }
 
-// CollectiveName returns the value of gpu.collective.name for a kernel's name or a framework's name of a collective;
-// empty if it is ambiguous (one kernel of NCCL serves both send and recv).
+// CollectiveName returns the value of gpu.collective.name for a kernel's name or a framework's name
+// of a collective; empty if it is ambiguous (one kernel of NCCL serves both send and recv).
 func CollectiveName(s string) string {
 	s = strings.ToLower(s)
 	s = strings.NewReplacer("_", "", "-", "", " ", "").Replace(s)
@@ -84,8 +85,9 @@ func CollectiveName(s string) string {
 	return ""
 }
 
-// CollectiveAlgorithm parses a kernel's name as NCCL builds it: ncclDevKernel_AllReduce_Sum_f32_RING_LL. Kernels that
-// serve several algorithms ("Generic") state neither.
+// CollectiveAlgorithm parses a kernel's name as NCCL builds it:
+// ncclDevKernel_AllReduce_Sum_f32_RING_LL. Kernels that serve several algorithms ("Generic") state
+// neither.
 func CollectiveAlgorithm(kernel string) (algorithm, protocol string) {
 	head, _, _ := strings.Cut(kernel, "(")
 	for part := range strings.SplitSeq(head, "_") {
@@ -120,8 +122,8 @@ func ElementSize(t string) int64 {
 	return 0
 }
 
-// CollectiveSize returns gpu.io.size of a collective by the convention of NCCL's tests: the gathered whole of a
-// gather, else one rank's send buffer. Zero when not known.
+// CollectiveSize returns gpu.io.size of a collective by the convention of NCCL's tests: the
+// gathered whole of a gather, else one rank's send buffer. Zero when not known.
 func CollectiveSize(name string, in, out, element int64) int64 {
 	switch name {
 	case "all_gather", "gather":
@@ -132,8 +134,8 @@ func CollectiveSize(name string, in, out, element int64) int64 {
 	return in * element
 }
 
-// CopyKind parses the name of a copy, as "Memcpy HtoD (Pageable -> Device)", and returns values of gpu.copy.direction
-// and gpu.copy.host_memory, empty if the name does not state them.
+// CopyKind parses the name of a copy, as "Memcpy HtoD (Pageable -> Device)", and returns values of
+// gpu.copy.direction and gpu.copy.host_memory, empty if the name does not state them.
 func CopyKind(name string) (direction, memory string) {
 	for _, d := range copyWords {
 		if ContainsAny(name, d.words) {
@@ -151,8 +153,8 @@ func CopyKind(name string) (direction, memory string) {
 	return direction, memory
 }
 
-// RocCopy returns a name as CopyKind reads it for a copy that rocprofv3 names, as MEMORY_COPY_HOST_TO_DEVICE: "Memcpy
-// HtoD", or "Memcpy" if the direction is unknown.
+// RocCopy returns a name as CopyKind reads it for a copy that rocprofv3 names, as
+// MEMORY_COPY_HOST_TO_DEVICE: "Memcpy HtoD", or "Memcpy" if the direction is unknown.
 func RocCopy(operation string) string {
 	for _, d := range [...]struct{ ending, name string }{
 		{"HOST_TO_DEVICE", "Memcpy HtoD"}, {"DEVICE_TO_HOST", "Memcpy DtoH"}, {"DEVICE_TO_DEVICE", "Memcpy DtoD"},
@@ -164,8 +166,8 @@ func RocCopy(operation string) string {
 	return "Memcpy"
 }
 
-// copyWords maps words in the names of copies to directions. Intel's have M for memory that the program allocated
-// itself, H for memory that the runtime allocated.
+// copyWords maps words in the names of copies to directions. Intel's have M for memory that the
+// program allocated itself, H for memory that the runtime allocated.
 var copyWords = []struct {
 	direction string
 	words     []string
@@ -178,8 +180,8 @@ var copyWords = []struct {
 }
 
 // CopyName returns the name that PyTorch's profiler gives a copy, by CUPTI's numbers of its kind
-// (CUpti_ActivityMemcpyKind) and of the memories that it reads and writes (CUpti_ActivityMemoryKind); [CopyKind] reads
-// it.
+// (CUpti_ActivityMemcpyKind) and of the memories that it reads and writes
+// (CUpti_ActivityMemoryKind); [CopyKind] reads it.
 func CopyName(kind, source, target int64) string {
 	directions := [...]string{1: "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"}
 	memories := [...]string{1: "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"}
@@ -234,15 +236,16 @@ var phases = map[string]string{
 	"data": "data", "data_loading": "data", "data loading": "data", "dataloader": "data", "load_data": "data",
 }
 
-// Forms in which an annotation's text names a span: W3C's header, and the two ids as gpuspan/nvtx writes them into
-// texts.
+// Forms in which an annotation's text names a span: W3C's header, and the two ids as gpuspan/nvtx
+// writes them into texts.
 var (
 	traceParent = regexp.MustCompile(`\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b`)
 	bothIDs     = regexp.MustCompile(` ?\btrace_id=([0-9a-f]{32}) span_id=([0-9a-f]{16})\b`)
 )
 
-// FindTraceParent removes the IDs of a span from an annotation's name, as in "request traceparent=00-…-…-01" or "decode
-// trace_id=… span_id=…", and returns them as a W3C traceparent. rest is the remaining name.
+// FindTraceParent removes the IDs of a span from an annotation's name, as in "request
+// traceparent=00-…-…-01" or "decode trace_id=… span_id=…", and returns them as a W3C traceparent.
+// rest is the remaining name.
 func FindTraceParent(name string) (rest, parent string) {
 	if at := bothIDs.FindStringSubmatchIndex(name); at != nil {
 		parent = "00-" + name[at[2]:at[3]] + "-" + name[at[4]:at[5]] + "-01"
@@ -259,8 +262,9 @@ func FindTraceParent(name string) (rest, parent string) {
 	return cmp.Or(rest, "annotation"), parent
 }
 
-// LoopOf returns the name of the loop of a step: "ProfilerStep" of "ProfilerStep#7". numbered: the file states the
-// step's number, so that digits at the end of the name are that number however they are separated.
+// LoopOf returns the name of the loop of a step: "ProfilerStep" of "ProfilerStep#7". numbered: the
+// file states the step's number, so that digits at the end of the name are that number however they
+// are separated.
 func LoopOf(step string, numbered bool) string {
 	name := strings.TrimRight(step, "0123456789")
 	switch {
@@ -272,8 +276,8 @@ func LoopOf(step string, numbered bool) string {
 	return strings.TrimRight(name[:len(name)-1], " ")
 }
 
-// SplitInstance removes the number from the name of a module, by which PyTorch counts instances of a class: "nn.Module:
-// Linear_83".
+// SplitInstance removes the number from the name of a module, by which PyTorch counts instances of
+// a class: "nn.Module: Linear_83".
 func SplitInstance(name string) (class string, instance int64, ok bool) {
 	i := strings.LastIndexByte(name, '_')
 	if i <= 0 || i == len(name)-1 {

@@ -5,9 +5,10 @@ package vocabulary
 
 import "strings"
 
-// mangledName returns the last name of a nested name in Itanium's mangling ("_ZN2at6native13reduce_kernelI…"), where
-// every name is preceded by its length; a short name needs no more than that. Wrappers are replaced by the first name
-// among their template arguments. Empty for other manglings.
+// mangledName returns the last name of a nested name in Itanium's mangling
+// ("_ZN2at6native13reduce_kernelI…"), where every name is preceded by its length; a short name
+// needs no more than that. Wrappers are replaced by the first name among their template arguments.
+// Empty for other manglings.
 func mangledName(s string) string {
 	rest, ok := strings.CutPrefix(s, "_Z")
 	if !ok {
@@ -33,7 +34,8 @@ func mangledName(s string) string {
 	}
 }
 
-// nested reads names one after another, with or without the N before them, and returns the last and what follows.
+// nested reads names one after another, with or without the N before them, and returns the last and
+// what follows.
 func nested(s string) (last, rest string) {
 	s = strings.TrimPrefix(s, "N")
 	s = strings.TrimLeft(s, "rVK")                // qualifiers

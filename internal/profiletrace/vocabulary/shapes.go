@@ -29,8 +29,9 @@ func AppendShape(b []byte, kind string, dims []byte) []byte {
 	return b
 }
 
-// Shapes converts the types and dimensions of an operator's inputs, as PyTorch writes them in JSON, to the form
-// "f32[1000,1000,3]". Scalars and lists of tensors are omitted; unknown forms give nothing.
+// Shapes converts the types and dimensions of an operator's inputs, as PyTorch writes them in JSON,
+// to the form "f32[1000,1000,3]". Scalars and lists of tensors are omitted; unknown forms give
+// nothing.
 func Shapes(types, dims string) []string {
 	if dims == "" {
 		return nil

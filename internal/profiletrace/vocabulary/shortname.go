@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// wrappers are kernels of template libraries with a generic name; their first template argument that is a type is
-// specific.
+// wrappers are kernels of template libraries with a generic name; their first template argument
+// that is a type is specific.
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true, "kentry": true}
 
-// ShortName returns a kernel's name without return type, namespaces, template arguments and parameters:
-// "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are
-// not C++ are left as they are.
+// ShortName returns a kernel's name without return type, namespaces, template arguments and
+// parameters: "vectorized_elementwise_kernel" for "void
+// at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are not C++ are left as they
+// are.
 func ShortName(name string) string {
 	s := strings.TrimSuffix(strings.TrimSpace(name), ".kd")
 	if m := mangledName(s); m != "" {
@@ -35,8 +36,8 @@ func ShortName(name string) string {
 	return base
 }
 
-// wrapped returns the short name of the first specific template argument of a wrapper: numbers, truth values and
-// targets ("gfx9_t") are not.
+// wrapped returns the short name of the first specific template argument of a wrapper: numbers,
+// truth values and targets ("gfx9_t") are not.
 func wrapped(args string) string {
 	for args != "" {
 		end := min(outside(args, 0, ','), outside(args, 0, '>'))
@@ -54,9 +55,9 @@ func wrapped(args string) string {
 	return ""
 }
 
-// brackets tracks what is open. Angle brackets within round ones are usually comparisons, as in "enable_if<((8)>(0)),
-// void>": a closing one counts only if an angle bracket is innermost, and a closing round bracket also closes the angle
-// brackets opened within it.
+// brackets tracks what is open. Angle brackets within round ones are usually comparisons, as in
+// "enable_if<((8)>(0)), void>": a closing one counts only if an angle bracket is innermost, and a
+// closing round bracket also closes the angle brackets opened within it.
 type brackets struct{ open []byte }
 
 func (b *brackets) next(s string, i int) {
@@ -77,7 +78,8 @@ func (b *brackets) next(s string, i int) {
 	}
 }
 
-// outside returns the index of the first c at or after from that is outside of all brackets, or len(s).
+// outside returns the index of the first c at or after from that is outside of all brackets, or
+// len(s).
 func outside(s string, from int, c byte) int {
 	var b brackets
 	for i := from; i < len(s); i++ {

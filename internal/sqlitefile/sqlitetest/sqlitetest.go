@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlitetest gives tests the SQLite engine, which writes the databases that they read and returns what they
-// compare with. The engine takes 45 s of CPU to compile, so only programs built with -tags sqlite contain it; make
-// test-integration sets the tag.
+// Package sqlitetest gives tests the SQLite engine, which writes the databases that they read and
+// returns what they compare with. The engine takes 45 s of CPU to compile, so only programs built
+// with -tags sqlite contain it; make test-integration sets the tag.
 package sqlitetest
 
 import (

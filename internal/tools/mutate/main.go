@@ -1,15 +1,16 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate introduces small faults into the code, one at a time, and reports the ones that the tests do not
-// detect.
+// Command mutate introduces small faults into the code, one at a time, and reports the ones that
+// the tests do not detect.
 //
 // make mutate, or bin/mutate [-only TEXT]
 //
-// Run it from the root of the repository. The faults are in mutations.yaml in this directory: each replaces one piece
-// of text of one package, and names the packages whose tests must fail then (and, to be quick, which tests). Files are
-// not modified: the go command gets the changed one by -overlay. The exit status is 1 if a fault was not detected, does
-// not build, replaces text that does not occur exactly once, or if the tests fail without it, too.
+// Run it from the root of the repository. The faults are in mutations.yaml in this directory: each
+// replaces one piece of text of one package, and names the packages whose tests must fail then
+// (and, to be quick, which tests). Files are not modified: the go command gets the changed one by
+// -overlay. The exit status is 1 if a fault was not detected, does not build, replaces text that
+// does not occur exactly once, or if the tests fail without it, too.
 package main
 
 import (

@@ -20,16 +20,16 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// libraries returns the directories of the modules whose Go API VERSIONING.md covers: the published ones that hold more
-// than programs.
+// libraries returns the directories of the modules whose Go API VERSIONING.md covers: the published
+// ones that hold more than programs.
 func libraries() []string {
 	return slices.DeleteFunc(slices.Clone(published), func(dir string) bool {
 		return slices.Contains(installed, dir) || dir == "examples"
 	})
 }
 
-// compareAPI writes the incompatible changes of the Go API since a commit, by default the last release. They are an
-// error unless CHANGELOG.md changed, too.
+// compareAPI writes the incompatible changes of the Go API since a commit, by default the last
+// release. They are an error unless CHANGELOG.md changed, too.
 func compareAPI(w io.Writer, root, base string, modules []string) error {
 	if base == "" {
 		if base = lastRelease(root); base == "" {
@@ -84,8 +84,8 @@ func compareAPI(w io.Writer, root, base string, modules []string) error {
 	return nil
 }
 
-// lastRelease returns the tag of the highest release before HEAD, "" if there is none. The commit of a release is on a
-// branch of its own, so that its parent is before HEAD and it may not be.
+// lastRelease returns the tag of the highest release before HEAD, "" if there is none. The commit
+// of a release is on a branch of its own, so that its parent is before HEAD and it may not be.
 func lastRelease(root string) string {
 	out, err := exec.Command("git", "-C", root, "tag", "--list", "v[0-9]*").Output()
 	if err != nil {
@@ -103,8 +103,8 @@ func lastRelease(root string) string {
 	return ""
 }
 
-// reworded matches the change of a description of package semconv, on whose text no program depends, and of the
-// library's version.
+// reworded matches the change of a description of package semconv, on whose text no program
+// depends, and of the library's version.
 var reworded = regexp.MustCompile(`^(\w+Description|(\S+\.)?Version): value changed from`)
 
 // loadAPI type-checks the packages of the module in a directory that other modules may import.

@@ -42,8 +42,8 @@ func printChanged(w io.Writer, root, base string) error {
 	return json.NewEncoder(w).Encode(changed(dependents, diff, base == ""))
 }
 
-// dependentsOf returns the directory of each module with the directories of the modules that require it: a change of
-// one is tested in all of them.
+// dependentsOf returns the directory of each module with the directories of the modules that
+// require it: a change of one is tested in all of them.
 func dependentsOf(root string) (map[string][]string, error) {
 	files, err := filesWith(root, "go.mod", "module ")
 	if err != nil {

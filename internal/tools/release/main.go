@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release prepares a release of all modules of the repository, tags it, and writes module proxies.
+// Command release prepares a release of all modules of the repository, tags it, and writes module
+// proxies.
 //
 //	release prepare -version v0.2.0            sets the version in every file that states it
 //	release tags -version v0.2.0               prints the tags of the release, one for each module that users get

@@ -24,9 +24,9 @@ import (
 // prefix is the path of the root module.
 const prefix = "github.com/otelgpu/otelgpu"
 
-// published are the directories of the modules that users get, and unpublished are the tools and tests of the
-// repository. Other lists of modules follow from these two, or a test compares them: the Makefile, go.work, .github and
-// docs/layout.md.
+// published are the directories of the modules that users get, and unpublished are the tools and
+// tests of the repository. Other lists of modules follow from these two, or a test compares them:
+// the Makefile, go.work, .github and docs/layout.md.
 var (
 	published = []string{
 		"semconv", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples",
@@ -37,12 +37,14 @@ var (
 	}
 )
 
-// installed are the modules whose programs users install by their path. go install refuses replace lines in these.
+// installed are the modules whose programs users install by their path. go install refuses replace
+// lines in these.
 var installed = []string{"cmd/otelcol-gpu"}
 
 func own(path string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
 
-// tag returns the tag of the module in a directory: the go command expects the directory before the version.
+// tag returns the tag of the module in a directory: the go command expects the directory before the
+// version.
 func tag(dir, version string) string {
 	if dir == "." {
 		return version

@@ -20,10 +20,11 @@ func loaded(t *testing.T) *registry {
 	return r
 }
 
-// Weaver resolves the references into OpenTelemetry's registry, which it downloads unless OTEL_SEMCONV_MODEL is the
-// folder `model` of a copy of github.com/open-telemetry/semantic-conventions. OTEL_WEAVER_POLICIES names the folder
-// `policies/check` of a copy of github.com/open-telemetry/opentelemetry-weaver-packages, whose policies are checked,
-// too.
+// Weaver resolves the references into OpenTelemetry's registry, which it downloads unless
+// OTEL_SEMCONV_MODEL is the folder `model` of a copy of
+// github.com/open-telemetry/semantic-conventions. OTEL_WEAVER_POLICIES names the folder
+// `policies/check` of a copy of github.com/open-telemetry/opentelemetry-weaver-packages, whose
+// policies are checked, too.
 func TestWeaverAcceptsTheRegistry(t *testing.T) {
 	weaver, err := exec.LookPath("weaver")
 	if err != nil {

@@ -1,13 +1,13 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command semconvgen writes the Go package semconv, the pages of docs/semconv and docs/finding-kinds.md from the
-// registry in semconv/registry.
+// Command semconvgen writes the Go package semconv, the pages of docs/semconv and
+// docs/finding-kinds.md from the registry in semconv/registry.
 //
 //	semconvgen [-check] ROOT
 //
-// ROOT is the root of the repository. With -check nothing is written; the files that would change are named and the
-// exit status is 1.
+// ROOT is the root of the repository. With -check nothing is written; the files that would change
+// are named and the exit status is 1.
 package main
 
 import (

@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The files of semconv/registry are in the format of OpenTelemetry's Weaver (definition of groups, version 1). Keys
-// unknown to Weaver are in annotations, which it passes through.
+// The files of semconv/registry are in the format of OpenTelemetry's Weaver (definition of groups,
+// version 1). Keys unknown to Weaver are in annotations, which it passes through.
 
 type manifest struct {
 	Name         string `yaml:"name"`
@@ -92,7 +92,8 @@ type annotations struct {
 	Writers  []string `yaml:"writers"`    // gpuspan and the types of the Collector components
 	Declared bool     `yaml:"declared"`   // an application states it itself
 	Absent   string   `yaml:"absent"`     // meaning of its absence; unknown if not stated
-	// Findings has the threshold and the remedy of each kind of finding, by the value of the member.
+	// Findings has the threshold and the remedy of each kind of finding, by the value of the
+	// member.
 	Findings map[string]findingKind `yaml:"findings"`
 }
 
@@ -155,7 +156,8 @@ func (r *requirement) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// registry is the input of the generators: the definitions with references resolved, sorted by name.
+// registry is the input of the generators: the definitions with references resolved, sorted by
+// name.
 type registry struct {
 	SchemaURL   string
 	OTelSemconv string // version of the conventions that names are taken from

@@ -274,8 +274,8 @@ func (a attribute) ValuesLike() string {
 	return fmt.Sprintf(" The value is one of %s%s and the like.", a.Go(), goName(a.Members[0].Value))
 }
 
-// Meaning returns the brief with the values of an enumeration or an example, the scope or resource that may also have
-// the attribute, and the meaning of its absence. page is the page with the text.
+// Meaning returns the brief with the values of an enumeration or an example, the scope or resource
+// that may also have the attribute, and the meaning of its absence. page is the page with the text.
 func (r *registry) Meaning(a attribute, page string) string {
 	var text strings.Builder
 	text.WriteString(a.Brief)
@@ -373,8 +373,8 @@ func (r *registry) MetricMeaning(m signal) string {
 	return m.Brief
 }
 
-// AttributeList returns the names of a signal's attributes. Attributes of the device, its pod and the operation are
-// named together; the page explains that connectors also set their own identity.
+// AttributeList returns the names of a signal's attributes. Attributes of the device, its pod and
+// the operation are named together; the page explains that connectors also set their own identity.
 func (r *registry) AttributeList(s signal) string {
 	left := slices.DeleteFunc(slices.Clone(s.Attributes), func(name string) bool {
 		return name == "collector.instance.id"

@@ -26,8 +26,9 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// The images contain glibc, its dependencies and the root certificates from Debian, as the libraries of NVIDIA's driver
-// and of DCGM need them, and nothing else: no shell, no package manager.
+// The images contain glibc, its dependencies and the root certificates from Debian, as the
+// libraries of NVIDIA's driver and of DCGM need them, and nothing else: no shell, no package
+// manager.
 const (
 	mirror       = "https://deb.debian.org/debian/"
 	suite        = "bookworm"
@@ -207,7 +208,8 @@ func baseFiles(
 	return all, used, nil
 }
 
-// keep drops what a program does not read: locales, character sets, documentation (except licenses), scripts.
+// keep drops what a program does not read: locales, character sets, documentation (except
+// licenses), scripts.
 func keep(e entry) bool {
 	if e.dir {
 		return false // writeTar adds the directories that are needed

@@ -39,7 +39,8 @@ func (p program) stem(version string) string {
 	return p.name + "_" + version + "_" + p.os + "_" + p.arch
 }
 
-// build writes everything to out, except what make wrote there before: the Python package and the capture library.
+// build writes everything to out, except what make wrote there before: the Python package and the
+// capture library.
 func (r *release) build(ctx context.Context, builds, systems []string) error {
 	for _, b := range builds {
 		if b != "core" && b != "full" {
@@ -99,12 +100,12 @@ func (r *release) build(ctx context.Context, builds, systems []string) error {
 	return r.seal(base)
 }
 
-// profile is the CPU profile by which the compiler optimizes a release. With a file default.pgo, each build of users
-// would compile all packages again.
+// profile is the CPU profile by which the compiler optimizes a release. With a file default.pgo,
+// each build of users would compile all packages again.
 const profile = "cmd/otelcol-gpu/otelcol-gpu.pgo"
 
-// compile builds one build of the Collector for all platforms, without cgo: the libraries of DCGM and NVML are opened
-// at run time.
+// compile builds one build of the Collector for all platforms, without cgo: the libraries of DCGM
+// and NVML are opened at run time.
 func (r *release) compile(ctx context.Context, work, build string, systems []string) ([]program, error) {
 	name, dir := "otelcol-gpu", filepath.Join(r.root, "cmd", "otelcol-gpu")
 	flags := "-s -w -X main.version=" + r.version
@@ -148,8 +149,9 @@ func (r *release) compile(ctx context.Context, work, build string, systems []str
 	return out, nil
 }
 
-// replaced writes the go.mod of the core build, with replace lines to the repository's own modules, and its go.sum
-// beside it. A release commit has no such lines, and its modules cannot be downloaded before the tags are published.
+// replaced writes the go.mod of the core build, with replace lines to the repository's own modules,
+// and its go.sum beside it. A release commit has no such lines, and its modules cannot be
+// downloaded before the tags are published.
 func replaced(root, to string) error {
 	dir := filepath.Join(root, "cmd", "otelcol-gpu")
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
@@ -182,8 +184,8 @@ func replaced(root, to string) error {
 	return errors.Join(os.WriteFile(to, text, 0o644), os.WriteFile(strings.TrimSuffix(to, "mod")+"sum", sums, 0o644))
 }
 
-// generate writes the source of the full build to its usual directory, as make build-full does, with the release's
-// version.
+// generate writes the source of the full build to its usual directory, as make build-full does,
+// with the release's version.
 func (r *release) generate(ctx context.Context, work, dir string) error {
 	manifest, err := os.ReadFile(filepath.Join(dir, "builder-full.yaml"))
 	if err != nil {
@@ -199,7 +201,8 @@ func (r *release) generate(ctx context.Context, work, dir string) error {
 	return err
 }
 
-// licenses returns the license texts of the modules in a program, which its binary must be accompanied by.
+// licenses returns the license texts of the modules in a program, which its binary must be
+// accompanied by.
 func licenses(ctx context.Context, root string, info *buildinfo.BuildInfo) ([]byte, error) {
 	cache, err := output(ctx, root, nil, "go", "env", "GOMODCACHE")
 	if err != nil {

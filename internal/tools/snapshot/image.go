@@ -23,11 +23,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is the numeric ID of the images' user, which lets an orchestrator verify that it is not root.
+// user is the numeric ID of the images' user, which lets an orchestrator verify that it is not
+// root.
 const user = 65532
 
-// listeners are the addresses of the ready pipelines in an image. A container has its own network: the Collector
-// would be unreachable on its loopback interface, and -p decides which ports the host opens.
+// listeners are the addresses of the ready pipelines in an image. A container has its own network:
+// the Collector would be unreachable on its loopback interface, and -p decides which ports the host
+// opens.
 var listeners = []struct{ variable, port string }{
 	{"OTELGPU_OTLP_GRPC", "4317"},
 	{"OTELGPU_OTLP_HTTP", "4318"},
@@ -36,8 +38,8 @@ var listeners = []struct{ variable, port string }{
 	{"OTELGPU_HEALTH", "13133"},
 }
 
-// images writes one OCI layout with an image for each Linux architecture of each build, and one with the capture
-// library.
+// images writes one OCI layout with an image for each Linux architecture of each build, and one
+// with the capture library.
 func (r *release) images(ctx context.Context, programs []program, base []basePackage) error {
 	indexes := map[string]v1.ImageIndex{}
 	add := func(image string, p program, layers []v1.Layer, config v1.Config) error {

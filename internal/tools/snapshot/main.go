@@ -7,7 +7,8 @@
 //	snapshot push -out DIR -to REGISTRY  pushes the images of DIR/oci
 //	snapshot base -root DIR              sets the image's base packages to Debian's newest (deploy/container/base.json)
 //
-// make snapshot runs build after the Python package and the capture library, which it takes from OUT.
+// make snapshot runs build after the Python package and the capture library, which it takes from
+// OUT.
 package main
 
 import (
@@ -34,8 +35,8 @@ func main() {
 	}
 }
 
-// platforms are the systems of the core build. Devices are read on Linux only; elsewhere the Collector receives spans
-// and converts profiles.
+// platforms are the systems of the core build. Devices are read on Linux only; elsewhere the
+// Collector receives spans and converts profiles.
 const platforms = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64"
 
 func run(ctx context.Context, args []string) error {

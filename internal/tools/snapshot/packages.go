@@ -16,11 +16,12 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// scripts of the packages, by format and name. Installation enables the service, and starts it if systemd runs: not
-// while an image is built. An upgrade restarts a service that runs, and leaves a service that the administrator
-// has disabled or masked as it is.
+// scripts of the packages, by format and name. Installation enables the service, and starts it if
+// systemd runs: not while an image is built. An upgrade restarts a service that runs, and leaves a
+// service that the administrator has disabled or masked as it is.
 var scripts = map[string]map[string]string{
-	// Debian's helpers know what the administrator has disabled, also before a removal, and obey policy-rc.d.
+	// Debian's helpers know what the administrator has disabled, also before a removal, and obey
+	// policy-rc.d.
 	"deb": {
 		"postinstall": `#!/bin/sh
 set -e

@@ -20,7 +20,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes the components of a program as CycloneDX. The modules are read from the binary itself.
+// writeSBOM writes the components of a program as CycloneDX. The modules are read from the binary
+// itself.
 func (r *release) writeSBOM(stem string, p program, packages []basePackage) error {
 	binary, err := os.ReadFile(p.path)
 	if err != nil {
@@ -131,8 +132,9 @@ func (r *release) seal(base []basePackage) error {
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
-// provenance returns an unsigned in-toto statement with SLSA's predicate: the inputs, the outputs and the command. The
-// release workflow signs a separate statement on the machine that built the files.
+// provenance returns an unsigned in-toto statement with SLSA's predicate: the inputs, the outputs
+// and the command. The release workflow signs a separate statement on the machine that built the
+// files.
 func (r *release) provenance(all []artifact, base []basePackage) ([]byte, error) {
 	type resource struct {
 		Name   string            `json:"name,omitempty"`

@@ -33,8 +33,8 @@ import (
 
 const repository = "../../.."
 
-// build creates a snapshot of the core build for this machine in out. The capture library is a text file here: make
-// capture-release builds it, and the tests of the Python package load it.
+// build creates a snapshot of the core build for this machine in out. The capture library is a text
+// file here: make capture-release builds it, and the tests of the Python package load it.
 func build(t *testing.T, out string) {
 	t.Helper()
 	library := filepath.Join(out, "capture", "linux_"+runtime.GOARCH, "libotelgpu_capture.so")
@@ -53,7 +53,8 @@ func checksums(t *testing.T, dir string) string {
 	return string(b)
 }
 
-// Builds the downloads twice, compares, installs and starts them, as far as possible without a registry.
+// Builds the downloads twice, compares, installs and starts them, as far as possible without a
+// registry.
 func TestIntegrationSnapshot(t *testing.T) {
 	if os.Getenv("OTELGPU_SNAPSHOT") == "" {
 		t.Skip("make test-snapshot builds a snapshot, for several minutes")
@@ -174,7 +175,8 @@ func modulesAreListed(t *testing.T, out string) {
 	require.Equal(t, want, got)
 }
 
-// imageStarts validates the layout, unpacks the image of this machine and runs its entry point as its user.
+// imageStarts validates the layout, unpacks the image of this machine and runs its entry point as
+// its user.
 func imageStarts(t *testing.T, out string) {
 	p, err := layout.FromPath(filepath.Join(out, "oci", "otelcol-gpu"))
 	require.NoError(t, err)
@@ -200,7 +202,8 @@ func imageStarts(t *testing.T, out string) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may change the root directory")
 	}
-	// A separate network namespace, in which its fixed ports are free and loopback is the only interface.
+	// A separate network namespace, in which its fixed ports are free and loopback is the only
+	// interface.
 	script := `ip link set lo up 2>/dev/null || true
 change=$(command -v chroot)
 ` + strings.Join(file.Config.Env, " ") + ` OTELGPU_SOURCE=simulated "$change" --userspec=65532:65532 . /usr/bin/otelcol-gpu &
@@ -259,7 +262,8 @@ func unpackImage(t *testing.T, img v1.Image, dir string) {
 	}
 }
 
-// inNamespace runs a script with separate network and mounts, and skips the test if that is not permitted.
+// inNamespace runs a script with separate network and mounts, and skips the test if that is not
+// permitted.
 func inNamespace(t *testing.T, dir, script string) string {
 	t.Helper()
 	if err := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "true").Run(); err != nil {
@@ -303,7 +307,8 @@ dpkg -P otelcol-gpu
 	require.Equal(t, []string{restart, restart, restart, "stop otelcol-gpu.service"}, called(got))
 }
 
-// A machine of another kind has no shell in rpm's database, so what the package requires is compared instead.
+// A machine of another kind has no shell in rpm's database, so what the package requires is
+// compared instead.
 func rpmIsInstalled(t *testing.T, out string) {
 	file := packageOf(t, out, "rpm", "rpm")
 	require.Equal(t, "/etc/otelgpu/environment\n", shell(t, ".", "rpm", "-qp", "--configfiles", file))
@@ -336,9 +341,10 @@ func called(output string) []string {
 	return out
 }
 
-// installed installs a package into an overlay of this machine's own file system, which is discarded, starts the
-// Collector, changes its settings, removes it, and returns the output. A script that only sets the link of an enabled
-// service and prints its arguments takes the place of systemctl.
+// installed installs a package into an overlay of this machine's own file system, which is
+// discarded, starts the Collector, changes its settings, removes it, and returns the output. A
+// script that only sets the link of an enabled service and prints its arguments takes the place of
+// systemctl.
 func installed(t *testing.T, file, install, remove string) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command jaeger builds the Jaeger that the end-to-end tests use and runs it until interrupted, in memory, on loopback.
-// OTLP gRPC is on 14317, where the jaeger pipeline of otelcol-gpu sends to; UI and API are on the usual 16686.
+// Command jaeger builds the Jaeger that the end-to-end tests use and runs it until interrupted, in
+// memory, on loopback. OTLP gRPC is on 14317, where the jaeger pipeline of otelcol-gpu sends to; UI
+// and API are on the usual 16686.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration marks the tests that build, download or start third-party servers, such as Jaeger, Prometheus and
-// Kafka.
+// Package integration marks the tests that build, download or start third-party servers, such as
+// Jaeger, Prometheus and Kafka.
 package integration
 
 import (
@@ -17,7 +17,8 @@ const Variable = "OTELGPU_INTEGRATION"
 // Prefix starts the name of each of these tests, so that go test -run finds them.
 const Prefix = "TestIntegration"
 
-// Need skips the test unless integration tests are on. It fails the test if its name has another prefix.
+// Need skips the test unless integration tests are on. It fails the test if its name has another
+// prefix.
 func Need(t *testing.T) {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), Prefix) {

@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jaeger builds and runs the real Jaeger, version 2, with storage in memory, and reads traces back through its
-// API version 3, which keeps nanoseconds and types (the older API and the UI round to microseconds).
+// Package jaeger builds and runs the real Jaeger, version 2, with storage in memory, and reads
+// traces back through its API version 3, which keeps nanoseconds and types (the older API and the
+// UI round to microseconds).
 package jaeger
 
 import (
@@ -48,12 +49,12 @@ func FreeAddresses() (Addresses, error) {
 	return a, nil
 }
 
-// PageVariable is the environment variable that names the folder of Jaeger's page, built from jaeger-ui of the same
-// version. Jaeger's module contains only a placeholder.
+// PageVariable is the environment variable that names the folder of Jaeger's page, built from
+// jaeger-ui of the same version. Jaeger's module contains only a placeholder.
 const PageVariable = "OTELGPU_JAEGER_UI"
 
-// Config returns Jaeger's configuration: OTLP input, storage in memory, no internal telemetry. ui is the file that
-// configures the page.
+// Config returns Jaeger's configuration: OTLP input, storage in memory, no internal telemetry. ui
+// is the file that configures the page.
 func (a Addresses) Config(ui string) string {
 	return fmt.Sprintf(`service:
   extensions: [jaeger_storage, jaeger_query]
@@ -147,8 +148,8 @@ func (j *Jaeger) Services(ctx context.Context) ([]string, error) {
 	return answer.Services, err
 }
 
-// Warnings reads a trace by the older API, which the UI uses, and returns the warnings of its spans, such as the ones
-// of the clock-skew adjustment.
+// Warnings reads a trace by the older API, which the UI uses, and returns the warnings of its
+// spans, such as the ones of the clock-skew adjustment.
 func (j *Jaeger) Warnings(ctx context.Context, id string) ([]string, error) {
 	var answer struct {
 		Data []struct {
@@ -216,7 +217,8 @@ func (j *Jaeger) traces(ctx context.Context, path string, query url.Values) (ptr
 	return (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(answer.Result)
 }
 
-// Version is Jaeger's module version. Its v1.x releases hold both generations; cmd/jaeger is the second.
+// Version is Jaeger's module version. Its v1.x releases hold both generations; cmd/jaeger is the
+// second.
 const Version = "v1.76.0"
 
 // ErrUnavailable is returned by Build when the module cannot be downloaded.
@@ -229,9 +231,10 @@ func (e *ErrUnavailable) Error() string {
 // Unwrap returns the go command's error.
 func (e *ErrUnavailable) Unwrap() error { return e.Err }
 
-// Build returns the path of the jaeger binary. The first call on a machine compiles it in the module's own directory,
-// with the sums that it was released with (a module that requires Jaeger cannot verify all of them, and go install
-// rejects its replace lines), which takes 2 to 6 minutes on 2 cores; later ones find it in the user's cache.
+// Build returns the path of the jaeger binary. The first call on a machine compiles it in the
+// module's own directory, with the sums that it was released with (a module that requires Jaeger
+// cannot verify all of them, and go install rejects its replace lines), which takes 2 to 6 minutes
+// on 2 cores; later ones find it in the user's cache.
 func Build(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("jaeger-%s-%s", Version, runtime.Version())
 	return program.Cached(ctx, name, func(ctx context.Context, path string) error {

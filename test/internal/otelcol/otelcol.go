@@ -16,8 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Build compiles the distribution, as go run ./cmd/otelcol-gpu does, once for all tests of the package. The environment
-// variable OTELGPU_BINARY names a binary to test instead, such as a released one. Options are go build's.
+// Build compiles the distribution, as go run ./cmd/otelcol-gpu does, once for all tests of the
+// package. The environment variable OTELGPU_BINARY names a binary to test instead, such as a
+// released one. Options are go build's.
 func Build(t *testing.T, options ...string) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_BINARY"); path != "" {
@@ -28,8 +29,8 @@ func Build(t *testing.T, options ...string) string {
 	return path
 }
 
-// Start runs a Collector with configurations that are merged in order, waits until it is ready, and stops it after the
-// test, when it must exit with status 0.
+// Start runs a Collector with configurations that are merged in order, waits until it is ready, and
+// stops it after the test, when it must exit with status 0.
 func Start(t *testing.T, path string, env []string, configs ...string) *program.Program {
 	t.Helper()
 	p := Run(t, path, env, configs...)

@@ -17,9 +17,10 @@ import (
 
 var cached sync.Map // a path in the cache, and the channel of capacity 1 that guards it in this process
 
-// Cached returns the path of the file name in the user's cache. If the file does not exist, build creates it at the
-// path that it receives. Concurrent calls, in this process and in others, wait for one build; a call that waits returns
-// when ctx ends. The file gets its name only when it is complete, and the next call tries a failed build again.
+// Cached returns the path of the file name in the user's cache. If the file does not exist, build
+// creates it at the path that it receives. Concurrent calls, in this process and in others, wait
+// for one build; a call that waits returns when ctx ends. The file gets its name only when it is
+// complete, and the next call tries a failed build again.
 func Cached(ctx context.Context, name string, build func(ctx context.Context, path string) error) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -42,7 +43,8 @@ func Cached(ctx context.Context, name string, build func(ctx context.Context, pa
 	if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
 		return "", fmt.Errorf("cannot lock %s.lock: %w", path, err)
 	}
-	// The lock file stays: a process that removed it would let two others lock different files of the same name.
+	// The lock file stays: a process that removed it would let two others lock different files of
+	// the same name.
 	defer func() { _ = lock.Unlock() }()
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return path, err

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program runs other programs for end-to-end tests: it builds them with the go command, once for all tests of a
-// package, starts them, waits for a line of their output and stops them.
+// Package program runs other programs for end-to-end tests: it builds them with the go command,
+// once for all tests of a package, starts them, waits for a line of their output and stops them.
 package program
 
 import (
@@ -29,7 +29,8 @@ type Program struct {
 	err  error         // of Wait; read after done
 }
 
-// Start runs a program with arguments and additional environment (KEY=value). The process is killed when ctx ends.
+// Start runs a program with arguments and additional environment (KEY=value). The process is killed
+// when ctx ends.
 func Start(ctx context.Context, path string, args, env []string) (*Program, error) {
 	p := &Program{name: filepath.Base(path), out: &output{}, done: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, path, args...)
@@ -45,7 +46,8 @@ func Start(ctx context.Context, path string, args, env []string) (*Program, erro
 	return p, nil
 }
 
-// WaitFor returns when the output contains text. It fails if the program ends first, or after the given time.
+// WaitFor returns when the output contains text. It fails if the program ends first, or after the
+// given time.
 func (p *Program) WaitFor(text string, limit time.Duration) error {
 	deadline := time.After(limit)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -65,8 +67,8 @@ func (p *Program) WaitFor(text string, limit time.Duration) error {
 	}
 }
 
-// Wait returns when the program has ended; an exit status that is not 0 is an error, and so is running longer than the
-// given time, after which it is killed.
+// Wait returns when the program has ended; an exit status that is not 0 is an error, and so is
+// running longer than the given time, after which it is killed.
 func (p *Program) Wait(limit time.Duration) error {
 	select {
 	case <-p.done:
@@ -87,8 +89,8 @@ func (p *Program) Output() string { return p.out.String() }
 // PID returns the number of the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
-// Stop ends the program (SIGTERM), waits for it, and after the given time kills it, which is an error. So is an exit
-// status that is not 0.
+// Stop ends the program (SIGTERM), waits for it, and after the given time kills it, which is an
+// error. So is an exit status that is not 0.
 func (p *Program) Stop(limit time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -128,8 +130,9 @@ var (
 	folder = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "program") })
 )
 
-// Build compiles the main package in dir, with additional environment (KEY=value) and options of go build, and returns
-// the path of the program. Equal calls build once. Linking is most of the work, so debug information is omitted.
+// Build compiles the main package in dir, with additional environment (KEY=value) and options of go
+// build, and returns the path of the program. Equal calls build once. Linking is most of the work,
+// so debug information is omitted.
 func Build(dir string, env []string, options ...string) (string, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -159,8 +162,8 @@ func RemoveBuilt() {
 	}
 }
 
-// Go runs the go command in a directory with additional environment (KEY=value) and returns its standard output. An
-// error contains the command's standard error.
+// Go runs the go command in a directory with additional environment (KEY=value) and returns its
+// standard output. An error contains the command's standard error.
 func Go(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

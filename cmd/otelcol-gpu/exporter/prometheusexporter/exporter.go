@@ -1,9 +1,10 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prometheusexporter is the prometheus exporter of opentelemetry-collector-contrib with protection against
-// delta histograms. That exporter (0.159) adds them up. It panics if a point has other bucket counts than its
-// predecessor with equal bounds, and allocates gigabytes if the buckets of two exponential histograms are far apart.
+// Package prometheusexporter is the prometheus exporter of opentelemetry-collector-contrib with
+// protection against delta histograms. That exporter (0.159) adds them up. It panics if a point has
+// other bucket counts than its predecessor with equal bounds, and allocates gigabytes if the
+// buckets of two exponential histograms are far apart.
 package prometheusexporter
 
 import (
@@ -35,8 +36,8 @@ func guard(of exporter.Factory) exporter.Factory {
 
 type guarded struct{ exporter.Metrics }
 
-// ConsumeMetrics exports each delta histogram alone, so that one which fails takes no other metric with it. The error
-// is permanent and names the metric.
+// ConsumeMetrics exports each delta histogram alone, so that one which fails takes no other metric
+// with it. The error is permanent and names the metric.
 func (g *guarded) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 	if !hasDeltas(md) {
 		return g.Metrics.ConsumeMetrics(ctx, md)
@@ -95,8 +96,8 @@ const (
 	maxIndex = 1 << 12 // at scale 8, values from 15 millionths to 65536
 )
 
-// coarsen reduces the scale of an exponential histogram until all buckets have small indexes. It returns false if
-// buckets are outside the range of float64, or the scale is.
+// coarsen reduces the scale of an exponential histogram until all buckets have small indexes. It
+// returns false if buckets are outside the range of float64, or the scale is.
 func coarsen(p pmetric.ExponentialHistogramDataPoint) bool {
 	scale := int(p.Scale())
 	if scale < -10 || scale > 20 {

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filestorage is the file_storage extension of opentelemetry-collector-contrib, whose queues of exporters lose no
-// requests while the disk is full.
+// Package filestorage is the file_storage extension of opentelemetry-collector-contrib, whose
+// queues of exporters lose no requests while the disk is full.
 package filestorage
 
 import (

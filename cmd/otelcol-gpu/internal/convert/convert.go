@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package convert turns profiler files into OTLP JSON and one Chrome trace, through the same components as a pipeline.
+// Package convert turns profiler files into OTLP JSON and one Chrome trace, through the same
+// components as a pipeline.
 package convert
 
 import (
@@ -42,7 +43,8 @@ type Reader func(ctx context.Context, path string, to Outputs) (Result, error)
 type Outputs struct {
 	Files consumer.ConsumeTracesFunc // at the detail that the user requested
 	All   consumer.ConsumeTracesFunc // all activities of the device, for the Chrome trace; nil if Files gets them
-	// Accept is called with the identity of the file before anything is written. Its error rejects the file.
+	// Accept is called with the identity of the file before anything is written. Its error rejects
+	// the file.
 	Accept func(event.Identity) error
 	// Observe returns the observer of the file; see the options of profiletrace.
 	Observe func(*link.Input) link.Observer
@@ -76,7 +78,8 @@ type Options struct {
 	Terminal  *os.File    // terminal whose width limits texts and names; nil: output is not a terminal, lines have any length
 }
 
-// Errors of a run whose results are complete except for some files, which have been reported already.
+// Errors of a run whose results are complete except for some files, which have been reported
+// already.
 var (
 	ErrSomeFailed  = errors.New("some files could not be converted")
 	ErrSomePartial = errors.New("some files could be read only in part")
@@ -85,8 +88,9 @@ var (
 // errNoSpans rejects files of a known format without any usable content.
 var errNoSpans = errors.New("it has no device activity and no host range or API call")
 
-// Run converts each file. A file that cannot be read is reported on problems, and the others are converted. Results get
-// their names at the end, all at once: a run that fails or is killed does not change the results of an earlier one.
+// Run converts each file. A file that cannot be read is reported on problems, and the others are
+// converted. Results get their names at the end, all at once: a run that fails or is killed does
+// not change the results of an earlier one.
 func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	results, err := newResults(o.Out)
 	if err != nil {
@@ -437,7 +441,8 @@ func (r *conversion) factories() (otelcol.Factories, error) {
 	return f, err
 }
 
-// renderTransfers writes the bandwidth of collectives: of jobs if they have any, otherwise of each profile alone.
+// renderTransfers writes the bandwidth of collectives: of jobs if they have any, otherwise of each
+// profile alone.
 func renderTransfers(out io.Writer, found []jobs.Job, alone []facts.Transfer) error {
 	var ofJobs []facts.Transfer
 	more := 0

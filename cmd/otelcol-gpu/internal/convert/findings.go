@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Document is the content of findings.json: what the text and the page state, for programs. docs/findings.schema.json
-// describes it.
+// Document is the content of findings.json: what the text and the page state, for programs.
+// docs/findings.schema.json describes it.
 type Document struct {
 	Format   string            `json:"format"`
 	Version  int               `json:"version"` // changes if a field changes its meaning or is removed
@@ -100,7 +100,8 @@ type Condition struct {
 	Share float64 // least share; 0: any that is reported
 }
 
-// ParseCondition returns the condition of a text KIND or KIND:SHARE; shares are from 0 to 1, or in percent.
+// ParseCondition returns the condition of a text KIND or KIND:SHARE; shares are from 0 to 1, or in
+// percent.
 func ParseCondition(text string) (Condition, error) {
 	kind, share, has := strings.Cut(text, ":")
 	if _, ok := semconv.LookupFindingKind(kind); !ok {

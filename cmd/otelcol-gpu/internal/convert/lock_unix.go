@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// lockFolder keeps other runs from naming results in the folder at the same time. The lock ends with the process.
+// lockFolder keeps other runs from naming results in the folder at the same time. The lock ends
+// with the process.
 func lockFolder(path string) (unlock func(), err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 )
 
-// renderJobs writes a finding, in lines that fit a width (0: any), and a table for each job of several ranks.
+// renderJobs writes a finding, in lines that fit a width (0: any), and a table for each job of
+// several ranks.
 func renderJobs(w io.Writer, list []jobs.Job, width int) error {
 	for i := range list {
 		says := printable.Wrapped(printable.Line(list[i].Says), width, "", "")

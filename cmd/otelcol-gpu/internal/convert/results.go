@@ -19,15 +19,16 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
-// Names of the results; a Chrome trace of files that were recorded far apart continues in trace-1.json, trace-2.json …
+// Names of the results; a Chrome trace of files that were recorded far apart continues in
+// trace-1.json, trace-2.json …
 const (
 	spansFile = "spans.json"
 	traceFile = "trace.json"
 	pageFile  = "report.html"
 )
 
-// results are written to a temporary folder inside the results folder and renamed at the end: two runs into one
-// folder do not mix, and one that fails changes nothing.
+// results are written to a temporary folder inside the results folder and renamed at the end: two
+// runs into one folder do not mix, and one that fails changes nothing.
 type results struct {
 	out, tmp string
 	created  bool     // out did not exist
@@ -58,8 +59,8 @@ func (r *results) named(err error) error {
 	return err
 }
 
-// publish gives the results their names and returns the earlier run's files that are replaced or, if there is no new
-// one of that name, removed.
+// publish gives the results their names and returns the earlier run's files that are replaced or,
+// if there is no new one of that name, removed.
 func (r *results) publish() (replaced []string, err error) {
 	unlock, err := lockFolder(r.out)
 	if err != nil {
@@ -96,7 +97,8 @@ func (r *results) publish() (replaced []string, err error) {
 	return earlier, nil
 }
 
-// earlier lists the results of an earlier run by name, including only the numbered files that this program wrote.
+// earlier lists the results of an earlier run by name, including only the numbered files that this
+// program wrote.
 func (r *results) earlier() (names []string, err error) {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -145,8 +147,8 @@ func (r *results) remove() {
 	}
 }
 
-// expand replaces a folder by the profiler files below it, sorted by name. The folder of results is skipped if it is
-// below. A folder without profiler files yields an error.
+// expand replaces a folder by the profiler files below it, sorted by name. The folder of results is
+// skipped if it is below. A folder without profiler files yields an error.
 func expand(paths []string, results string) (files []string, refused []error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo runs an instrumented inference service and a training loop through the Collector's own pipelines, inside
-// one process, and shows the output.
+// Package demo runs an instrumented inference service and a training loop through the Collector's
+// own pipelines, inside one process, and shows the output.
 package demo
 
 import (
@@ -53,8 +53,8 @@ type Options struct {
 const (
 	// shutdownTimeout bounds the flush of the workload's spans into the pipeline.
 	shutdownTimeout = 10 * time.Second
-	// settled is how long the device is sampled after the last span: slightly longer than gpu_join's settle delay, so that
-	// the last spans are joined like all others.
+	// settled is how long the device is sampled after the last span: slightly longer than
+	// gpu_join's settle delay, so that the last spans are joined like all others.
 	settled = 2 * time.Second
 )
 
@@ -65,7 +65,8 @@ type files struct {
 	Plain           bool   // without TLS
 }
 
-// Run ends when the duration is over or the context ends, in both cases with drained pipelines and complete files.
+// Run ends when the duration is over or the context ends, in both cases with drained pipelines and
+// complete files.
 func Run(ctx context.Context, out io.Writer, o Options) error {
 	if o.Duration <= 0 {
 		return fmt.Errorf("the duration must be positive, found %s", o.Duration)
@@ -118,7 +119,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	width := summarytable.Terminal(o.Terminal).Long().Width
 	fmt.Fprint(out, wrap(intro, width))
 
-	// The SDK reports a periodic collection that its own shutdown interrupted; the shutdown collects again.
+	// The SDK reports a periodic collection that its own shutdown interrupted; the shutdown
+	// collects again.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		if !errors.Is(err, context.Canceled) {
 			fmt.Fprintln(os.Stderr, "otelcol-gpu demo:", err)
@@ -181,8 +183,8 @@ func (f *files) send(to string) error {
 	return nil
 }
 
-// choose returns the first CUDA device, or a simulated one, and its description. The simulated GPU is nil if a real one
-// was chosen.
+// choose returns the first CUDA device, or a simulated one, and its description. The simulated GPU
+// is nil if a real one was chosen.
 func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 	reason := "asked for"
 	if !simulated {
@@ -197,8 +199,8 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 		"Devices are simulated, and every value is marked (gpu.timing.source=simulated).", sim.gpu
 }
 
-// factories returns the distribution's components, with the table as one more exporter, and with the simulated device
-// of the workload behind the gpu receiver.
+// factories returns the distribution's components, with the table as one more exporter, and with
+// the simulated device of the workload behind the gpu receiver.
 func (o Options) factories(
 	gpu *simgpu.GPU, table *summarytable.Table, seen *page.Model, listener net.Listener,
 ) func() (otelcol.Factories, error) {
@@ -228,8 +230,9 @@ func configuration(f files) ([]string, error) {
 	return []string{base, text}, err
 }
 
-// listenForPage listens at the page's usual address, or at a free port if another program (a Collector, another demo)
-// has that. The address is kept until the pipeline serves there: another demo may start in the meantime.
+// listenForPage listens at the page's usual address, or at a free port if another program (a
+// Collector, another demo) has that. The address is kept until the pipeline serves there: another
+// demo may start in the meantime.
 func listenForPage() (net.Listener, error) {
 	for _, address := range []string{"127.0.0.1:9465", "127.0.0.1:0"} {
 		if l, err := net.Listen("tcp", address); err == nil {

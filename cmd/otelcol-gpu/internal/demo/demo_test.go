@@ -24,7 +24,8 @@ func TestConcurrentDemosHaveSeparatePages(t *testing.T) {
 	require.Len(t, addresses, 3)
 }
 
-// A request's span starts when it arrives, so requests that arrive before the end are served after it.
+// A request's span starts when it arrives, so requests that arrive before the end are served after
+// it.
 func TestRequestsThatArrivedAreServedWhenTheTimeIsOver(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("demo")

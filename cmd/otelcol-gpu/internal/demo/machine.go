@@ -26,8 +26,8 @@ type machine interface {
 type queue interface {
 	backend() backend.Backend
 	handle() uintptr
-	// compute enqueues a kernel of about that much work, and returns the work that was actually enqueued: the sections
-	// declare nothing else.
+	// compute enqueues a kernel of about that much work, and returns the work that was actually
+	// enqueued: the sections declare nothing else.
 	compute(w gpuspan.Work, s shape) gpuspan.Work
 	copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory) gpuspan.Work
 	// reduce enqueues an all-reduce of that many bytes among n ranks, all of which have arrived.
@@ -42,10 +42,12 @@ type queue interface {
 // shape sets how well a simulated kernel uses the device; real devices ignore it.
 type shape struct{ efficiency, occupancy float64 }
 
-// A simulated machine has several devices; the service uses the first one, which a rank of the job uses, too.
+// A simulated machine has several devices; the service uses the first one, which a rank of the job
+// uses, too.
 const simulatedDevices = 4
 
-// linkRate is what a device sends to all others together, in bytes per second: NVLink 4, 18 links of 25 GB/s.
+// linkRate is what a device sends to all others together, in bytes per second: NVLink 4, 18 links
+// of 25 GB/s.
 const linkRate = 450e9
 
 type simulatedMachine struct{ gpu *simgpu.GPU }
@@ -66,7 +68,8 @@ func (m simulatedMachine) queue(device int) (queue, error) {
 	return simulatedQueue{gpu: m.gpu, own: &ownBackend{m.gpu}, device: device, stream: m.gpu.Stream(device)}, nil
 }
 
-// ownBackend is the backend of one queue: each queue has a profiler, and profilers do not share a backend.
+// ownBackend is the backend of one queue: each queue has a profiler, and profilers do not share a
+// backend.
 type ownBackend struct{ *simgpu.GPU }
 
 type simulatedQueue struct {
@@ -89,7 +92,8 @@ func (q simulatedQueue) compute(w gpuspan.Work, s shape) gpuspan.Work {
 	return w
 }
 
-// reduce returns the traffic of a ring: each rank sends 2 (n-1)/n of its bytes (Patarasuk and Yuan, 2009).
+// reduce returns the traffic of a ring: each rank sends 2 (n-1)/n of its bytes (Patarasuk and Yuan,
+// 2009).
 func (q simulatedQueue) reduce(bytes int64, n int) gpuspan.Work {
 	sent := 2 * float64(n-1) / float64(n) * float64(bytes)
 	q.gpu.Launch(q.stream, simgpu.Kernel{

@@ -3,7 +3,8 @@
 
 //go:build linux && cgo
 
-// Loading the driver makes a binary depend on the system's loader, so a static build (cgo off) omits it.
+// Loading the driver makes a binary depend on the system's loader, so a static build (cgo off)
+// omits it.
 
 package demo
 
@@ -45,7 +46,8 @@ func (m realMachine) devices() int                 { return 1 }
 func (m realMachine) precision() gpuspan.Precision { return gpuspan.FP32 }
 func (m realMachine) close() error                 { return nil }
 
-// realQueue has its own backend: a profiler polls a backend from one thread, and the demo has two profilers.
+// realQueue has its own backend: a profiler polls a backend from one thread, and the demo has two
+// profilers.
 type realQueue struct {
 	size    realMachine
 	cuda    *cuda.Backend
@@ -108,8 +110,9 @@ func (q *realQueue) do(f func() error) {
 	}
 }
 
-// compute runs a matrix product for work with many FLOPs per byte, and a saxpy for the rest. Neither is as large as the
-// model that the simulation runs, so that one kernel takes about a millisecond on any device.
+// compute runs a matrix product for work with many FLOPs per byte, and a saxpy for the rest.
+// Neither is as large as the model that the simulation runs, so that one kernel takes about a
+// millisecond on any device.
 func (q *realQueue) compute(w gpuspan.Work, _ shape) gpuspan.Work {
 	if bytes := float64(w.Read + w.Written + w.Bytes); bytes > 0 && w.FLOPs/bytes > 16 {
 		q.do(func() error { return q.kernels.Matmul(q.stream, q.memory[2], q.memory[0], q.memory[1], q.size.matrix) })

@@ -28,7 +28,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// telemetry is the OpenTelemetry SDK of one of the demo's two services, as any service would set it up.
+// telemetry is the OpenTelemetry SDK of one of the demo's two services, as any service would set it
+// up.
 type telemetry struct {
 	traces  *trace.TracerProvider
 	metrics *metric.MeterProvider
@@ -61,8 +62,8 @@ func (t telemetry) shutdown(ctx context.Context) error {
 // failure is the reason why a workload ended early.
 type failure struct{ error }
 
-// runWorkload runs the service and the training job for about duration or until the context ends, and flushes their
-// telemetry.
+// runWorkload runs the service and the training job for about duration or until the context ends,
+// and flushes their telemetry.
 func runWorkload(ctx context.Context, m machine, socket string, duration time.Duration) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -133,7 +134,8 @@ func training(ctx context.Context, m machine, conn *grpc.ClientConn, rank int, r
 	})
 }
 
-// with runs f with a stream of a device and a profiler for it, and flushes everything in the order of creation.
+// with runs f with a stream of a device and a profiler for it, and flushes everything in the order
+// of creation.
 func (t telemetry) with(ctx context.Context, m machine, device int,
 	f func(*gpuspan.Profiler, queue) error,
 ) error {
@@ -150,8 +152,8 @@ func (t telemetry) with(ctx context.Context, m machine, device int,
 	return errors.Join(err, p.Shutdown(flush), t.shutdown(flush), q.close())
 }
 
-// Control sequences of a terminal (ECMA-48, and xterm's alternate screen, so that tables do not stay in what can be
-// scrolled back).
+// Control sequences of a terminal (ECMA-48, and xterm's alternate screen, so that tables do not
+// stay in what can be scrolled back).
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -160,8 +162,8 @@ const (
 	eraseBelow  = "\x1b[J"
 )
 
-// watchTable shows the table until the workload or the pipeline ends: on a terminal each second, in its current size;
-// elsewhere every 10 s, because printed lines cannot be replaced.
+// watchTable shows the table until the workload or the pipeline ends: on a terminal each second, in
+// its current size; elsewhere every 10 s, because printed lines cannot be replaced.
 func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *summarytable.Table,
 	terminal *os.File,
 ) {

@@ -16,7 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The model that the demo serves and trains: a decoder-only transformer of 1.3 billion parameters in bf16.
+// The model that the demo serves and trains: a decoder-only transformer of 1.3 billion parameters
+// in bf16.
 const (
 	parameters    = 1.3e9
 	weightBytes   = int64(2 * parameters)
@@ -28,7 +29,8 @@ const (
 	trainTokens   = 4096
 	requestPeriod = 25 * time.Millisecond
 
-	// One request is unusual: a prompt of many tokens, whose dense products reach the power limit, and a long answer.
+	// One request is unusual: a prompt of many tokens, whose dense products reach the power limit,
+	// and a long answer.
 	longPrompt = 32768
 	longAnswer = 240
 
@@ -59,8 +61,9 @@ func newOperations() operations {
 	}
 }
 
-// service answers requests as an inference server does, with continuous batching: each iteration accepts waiting
-// requests, processes their prompts, and generates one token for each active request.
+// service answers requests as an inference server does, with continuous batching: each iteration
+// accepts waiting requests, processes their prompts, and generates one token for each active
+// request.
 type service struct {
 	gpu    queue
 	stream *gpuspan.Stream
@@ -78,8 +81,8 @@ type request struct {
 	done   chan struct{}
 }
 
-// arrive sends requests at random times until the context ends, the long one after a while, and waits for their
-// answers.
+// arrive sends requests at random times until the context ends, the long one after a while, and
+// waits for their answers.
 func (s *service) arrive(ctx context.Context, long time.Duration) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	var open sync.WaitGroup
@@ -145,7 +148,8 @@ func (s *service) work() {
 	}
 }
 
-// admit accepts up to n waiting requests; with wait it blocks for the first one. None: the queue is empty or closed.
+// admit accepts up to n waiting requests; with wait it blocks for the first one. None: the queue is
+// empty or closed.
 func (s *service) admit(n int, wait bool) (admitted []*request) {
 	if wait {
 		r, ok := <-s.queue
@@ -168,7 +172,8 @@ func (s *service) admit(n int, wait bool) (admitted []*request) {
 	return admitted
 }
 
-// link adds a link for each request that a section serves, with its number of tokens; a copy has bytes, not tokens, so
+// link adds a link for each request that a section serves, with its number of tokens; a copy has
+// bytes, not tokens, so
 // 0. Iterations have no parent.
 func link(x gpuspan.Section, requests []*request, tokens int64) {
 	for _, r := range requests {
@@ -176,7 +181,8 @@ func link(x gpuspan.Section, requests []*request, tokens int64) {
 	}
 }
 
-// prefill processes the prompts of requests of one length; efficiency is the efficiency of the dense products.
+// prefill processes the prompts of requests of one length; efficiency is the efficiency of the
+// dense products.
 func (s *service) prefill(op *gpuspan.Operation, requests []*request, efficiency float64) {
 	ctx := context.Background()
 	tokens := int64(len(requests)) * requests[0].prompt
@@ -216,8 +222,9 @@ func (s *service) decode(requests []*request) {
 	x.EndWith(s.gpu.copy(n*64<<10, gpuspan.DeviceToHost, gpuspan.Pageable))
 }
 
-// attentionWork counts the projections (4 w² per token and layer) and the scores and sums (2 × 2 w per token pair,
-// half of them by the causal mask), a multiply-add counting 2; bytes are weights and activations, once.
+// attentionWork counts the projections (4 w² per token and layer) and the scores and sums (2 × 2 w
+// per token pair, half of them by the causal mask), a multiply-add counting 2; bytes are weights
+// and activations, once.
 func attentionWork(tokens int64, layers float64) gpuspan.Work {
 	t := float64(tokens)
 	return gpuspan.Work{
@@ -297,8 +304,8 @@ func (t *trainer) run(ctx context.Context) error {
 	return nil
 }
 
-// reduce sums the gradients of all ranks. The phase starts when the rank's own gradients are ready and includes its
-// wait for the other ranks. It returns false if the all-reduce did not run.
+// reduce sums the gradients of all ranks. The phase starts when the rank's own gradients are ready
+// and includes its wait for the other ranks. It returns false if the all-reduce did not run.
 func (t *trainer) reduce(ctx context.Context, step *train.Step) (bool, error) {
 	if t.ranks == nil {
 		return true, nil
@@ -339,7 +346,8 @@ func (m *meeting) arrive(ctx context.Context) bool {
 	}
 }
 
-// launch splits work into n kernels, so that kernels of the other service run in between, and returns the FLOPs of all.
+// launch splits work into n kernels, so that kernels of the other service run in between, and
+// returns the FLOPs of all.
 func (t *trainer) launch(n int, w gpuspan.Work, s shape) (flops float64) {
 	w.FLOPs /= float64(n)
 	w.Read /= int64(n)

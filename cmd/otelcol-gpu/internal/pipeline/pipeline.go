@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pipeline runs a Collector inside this process from YAML texts, for commands that consist of the same
-// components as the service itself.
+// Package pipeline runs a Collector inside this process from YAML texts, for commands that consist
+// of the same components as the service itself.
 package pipeline
 
 import (
@@ -37,9 +37,9 @@ type Pipeline struct {
 	stop      sync.Once
 }
 
-// Start runs a Collector until Stop, and returns when its pipelines run. The texts are merged, later ones over earlier
-// ones (maps by key, lists as a whole). Signals are left to the caller. It returns the error of a configuration or a
-// component that does not start.
+// Start runs a Collector until Stop, and returns when its pipelines run. The texts are merged,
+// later ones over earlier ones (maps by key, lists as a whole). Signals are left to the caller. It
+// returns the error of a configuration or a component that does not start.
 func Start(ctx context.Context, info component.BuildInfo, factories func() (otelcol.Factories, error),
 	yaml ...string,
 ) (*Pipeline, error) {
@@ -67,7 +67,8 @@ func Start(ctx context.Context, info component.BuildInfo, factories func() (otel
 	}
 	go func() {
 		defer close(p.done)
-		// The context of the caller ends with a signal; Stop drains pending data, which must not be dropped here.
+		// The context of the caller ends with a signal; Stop drains pending data, which must not be
+		// dropped here.
 		p.err = p.collector.Run(context.WithoutCancel(ctx))
 	}()
 	return p, p.wait(ctx)
@@ -92,8 +93,8 @@ func (p *Pipeline) wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop drains the pipelines and ends the Collector; it may be called more than once. It waits until Run has started: a
-// Collector that is shut down earlier blocks forever.
+// Stop drains the pipelines and ends the Collector; it may be called more than once. It waits until
+// Run has started: a Collector that is shut down earlier blocks forever.
 func (p *Pipeline) Stop() error {
 	select {
 	case <-p.begun:
@@ -124,8 +125,8 @@ func Fill(text string, data any) (string, error) {
 // SourceType is the component type of a [Source].
 var SourceType = component.MustNewType("source")
 
-// Source provides receivers into which other code pushes traces once the pipelines run: Next(NAME) leads to the
-// receiver source/NAME of a configuration.
+// Source provides receivers into which other code pushes traces once the pipelines run: Next(NAME)
+// leads to the receiver source/NAME of a configuration.
 type Source struct{ next map[string]consumer.Traces }
 
 type sourceReceiver struct {
@@ -152,7 +153,8 @@ func (s *Source) Next(name string) consumer.Traces { return s.next[name] }
 // SinkType is the component type of a [Sink].
 var SinkType = component.MustNewType("sink")
 
-// Sink provides exporters that pass their input to functions, one call at a time. Input for a nil function is dropped.
+// Sink provides exporters that pass their input to functions, one call at a time. Input for a nil
+// function is dropped.
 type Sink struct {
 	Traces  func(ptrace.Traces)
 	Metrics func(pmetric.Metrics)

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable makes text from files and devices safe to print: the name of a kernel must not move the cursor, set
-// the window's title or overwrite the line above.
+// Package printable makes text from files and devices safe to print: the name of a kernel must not
+// move the cursor, set the window's title or overwrite the line above.
 package printable
 
 import (
@@ -12,15 +12,15 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns the text in one line: control characters, marks that change the direction of writing, line and paragraph
-// separators and invalid UTF-8 are written as escapes (\x1b, \u202e).
+// Line returns the text in one line: control characters, marks that change the direction of
+// writing, line and paragraph separators and invalid UTF-8 are written as escapes (\x1b, \u202e).
 func Line(s string) string { return escape(s, "") }
 
 // Text is like Line for text of several lines: line feeds and tabs are kept.
 func Text(s string) string { return escape(s, "\n\t") }
 
-// Wrapped returns a text in lines of fewer columns than width, with first before the first of them and more before the
-// others. A word that is longer stays whole. Without a width there is one line.
+// Wrapped returns a text in lines of fewer columns than width, with first before the first of them
+// and more before the others. A word that is longer stays whole. Without a width there is one line.
 func Wrapped(s string, width int, first, more string) string {
 	if width == 0 {
 		return first + s

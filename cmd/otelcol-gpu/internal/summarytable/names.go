@@ -10,7 +10,8 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// runes counts as terminals do: wide characters (Chinese, emoji) take two columns, regardless of the locale that may.
+// runes counts as terminals do: wide characters (Chinese, emoji) take two columns, regardless of
+// the locale that may.
 var runes = func() *runewidth.Condition {
 	c := runewidth.NewCondition()
 	c.EastAsianWidth, c.StrictEmojiNeutral = false, false
@@ -19,8 +20,9 @@ var runes = func() *runewidth.Condition {
 
 func cells(s string) int { return runes.StringWidth(s) }
 
-// shorten shortens the names of rows to a width. Names that would become equal are shortened in the middle instead. If
-// they would still be equal, they are numbered, or, without a width, not shortened: rows always differ.
+// shorten shortens the names of rows to a width. Names that would become equal are shortened in the
+// middle instead. If they would still be equal, they are numbered, or, without a width, not
+// shortened: rows always differ.
 func shorten(rows [][]string, width int, fit bool) []string {
 	count := map[string]int{}
 	for _, r := range distinct(rows) {

@@ -91,7 +91,8 @@ func TestRatesAreSumsOverSums(t *testing.T) {
 	require.Equal(t, int64(3), gpu)
 }
 
-// Spans arrive in any order, some again, with host spans between them, from two ranks that draw the same IDs.
+// Spans arrive in any order, some again, with host spans between them, from two ranks that draw the
+// same IDs.
 func TestSharesAreOfOutermostSpansInAnyOrder(t *testing.T) {
 	spans := []span{
 		{id: 1, parent: 9, name: "outer", attrs: section(8e-3, nil)},
@@ -181,8 +182,9 @@ func TestNamesCannotCommandTheTerminal(t *testing.T) {
 	require.Contains(t, render(t, table, 0)[1], `k\x1b[2J\r section`)
 }
 
-// A phase and the sections in it may be siblings below the step: the section is part of the phase. Streams of another
-// device may have the same numbers, whether devices are distinguished by ordinal or by identity.
+// A phase and the sections in it may be siblings below the step: the section is part of the phase.
+// Streams of another device may have the same numbers, whether devices are distinguished by ordinal
+// or by identity.
 func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
 	for _, devices := range [][2]map[string]any{
 		{{"gpu.device.ordinal": 0}, {"gpu.device.ordinal": 1}},

@@ -28,7 +28,8 @@ type Format struct {
 	Colour bool // of headers and bounds
 }
 
-// Terminal returns the current size of a terminal; the size is unlimited if it is unknown or f is not a terminal.
+// Terminal returns the current size of a terminal; the size is unlimited if it is unknown or f is
+// not a terminal.
 func Terminal(f *os.File) Format {
 	if f == nil {
 		return Format{}
@@ -46,10 +47,10 @@ func (f Format) Long() Format {
 	return f
 }
 
-// Render writes operations as a tree, by GPU time, then the steps of training loops and the requests of services.
-// Unknown values are drawn as "-". Shares are of the time of all outermost operations: the shares of a level sum to the
-// share of the level above, with "(rest)" for operations without a row. Columns that do not fit are omitted, the least
-// important first.
+// Render writes operations as a tree, by GPU time, then the steps of training loops and the
+// requests of services. Unknown values are drawn as "-". Shares are of the time of all outermost
+// operations: the shares of a level sum to the share of the level above, with "(rest)" for
+// operations without a row. Columns that do not fit are omitted, the least important first.
 func (t *Table) Render(w io.Writer, f Format) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,8 +98,8 @@ func (t *Table) Spans() (all, gpu int64) {
 	return t.spans, t.gpu
 }
 
-// column is a column of a table. If not all columns fit, the ones with the greatest rank are omitted. Optional ones are
-// shown only if a row has a value.
+// column is a column of a table. If not all columns fit, the ones with the greatest rank are
+// omitted. Optional ones are shown only if a row has a value.
 type column struct {
 	title    string
 	rank     int
@@ -146,8 +147,9 @@ type node struct {
 	below []*node
 }
 
-// tree returns a row for each operation at the position with most of its time, followed by the operations in
-// it; of the outermost operations beyond the limit, if noted, it returns the ones with a note.
+// tree returns a row for each operation at the position with most of its time, followed by the
+// operations in it; of the outermost operations beyond the limit, if noted, it returns the ones
+// with a note.
 func (t *Table) tree(limit int, noted bool) [][]string {
 	var all []*node
 	most := map[*key]*node{} // where an operation has most of its time; what lies below it is shown there
@@ -170,8 +172,8 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 			whole += n.Sums[spansums.Time]
 		}
 	}
-	// From the largest on, so that a row's parent is there before it, but for parents that took less time than what lies
-	// in them.
+	// From the largest on, so that a row's parent is there before it, but for parents that took
+	// less time than what lies in them.
 	kept := map[*node]bool{}
 	var keep func(n *node, depth int) bool
 	keep = func(n *node, depth int) bool {

@@ -20,15 +20,15 @@ import (
 // key identifies an operation: one name may be a section in one service and a kernel in another.
 type key struct{ name, kind, category string }
 
-// stats sums the spans of one operation. All fields are sums, so that values counted at one position can be moved to
-// another.
+// stats sums the spans of one operation. All fields are sums, so that values counted at one
+// position can be moved to another.
 type stats struct {
 	spansums.Sums
 	itemType string
 }
 
-// keyOf returns the operation of a span. Profilers number the names of steps: ProfilerStep#7. The result must not refer
-// to the batch's memory.
+// keyOf returns the operation of a span. Profilers number the names of steps: ProfilerStep#7. The
+// result must not refer to the batch's memory.
 func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 	name := span.Name()
 	if f.Kind == spanfacts.Step {
@@ -52,8 +52,8 @@ func (s *stats) add(x *stats, sign float64) {
 	}
 }
 
-// note returns what is unusual in the operation's runs. What ran while others were throttled has the reasons too, so a
-// few are none.
+// note returns what is unusual in the operation's runs. What ran while others were throttled has
+// the reasons too, so a few are none.
 func (s *stats) note() string {
 	switch {
 	case s.Sums[spansums.Pageable] > 0:

@@ -19,8 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spantree"
 )
 
-// Limits of a table. Operations beyond maxOperations, and operations at more than maxPositions positions, are summed as
-// others; nesting of spans that are further apart than maxSpans spans is not detected.
+// Limits of a table. Operations beyond maxOperations, and operations at more than maxPositions
+// positions, are summed as others; nesting of spans that are further apart than maxSpans spans is
+// not detected.
 const (
 	maxOperations = 2000
 	maxPositions  = 4 * maxOperations
@@ -29,7 +30,8 @@ const (
 
 var others = &key{name: "(other operations)"}
 
-// position is an operation below another, nil if it is outermost. Operations are pointers of Table.names.
+// position is an operation below another, nil if it is outermost. Operations are pointers of
+// Table.names.
 type position struct{ parent, op *key }
 
 // Table is safe for concurrent use. The zero value is not usable; see [New].
@@ -44,7 +46,8 @@ type Table struct {
 	spans int64
 	gpu   int64
 
-	// A span counts as outermost until its parent arrives. Its operation is kept, nil for a host span.
+	// A span counts as outermost until its parent arrives. Its operation is kept, nil for a host
+	// span.
 	arrived *spantree.Tree[*key, map[position]*stats]
 	own     *nestedSpan // the span that is being added
 
@@ -89,8 +92,8 @@ type nestedSpan struct {
 	stats
 }
 
-// settle adds the spans of the batch to their operations. A span inside a sibling on its stream is part of it, as in
-// gpu_join.
+// settle adds the spans of the batch to their operations. A span inside a sibling on its stream is
+// part of it, as in gpu_join.
 func (t *Table) settle() {
 	spanfacts.Nest(t.streams, func(inner, outer int) {
 		p := t.batch[outer].Key
@@ -154,7 +157,8 @@ func (t *Table) put(s *nestedSpan) {
 	}
 }
 
-// lift adds an operation to those below the span above it. What is below an operation is not outermost.
+// lift adds an operation to those below the span above it. What is below an operation is not
+// outermost.
 func (t *Table) lift(op **key, own bool, below, into *map[position]*stats) bool {
 	if *into == nil {
 		*into = map[position]*stats{}

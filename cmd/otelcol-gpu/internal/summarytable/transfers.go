@@ -32,8 +32,8 @@ var transferColumns = []column{
 // maxTransfers is how many messages the table has.
 const maxTransfers = 12
 
-// RenderTransfers writes collectives by message, the longest first, and what their bandwidth is of. more is the number
-// of messages that are not in the list.
+// RenderTransfers writes collectives by message, the longest first, and what their bandwidth is of.
+// more is the number of messages that are not in the list.
 func RenderTransfers(w io.Writer, list []facts.Transfer, more int, of string) error {
 	if len(list) == 0 {
 		return nil

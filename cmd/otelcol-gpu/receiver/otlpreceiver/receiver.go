@@ -1,9 +1,10 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otlpreceiver is the OTLP receiver of the Collector, with valid UTF-8 in metrics. That receiver accepts other
-// bytes. An exporter joins the requests of several senders, and a strict store rejects all of their points, with each
-// output of a series again. Texts of spans are made valid by gpu_derive.
+// Package otlpreceiver is the OTLP receiver of the Collector, with valid UTF-8 in metrics. That
+// receiver accepts other bytes. An exporter joins the requests of several senders, and a strict
+// store rejects all of their points, with each output of a series again. Texts of spans are made
+// valid by gpu_derive.
 package otlpreceiver
 
 import (
@@ -19,7 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// NewFactory returns the factory of the receiver. Type, configuration and stability are the Collector's.
+// NewFactory returns the factory of the receiver. Type, configuration and stability are the
+// Collector's.
 func NewFactory() receiver.Factory {
 	of := otlpreceiver.NewFactory().(xreceiver.Factory)
 	metrics := func(

@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enginetest runs an engine over a scripted device, for tests of the packages that it is assembled from.
+// Package enginetest runs an engine over a scripted device, for tests of the packages that it is
+// assembled from.
 package enginetest
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// Backend is a backend whose device completes everything immediately, unless a test sets otherwise. It costs almost
-// nothing, so benchmarks over it measure the library's cost.
+// Backend is a backend whose device completes everything immediately, unless a test sets otherwise.
+// It costs almost nothing, so benchmarks over it measure the library's cost.
 type Backend struct {
 	List []backend.Device
 

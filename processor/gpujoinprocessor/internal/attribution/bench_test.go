@@ -14,8 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// BenchmarkOverlap measures one span with n others active concurrently, from arrival to settled. A span lasts half to
-// one and a half times the time in which n others arrive, so that spans end in a different order than they start.
+// BenchmarkOverlap measures one span with n others active concurrently, from arrival to settled. A
+// span lasts half to one and a half times the time in which n others arrive, so that spans end in a
+// different order than they start.
 func BenchmarkOverlap(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -50,8 +51,8 @@ func BenchmarkOverlap(b *testing.B) {
 	}
 }
 
-// BenchmarkConnections measures one span of n connections, each of which sends a request of 64 spans for the same time,
-// while six seconds of them wait.
+// BenchmarkConnections measures one span of n connections, each of which sends a request of 64
+// spans for the same time, while six seconds of them wait.
 func BenchmarkConnections(b *testing.B) {
 	for _, n := range []int64{1, 2, 4, 8} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 
 // Limits bound the memory of a Device. Zero fields mean the defaults.
 type Limits struct {
-	// Remember is how long an ended span, or the sum of children whose parent has not arrived, is kept after its last
-	// change, in settled time. Default 2 minutes.
+	// Remember is how long an ended span, or the sum of children whose parent has not arrived, is
+	// kept after its last change, in settled time. Default 2 minutes.
 	Remember time.Duration
 	// Free is how far back a late span can take free time. Default 5 minutes.
 	Free time.Duration
@@ -29,8 +29,8 @@ type Budget struct {
 // Used returns the number of spans and placeholders that exist now.
 func (b *Budget) Used() int { return b.used }
 
-// Totals are sums since the Device was created, in the counter's unit. Attributed + Unattributed + Unseen is the
-// counter's increase; Attributed + Late is the sum over the spans.
+// Totals are sums since the Device was created, in the counter's unit. Attributed + Unattributed +
+// Unseen is the counter's increase; Attributed + Late is the sum over the spans.
 type Totals struct {
 	Attributed   float64 // attributed to spans when it was settled
 	Unattributed float64 // settled while no span was active
@@ -106,7 +106,8 @@ type Share struct {
 // Handle identifies a span that arrived. The zero Handle has no span.
 type Handle struct{ node ref }
 
-// Share returns the share of span k. at is the Handle returned on its arrival; false if it was refused or dropped.
+// Share returns the share of span k. at is the Handle returned on its arrival; false if it was
+// refused or dropped.
 func (d *Device) Share(k Key, at Handle) (Share, bool) {
 	n := d.at(at.node)
 	if n == nil || n.key != k || !n.known {
@@ -119,8 +120,8 @@ func (d *Device) Share(k Key, at Handle) (Share, bool) {
 	return s, true
 }
 
-// Contains reports whether the span has arrived and was neither rejected nor dropped. Another span with its ID does not
-// count.
+// Contains reports whether the span has arrived and was neither rejected nor dropped. Another span
+// with its ID does not count.
 func (d *Device) Contains(s *Span) bool {
 	n := d.of(s)
 	return n != nil && n.known && !n.refused && n.times == s.times()
@@ -132,15 +133,16 @@ func (d *Device) OtherSpan(s *Span) bool {
 	return n != nil && n.known && n.times != s.times()
 }
 
-// MarkRejected records that the request of a span was refused after it had arrived: it will arrive again.
+// MarkRejected records that the request of a span was refused after it had arrived: it will arrive
+// again.
 func (d *Device) MarkRejected(k Key, at Handle) {
 	if n := d.at(at.node); n != nil && n.key == k {
 		n.refused = true
 	}
 }
 
-// Pin keeps a span that has arrived until Unpin, however long its share is not read: while the next component accepts
-// nothing, requests wait longer than Remember.
+// Pin keeps a span that has arrived until Unpin, however long its share is not read: while the next
+// component accepts nothing, requests wait longer than Remember.
 func (d *Device) Pin(k Key, at Handle) { d.pin(k, at, true) }
 
 // Unpin ends Pin. True: it had ended before, so the span was a duplicate.
@@ -156,7 +158,8 @@ func (d *Device) pin(k Key, at Handle, pinned bool) (was bool) {
 	return was
 }
 
-// OnOtherDevices returns the part of descendants on this device of the span k, which is on another device.
+// OnOtherDevices returns the part of descendants on this device of the span k, which is on another
+// device.
 func (d *Device) OnOtherDevices(k Key) float64 {
 	n := d.placeholder(k)
 	if n == nil {
@@ -187,7 +190,8 @@ func (d *Device) placeholder(k Key) *node {
 	return nil
 }
 
-// awaited counts the placeholders, also by a part of their hash: most spans have none on other devices.
+// awaited counts the placeholders, also by a part of their hash: most spans have none on other
+// devices.
 type awaited struct {
 	n      int
 	counts [1 << 12]int32
@@ -198,7 +202,8 @@ func (a *awaited) add(hash uint32, by int32) {
 	a.counts[hash%uint32(len(a.counts))] += by
 }
 
-// Parent returns the parent of a span that has arrived here; false if it has none, or has not arrived.
+// Parent returns the parent of a span that has arrived here; false if it has none, or has not
+// arrived.
 func (d *Device) Parent(k Key) (parent [8]byte, ok bool) {
 	n := d.node(&k)
 	if n == nil || !n.known {
@@ -211,8 +216,8 @@ func (d *Device) Parent(k Key) (parent [8]byte, ok bool) {
 	return p.key.Span, true
 }
 
-// Adopt calls parentOf for each span that has descendants here, but is awaited, and that is new since the last call. It
-// moves what waits for the span to its parent if parentOf knows it.
+// Adopt calls parentOf for each span that has descendants here, but is awaited, and that is new
+// since the last call. It moves what waits for the span to its parent if parentOf knows it.
 func (d *Device) Adopt(parentOf func(Key) (parent [8]byte, ok bool)) {
 	for len(d.fresh) > 0 {
 		k := d.fresh[len(d.fresh)-1]
@@ -247,8 +252,8 @@ const (
 	Taken                  // it takes part
 )
 
-// Add adds a span. Its part before the settled time gets only what is still unattributed there. now is any clock of the
-// caller; seen is the now of the first arrival.
+// Add adds a span. Its part before the settled time gets only what is still unattributed there. now
+// is any clock of the caller; seen is the now of the first arrival.
 func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int64) {
 	if s.Span == ([8]byte{}) || s.End <= s.Start {
 		return Refused, Handle{}, now
@@ -295,8 +300,9 @@ func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int
 	return Taken, Handle{n.self}, now
 }
 
-// Pass moves what waits for the placeholder k to its parent: k is the ID of a span that never uses the device (a host
-// span between a step and its kernels), or is on another device, and that turned out to have a parent.
+// Pass moves what waits for the placeholder k to its parent: k is the ID of a span that never uses
+// the device (a host span between a step and its kernels), or is on another device, and that turned
+// out to have a parent.
 func (d *Device) Pass(k Key, parent [8]byte) {
 	if n := d.placeholder(k); n != nil && parent != ([8]byte{}) {
 		d.remembered.remove(n)
@@ -305,8 +311,8 @@ func (d *Device) Pass(k Key, parent [8]byte) {
 	}
 }
 
-// link attaches n, with its descendants, to its parent, which may not have arrived yet. Cycles of parents and chains
-// longer than maxHeight stay unattached.
+// link attaches n, with its descendants, to its parent, which may not have arrived yet. Cycles of
+// parents and chains longer than maxHeight stay unattached.
 func (d *Device) link(n *node, parent Key) {
 	if n.parent != 0 {
 		return
@@ -350,7 +356,8 @@ func (d *Device) link(n *node, parent Key) {
 	}
 }
 
-// late gives n what is still unattributed in the settled part of s, of which descendants have received ns.
+// late gives n what is still unattributed in the settled part of s, of which descendants have
+// received ns.
 func (d *Device) late(n *node, s Span, held int64, m Meter) {
 	to := min(s.End, d.settled)
 	n.late = max(0, to-s.Start-held)

@@ -29,7 +29,8 @@ func TestShare(t *testing.T) {
 			want: map[int]float64{1: 5, 2: 5},
 		},
 		"a process that idles inside an open step takes nothing from a neighbour that works": {
-			// Process 1 has a step with one section; process 2 one section. The step itself is innermost in [4, 10).
+			// Process 1 has a step with one section; process 2 one section. The step itself is
+			// innermost in [4, 10).
 			ops: []op{
 				arrive(1, 0, 1, 0, 10), arrive(2, 1, 1, 0, 4), arrive(3, 0, 2, 0, 10), settle(10),
 			},
@@ -123,7 +124,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A chain has at most 129 spans, then a new one starts, whether parents arrive before or after their children.
+// A chain has at most 129 spans, then a new one starts, whether parents arrive before or after
+// their children.
 func TestChainsOfParentsAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		arrive    func(i int) int

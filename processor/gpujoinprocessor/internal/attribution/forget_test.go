@@ -30,7 +30,8 @@ func (g even) Knots(from, to int64, dst []Knot) []Knot {
 
 func id(n byte) Key { return Key{Trace: [16]byte{1}, Span: [8]byte{n}} }
 
-// A span that arrives late reports for how much of it the counter is known, in the settled part and in the rest.
+// A span that arrives late reports for how much of it the counter is known, in the settled part and
+// in the rest.
 func TestCoveredTimeOfALateSpan(t *testing.T) {
 	d, g := New(Limits{}, &Budget{Max: 100}), even{from: 40, to: 70}
 	d.Add(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
@@ -72,8 +73,8 @@ func TestFreeTimeIsKeptForALimit(t *testing.T) {
 	assert.Equal(t, 100.0, s.Value, "299 s later")
 }
 
-// A process is kept while it has unended spans, and a span while it is remembered, so that memory stays bounded over a
-// year.
+// A process is kept while it has unended spans, and a span while it is remembered, so that memory
+// stays bounded over a year.
 func TestProcessesAndSpansAreForgotten(t *testing.T) {
 	d, g := New(Limits{Remember: 5}, &Budget{Max: 1000}), even{}
 	for p := range int64(1000) {

@@ -18,7 +18,8 @@ func numbered(i uint64) (k Key) {
 	return k
 }
 
-// A map is the reference: few keys, so that they are added and removed in full clusters, with growth in between.
+// A map is the reference: few keys, so that they are added and removed in full clusters, with
+// growth in between.
 func TestIndexEqualsAMap(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 5))

@@ -10,15 +10,17 @@ import (
 	"sort"
 )
 
-// Load returns how many requests a process ran, as reported by the process itself. A [Meter] may implement it. Requests
-// without a span (their sender dropped or never created it) then keep their parts, and no other span gets them. A
-// reading counts all requests, so the reading minus the spans that arrived is the number of absent ones.
+// Load returns how many requests a process ran, as reported by the process itself. A [Meter] may
+// implement it. Requests without a span (their sender dropped or never created it) then keep their
+// parts, and no other span gets them. A reading counts all requests, so the reading minus the spans
+// that arrived is the number of absent ones.
 //
-// The number of absent requests between two readings is unknown: the larger of the two is used. Requests that arrived
-// are counted at each instant.
+// The number of absent requests between two readings is unknown: the larger of the two is used.
+// Requests that arrived are counted at each instant.
 type Load interface {
-	// Levels appends the readings of a process that cover [from, to] in time order: the last one until from, if any, all
-	// up to to, and the next one. Nothing is appended for a process without readings.
+	// Levels appends the readings of a process that cover [from, to] in time order: the last one
+	// until from, if any, all up to to, and the next one. Nothing is appended for a process without
+	// readings.
 	Levels(process uint64, from, to int64, dst []Level) []Level
 }
 
@@ -184,7 +186,8 @@ func (d *Device) crowd(s Span, p interval, m Meter) float64 {
 	return float64(p.to-p.from) / share
 }
 
-// maxWeights bounds the different weights of a device's spans; further ones are rounded to the nearest known one.
+// maxWeights bounds the different weights of a device's spans; further ones are rounded to the
+// nearest known one.
 const maxWeights = 1 << 6
 
 // weight returns the index of a weight.

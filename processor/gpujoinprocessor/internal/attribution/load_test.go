@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// loaded is a meter of one unit for each cell whose processes state how many requests they run at the start
-// of each cell.
+// loaded is a meter of one unit for each cell whose processes state how many requests they run at
+// the start of each cell.
 type loaded struct {
 	attribution.Meter
 	running map[uint64]func(cell int64) float64
@@ -189,7 +189,8 @@ func TestWorkOnTheDeviceIsNotDividedByTheNumberOfRequests(t *testing.T) {
 	assert.InDelta(t, 50, got.Value, 1e-9)
 }
 
-// A request inside another one of its process, such as of an engine below a frontend, is one request.
+// A request inside another one of its process, such as of an engine below a frontend, is one
+// request.
 func TestRequestInsideAnotherIsCountedOnce(t *testing.T) {
 	g := loaded{flat(), map[uint64]func(int64) float64{1: func(c int64) float64 {
 		if c < 80 {
@@ -208,8 +209,9 @@ func TestRequestInsideAnotherIsCountedOnce(t *testing.T) {
 	assert.Zero(t, outer.Own)
 }
 
-// Requests start and end at random, and the number of running ones is read once in ten cells. The expected result
-// divides each cell equally among all requests that run in it, with or without a span.
+// Requests start and end at random, and the number of running ones is read once in ten cells. The
+// expected result divides each cell equally among all requests that run in it, with or without a
+// span.
 func TestSharesOfAFluctuatingLoad(t *testing.T) {
 	const cells, period = 20_000, 10 // ten readings during a request of mean length
 	for name, tt := range map[string]struct {

@@ -15,16 +15,18 @@ type Span struct {
 	Parent     [8]byte // span ID of the nearest ancestor that may use the device; zero for none
 	Process    uint64  // any number that is the process's own
 	Start, End int64   // ns; End > Start
-	// has a part only while no other span of its process is active: timed on the host, or part of a capture window
+	// has a part only while no other span of its process is active: timed on the host, or part of a
+	// capture window
 	Yields bool
-	// Weight is the number of spans that this one represents, as its sampler states it. Below 1: one.
+	// Weight is the number of spans that this one represents, as its sampler states it. Below 1:
+	// one.
 	Weight float64
 
 	hash uint32 // of the key, for the devices of one budget; 0: unknown yet
 }
 
-// times returns a hash of the span's times. A sender that repeats a span repeats its times; processes that generate the
-// same random IDs do not.
+// times returns a hash of the span's times. A sender that repeats a span repeats its times;
+// processes that generate the same random IDs do not.
 func (s *Span) times() uint32 {
 	const mix = 0x9E3779B97F4A7C15 // 2^64 / golden ratio, as in Fibonacci hashing
 	return uint32((uint64(s.Start)*mix + uint64(s.End)) * mix >> 32)
@@ -45,9 +47,9 @@ func (n *node) timed() uint8 { return n.class >> 7 }
 // maxHeight bounds the length of a chain of ancestors, because each start and end walks it.
 const maxHeight = 128
 
-// node is a span in the tree. It exists as a placeholder from the moment its first child arrives: the children's sum is
-// kept there until the span arrives. It is two cache lines long: of some 10,000 nodes that wait, none is cached when it
-// is needed.
+// node is a span in the tree. It exists as a placeholder from the moment its first child arrives:
+// the children's sum is kept there until the span arrives. It is two cache lines long: of some
+// 10,000 nodes that wait, none is cached when it is needed.
 type node struct {
 	key    Key // zero: forgotten
 	self   ref
@@ -73,8 +75,8 @@ type node struct {
 	own     float64 // its own part so far
 	below   float64 // own parts of its ended descendants
 	covered int64   // ns of it in which the counter was known; while it is active, less the device's covered time
-	// ns that were settled before it arrived and that no descendant has received, at most. Of a placeholder those in
-	// which any descendant was active; while one is, less the settled time.
+	// ns that were settled before it arrived and that no descendant has received, at most. Of a
+	// placeholder those in which any descendant was active; while one is, less the settled time.
 	late    int64
 	seen    int64 // when it arrived, on the caller's clock
 	changed int64 // on the settled time
@@ -119,8 +121,8 @@ func (l *list) touch(n *node, t int64) {
 	l.last = n.self
 }
 
-// newNode returns a node within the budget, for a key with its hash; if the budget is used up the longest unchanged
-// remembered node is evicted. Nil: all are pending or have children.
+// newNode returns a node within the budget, for a key with its hash; if the budget is used up the
+// longest unchanged remembered node is evicted. Nil: all are pending or have children.
 func (d *Device) newNode(k *Key, hash uint32) *node {
 	for tries := 0; d.budget.used >= d.budget.Max; tries++ {
 		n := d.at(d.remembered.first)
@@ -149,7 +151,8 @@ func (d *Device) expire() {
 	d.free.forget(d.settled - int64(d.limits.Free))
 }
 
-// forget evicts a remembered node. One with children stays; it is evicted after them. So does one that is pinned.
+// forget evicts a remembered node. One with children stays; it is evicted after them. So does one
+// that is pinned.
 func (d *Device) forget(n *node) {
 	if n.kids > 0 || n.opened > 0 || n.pinned {
 		d.remember(n)
@@ -177,8 +180,8 @@ func (d *Device) forget(n *node) {
 // node returns the node of a key, nil if unknown.
 func (d *Device) node(k *Key) *node { return d.nodes.find(k, d.budget.slab.hash(k)) }
 
-// of returns the node of a span, nil if there is none. The span's hash is computed once: lookup, arrival and pinning
-// use it.
+// of returns the node of a span, nil if there is none. The span's hash is computed once: lookup,
+// arrival and pinning use it.
 func (d *Device) of(s *Span) *node {
 	if s.hash == 0 {
 		d.budget.Hash(s)
@@ -189,9 +192,9 @@ func (d *Device) of(s *Span) *node {
 // Hash computes what Fetch needs of a span, for all devices of the budget.
 func (b *Budget) Hash(s *Span) { s.hash = b.slab.hash(&s.Key) }
 
-// Fetch reads the memory at which the search for a span will start; the span has its hash. That memory is not cached,
-// and a search waits for it. Independent reads overlap, so a caller with many spans calls Hash for all of them, then
-// Fetch, then searches.
+// Fetch reads the memory at which the search for a span will start; the span has its hash. That
+// memory is not cached, and a search waits for it. Independent reads overlap, so a caller with many
+// spans calls Hash for all of them, then Fetch, then searches.
 func (d *Device) Fetch(s *Span) { d.nodes.fetched ^= d.nodes.slots[d.nodes.home(s.hash)].hash }
 
 func (d *Device) at(r ref) *node { return d.budget.slab.at(r) }

@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// grid implements the rule by brute force: time is a row of cells, each with its own flow. Settling a cell tests for
-// every span whether it covers the cell, and for every pair whether one descends from the other.
+// grid implements the rule by brute force: time is a row of cells, each with its own flow. Settling
+// a cell tests for every span whether it covers the cell, and for every pair whether one descends
+// from the other.
 type grid struct {
 	flow    []float64 // per cell
 	known   []bool    // per cell: the counter is known
@@ -135,8 +136,8 @@ func (g *grid) value(s *gspan) float64 {
 	return v
 }
 
-// timeline creates spans as programs do: loops of steps with nested sections, several streams and processes; and a few
-// that no program would create.
+// timeline creates spans as programs do: loops of steps with nested sections, several streams and
+// processes; and a few that no program would create.
 func timeline(r *rand.Rand, cells int) []gspan {
 	var spans []gspan
 	id := 0
@@ -191,7 +192,8 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 		g := newGrid(r, cells)
 		d := newDevice()
 		spans := timeline(r, cells)
-		// Spans arrive in end order, as exporters send them, with individual delays; some much later.
+		// Spans arrive in end order, as exporters send them, with individual delays; some much
+		// later.
 		type arrival struct {
 			at int
 			s  gspan
@@ -258,8 +260,8 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 		require.Zero(t, d.Pending())
 	}
 	assert.Greater(t, lateSpans, rounds/2, "the late branch must be exercised")
-	// If descendants that were connected through different placeholders overlap, or are outside of the span, their time
-	// counts twice; no program nests like that.
+	// If descendants that were connected through different placeholders overlap, or are outside of
+	// the span, their time counts twice; no program nests like that.
 	assert.Greater(t, float64(exact), 0.9*float64(late))
 }
 

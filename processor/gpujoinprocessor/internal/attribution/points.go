@@ -9,17 +9,18 @@ import (
 	"sort"
 )
 
-// point is the start or the end of a pending span. Points of the same time need no order: no time passes between
-// them, so nothing is attributed there.
+// point is the start or the end of a pending span. Points of the same time need no order: no time
+// passes between them, so nothing is attributed there.
 type point struct {
 	t     int64
 	start bool
 	n     ref
 }
 
-// points are consumed in the order of time. Most starts arrive in that order, and so do most ends, because that is how
-// a process exports spans; queues accept these without sorting, four of each, because other processes and connections
-// send spans of the same time. A heap accepts the others, such as the starts of outer spans.
+// points are consumed in the order of time. Most starts arrive in that order, and so do most ends,
+// because that is how a process exports spans; queues accept these without sorting, four of each,
+// because other processes and connections send spans of the same time. A heap accepts the others,
+// such as the starts of outer spans.
 type points struct {
 	runs   [8]run // ends, starts, ends, starts, ...
 	others heap
@@ -109,7 +110,8 @@ func (r *run) pop() point {
 	return p
 }
 
-// heap is a binary min-heap. container/heap was rejected because it allocates at every push into an interface.
+// heap is a binary min-heap. container/heap was rejected because it allocates at every push into an
+// interface.
 type heap []point
 
 func (h *heap) push(p point) {
@@ -164,7 +166,8 @@ func (h *heap) pop() point {
 
 type interval struct{ from, to int64 }
 
-// freeTime is the settled time in which no span was active: disjoint intervals in time order. Late spans take from it.
+// freeTime is the settled time in which no span was active: disjoint intervals in time order. Late
+// spans take from it.
 type freeTime struct {
 	list []interval
 	max  int
@@ -196,7 +199,8 @@ func (f *freeTime) forget(t int64) {
 	}
 }
 
-// drop removes the n oldest, at least a quarter of the list, so that the cost of the copy is amortized.
+// drop removes the n oldest, at least a quarter of the list, so that the cost of the copy is
+// amortized.
 func (f *freeTime) drop(n int) {
 	n = min(max(n, f.max/4), len(f.list))
 	f.list = f.list[:copy(f.list, f.list[n:])]

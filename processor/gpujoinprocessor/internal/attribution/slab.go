@@ -12,9 +12,9 @@ type ref int32
 
 const chunkNodes = 1 << 10
 
-// slab holds nodes. They refer to one another by number, so that the garbage collector has no pointers to follow in up
-// to a quarter of a million of them. A node never moves; released nodes are reused, by any device. The slab never
-// shrinks: it holds at most the budget's nodes.
+// slab holds nodes. They refer to one another by number, so that the garbage collector has no
+// pointers to follow in up to a quarter of a million of them. A node never moves; released nodes
+// are reused, by any device. The slab never shrinks: it holds at most the budget's nodes.
 type slab struct {
 	seed   maphash.Seed // of the indexes: keys come from outside the process
 	chunks []*[chunkNodes]node
@@ -49,9 +49,10 @@ func (s *slab) at(r ref) *node {
 	return &s.chunks[(r-1)/chunkNodes][(r-1)%chunkNodes]
 }
 
-// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was rejected: it stores
-// the keys, which the nodes have already, and among a quarter of a million of those the needed one is never cached.
-// Here a new span, the usual case, costs one read of a small slot and none of a node.
+// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was
+// rejected: it stores the keys, which the nodes have already, and among a quarter of a million of
+// those the needed one is never cached. Here a new span, the usual case, costs one read of a small
+// slot and none of a node.
 type index struct {
 	slab  *slab
 	slots []slot // a power of two, at most half of them in use
@@ -112,7 +113,8 @@ func (x *index) put(s slot) {
 	x.slots[i] = s
 }
 
-// remove removes a node of the index. The nodes after it move up, so that no search ends at the gap.
+// remove removes a node of the index. The nodes after it move up, so that no search ends at the
+// gap.
 func (x *index) remove(n *node) {
 	gap := x.home(x.slab.hash(&n.key))
 	for x.slots[gap].node != n.self {

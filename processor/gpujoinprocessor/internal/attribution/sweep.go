@@ -9,9 +9,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/instrument"
 )
 
-// Settle attributes everything up to the time to. A time that is not after the settled time does nothing. The first
-// call starts at the earliest span that has arrived; the time before is free for spans that arrive later (batches from
-// a storage, an old file).
+// Settle attributes everything up to the time to. A time that is not after the settled time does
+// nothing. The first call starts at the earliest span that has arrived; the time before is free for
+// spans that arrive later (batches from a storage, an old file).
 func (d *Device) Settle(to int64, m Meter) {
 	if !d.started {
 		d.begin(to)
@@ -257,9 +257,9 @@ func (p *processes) leave(i int32) {
 
 // Meter reads the device's counter.
 type Meter interface {
-	// Knots appends the counter over [from, to] as a line through points in time order: the first at from, the last at to,
-	// one at each sample between. Value and Covered count from the first knot, which is all zero except its time. Where
-	// the counter is unknown they do not increase.
+	// Knots appends the counter over [from, to] as a line through points in time order: the first
+	// at from, the last at to, one at each sample between. Value and Covered count from the first
+	// knot, which is all zero except its time. Where the counter is unknown they do not increase.
 	Knots(from, to int64, dst []Knot) []Knot
 	// Covered is the ns of [from, to] in which the counter is known.
 	Covered(from, to int64) int64
@@ -294,8 +294,8 @@ func (c *curve) at(t int64) (value float64, covered int64) {
 	return k.Value + (next.Value-k.Value)*share + next.Bend*share*(1-share), covered
 }
 
-// sum is a running sum with its rounding error (Knuth's TwoSum). The integrals run for as long as a device is never
-// idle, for months, and the value of a span is a small difference of them.
+// sum is a running sum with its rounding error (Knuth's TwoSum). The integrals run for as long as a
+// device is never idle, for months, and the value of a span is a small difference of them.
 type sum struct{ hi, lo float64 }
 
 func (s *sum) add(x float64) {

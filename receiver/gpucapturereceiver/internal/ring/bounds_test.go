@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forged returns a ring from a foreign file: a page of counters, and a body that the layout describes.
+// forged returns a ring from a foreign file: a page of counters, and a body that the layout
+// describes.
 func forged(t *testing.T, l layout, size int64, body []byte) *Ring {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "x.ring"))

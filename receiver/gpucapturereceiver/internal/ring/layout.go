@@ -3,9 +3,10 @@
 
 // Package ring reads the rings that libotelgpu_capture.so writes; ../../shim/ring.h is the format.
 //
-// A ring is written by another process, possibly another user's and possibly hostile: nothing in it is trusted. Records
-// are copied out by read calls, because a mapping of a file that is truncated during a read would end this process.
-// Only the header's page is mapped, for the few words that both sides change, and a fault in it is an error.
+// A ring is written by another process, possibly another user's and possibly hostile: nothing in it
+// is trusted. Records are copied out by read calls, because a mapping of a file that is truncated
+// during a read would end this process. Only the header's page is mapped, for the few words that
+// both sides change, and a fault in it is an error.
 package ring
 
 import (
@@ -114,7 +115,8 @@ const (
 	KindCall
 )
 
-// RecordSize is the length of a record as this package knows it, in bytes; a newer writer's may be longer.
+// RecordSize is the length of a record as this package knows it, in bytes; a newer writer's may be
+// longer.
 const RecordSize = 96
 
 // MaxLinks bounds the requests of one push.
@@ -123,7 +125,8 @@ const MaxLinks = 128
 // NoName is the number of a name for which there was no room.
 const NoName = math.MaxUint32
 
-// Record is the bytes of one record. Times are ns of the clock that WindowBegin and WindowEnd relate to others.
+// Record is the bytes of one record. Times are ns of the clock that WindowBegin and WindowEnd
+// relate to others.
 type Record []byte
 
 func (r Record) u32(at int) uint32 { return binary.LittleEndian.Uint32(r[at:]) }
@@ -132,7 +135,8 @@ func (r Record) u64(at int) uint64 { return binary.LittleEndian.Uint64(r[at:]) }
 // Kind returns the kind of the record.
 func (r Record) Kind() Kind { return Kind(r[0]) }
 
-// CopyKinds returns CUPTI's kinds of a copy, of the memory that is read and of that which is written.
+// CopyKinds returns CUPTI's kinds of a copy, of the memory that is read and of that which is
+// written.
 func (r Record) CopyKinds() (of, source, target int64) { return int64(r[1]), int64(r[2]), int64(r[3]) }
 
 // Device returns CUDA's ordinal in the process.
@@ -156,8 +160,8 @@ func (r Record) Start() uint64 { return r.u64(24) }
 // End returns the end in ns.
 func (r Record) End() uint64 { return r.u64(32) }
 
-// A depends on the kind: bytes of a copy or memset, number of a context, CUPTI's clock of a window's
-// mark.
+// A depends on the kind: bytes of a copy or memset, number of a context, CUPTI's clock of a
+// window's mark.
 func (r Record) A() uint64 { return r.u64(40) }
 
 // B depends on the kind: graph node of a kernel or copy, request of a window's mark.
@@ -181,7 +185,7 @@ type Pushed struct {
 	SpanID  [8]byte
 	Flags   byte
 	Thread  uint32
-	// The contexts of the numbers that follow are requests that the launches served together; LinksLost more were pushed
-	// and not kept.
+	// The contexts of the numbers that follow are requests that the launches served together;
+	// LinksLost more were pushed and not kept.
 	Links, LinksLost uint32
 }

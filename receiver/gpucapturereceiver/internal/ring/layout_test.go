@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Compares the offsets in this package with the offsets of the fields in the shim's header, from a C compiler.
+// Compares the offsets in this package with the offsets of the fields in the shim's header, from a
+// C compiler.
 func TestOffsetsEqualTheHeader(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {

@@ -96,7 +96,8 @@ type Ring struct {
 	buf    []byte
 }
 
-// Open opens a ring. Links, files of other kinds and files whose owner is not the process that they name are rejected.
+// Open opens a ring. Links, files of other kinds and files whose owner is not the process that they
+// name are rejected.
 func Open(path string) (*Ring, error) {
 	f, err := regularfile.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW)
 	if errors.Is(err, regularfile.ErrIrregular) {
@@ -168,8 +169,8 @@ func (r *Ring) open() error {
 	})
 }
 
-// guard runs f, which accesses the mapped page. The writer, or an impostor, can truncate the file at any time: then the
-// access is an error instead of the end of the process.
+// guard runs f, which accesses the mapped page. The writer, or an impostor, can truncate the file
+// at any time: then the access is an error instead of the end of the process.
 func (r *Ring) guard(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -189,8 +190,8 @@ func (r *Ring) word32(at int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.page[at])) //nolint:forbidigo // a mapped page, which Go does not move
 }
 
-// Request requests a window of the process: its length, the kinds of record, at most budget of them. It returns the
-// request's number.
+// Request requests a window of the process: its length, the kinds of record, at most budget of
+// them. It returns the request's number.
 func (r *Ring) Request(length time.Duration, kinds uint32, budget uint64) (uint32, error) {
 	var number uint32
 	err := r.guard(func() {
@@ -250,9 +251,9 @@ func (r *Ring) Counts() (c Counts, err error) {
 	return c, err
 }
 
-// Read passes on the records that were written since the last call, in the writer's order, and frees their space.
-// Records are valid during the call only. It returns their number. It reads what is available at its start, at most
-// that many, so it ends.
+// Read passes on the records that were written since the last call, in the writer's order, and
+// frees their space. Records are valid during the call only. It returns their number. It reads what
+// is available at its start, at most that many, so it ends.
 func (r *Ring) Read(most int, take func(Record)) (n int, err error) {
 	var head uint64
 	if err := r.guard(func() { head = r.word64(offHead).Load() }); err != nil {
@@ -290,7 +291,8 @@ func (r *Ring) Discard() error {
 	})
 }
 
-// Name returns the text of a name's number; false if there was no room for it in the ring, or the ring is broken there.
+// Name returns the text of a name's number; false if there was no room for it in the ring, or the
+// ring is broken there.
 func (r *Ring) Name(number uint32) (string, bool) {
 	if number == NoName {
 		return "", false
@@ -305,11 +307,12 @@ func (r *Ring) Name(number uint32) (string, bool) {
 	return s, ok
 }
 
-// nameOverhead is the map's memory per name besides its text, so that many short names are bounded too.
+// nameOverhead is the map's memory per name besides its text, so that many short names are bounded
+// too.
 const nameOverhead = 64
 
-// readNames reads the names that were added since, up to the one with that number, in pieces, because the size stated
-// in the file is not trustworthy. Names without text are ignored.
+// readNames reads the names that were added since, up to the one with that number, in pieces,
+// because the size stated in the file is not trustworthy. Names without text are ignored.
 func (r *Ring) readNames(number uint32) error {
 	var used uint64
 	if err := r.guard(func() { used = r.word64(offNamesUsed).Load() }); err != nil {
@@ -408,7 +411,8 @@ func (r *Ring) Devices() []Device {
 	return out
 }
 
-// Alive reports whether the process that writes the ring exists: it holds a lock as long as it lives.
+// Alive reports whether the process that writes the ring exists: it holds a lock as long as it
+// lives.
 func (r *Ring) Alive() bool {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: 0, Len: 1}
 	if err := unix.FcntlFlock(r.file.Fd(), unix.F_GETLK, &lock); err != nil {
@@ -439,7 +443,8 @@ func text(b []byte) string {
 	}, b))
 }
 
-// sameNamespace reports whether that is this process's own namespace of process ids, where user ids mean the same, too.
+// sameNamespace reports whether that is this process's own namespace of process ids, where user ids
+// mean the same, too.
 func sameNamespace(inode uint64) bool {
 	st, err := os.Stat("/proc/self/ns/pid")
 	return err == nil && st.Sys().(*syscall.Stat_t).Ino == inode

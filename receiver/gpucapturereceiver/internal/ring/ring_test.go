@@ -214,8 +214,8 @@ func TestOtherCUPTISubscribersHavePrecedence(t *testing.T) {
 	}
 }
 
-// The process stores its state before it acknowledges the request, so a reader that sees the acknowledgment sees the
-// state.
+// The process stores its state before it acknowledges the request, so a reader that sees the
+// acknowledgment sees the state.
 func TestAnswerHasItsOwnState(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	path := p.Ring()
@@ -590,7 +590,8 @@ func TestAFileGetsItsNameWhenItIsWhole(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// The next process removes files of killed processes, but not files that another process may just have created.
+// The next process removes files of killed processes, but not files that another process may just
+// have created.
 func TestRemainsOfKilledProcessesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	p := capturetest.Start(t, dir)

@@ -53,7 +53,8 @@ func TestTheStaticAnalyzerFindsNothing(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// TestUnderSanitizers runs this package's other tests with the library and the stubs built with gcc's sanitizers.
+// TestUnderSanitizers runs this package's other tests with the library and the stubs built with
+// gcc's sanitizers.
 func TestUnderSanitizers(t *testing.T) {
 	if testing.Short() || os.Getenv("OTELGPU_TEST_SANITIZE") != "" {
 		t.Skip("takes seconds")
@@ -79,8 +80,9 @@ func TestUnderSanitizers(t *testing.T) {
 	}
 }
 
-// TestOffsetsOfCUPTI compares cupti.h with NVIDIA's headers in the folders that OTELGPU_CUPTI_INCLUDE lists, separated
-// by colons; each needs cupti_activity.h, and cuda.h and crt/ in one of the others.
+// TestOffsetsOfCUPTI compares cupti.h with NVIDIA's headers in the folders that
+// OTELGPU_CUPTI_INCLUDE lists, separated by colons; each needs cupti_activity.h, and cuda.h and
+// crt/ in one of the others.
 func TestOffsetsOfCUPTI(t *testing.T) {
 	include := os.Getenv("OTELGPU_CUPTI_INCLUDE")
 	if include == "" {
@@ -117,8 +119,8 @@ func TestOffsetsOfCUPTI(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// TestTheRealDriverLoadsTheLibrary runs cuInit of a real libcuda, which needs no GPU to load the library in
-// CUDA_INJECTION64_PATH.
+// TestTheRealDriverLoadsTheLibrary runs cuInit of a real libcuda, which needs no GPU to load the
+// library in CUDA_INJECTION64_PATH.
 func TestTheRealDriverLoadsTheLibrary(t *testing.T) {
 	programs := capturetest.Build(t)
 	source := filepath.Join(t.TempDir(), "init.c")

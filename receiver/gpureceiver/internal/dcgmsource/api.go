@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dcgmsource is the source `dcgm`: NVIDIA DCGM through its client library, standalone or embedded.
+// Package dcgmsource is the source `dcgm`: NVIDIA DCGM through its client library, standalone or
+// embedded.
 //
 // What shapes the code:
 //   - The client library has no contexts and no cancellation: a call can block for a minute, and connecting forever.
@@ -58,7 +59,8 @@ type rawValue struct {
 	parts  []instancePart
 }
 
-// instancePart is what an instance has of its GPU, as the driver reports it to the field of MIG attributes.
+// instancePart is what an instance has of its GPU, as the driver reports it to the field of MIG
+// attributes.
 type instancePart struct{ gpuInstance, computeInstance, multiprocessors uint32 }
 
 // api is the part of DCGM's client library that is used. Only init is called without a connection.
@@ -73,8 +75,8 @@ type api interface {
 	status(gpu uint) int
 	// fieldType is the type of a field in the client library; 0 for a field that it does not know.
 	fieldType(id uint16) byte
-	// profilingFields returns the profiling fields that a GPU supports; an error if it has none. An empty list without an
-	// error means that the library does not report them.
+	// profilingFields returns the profiling fields that a GPU supports; an error if it has none. An
+	// empty list without an error means that the library does not report them.
 	profilingFields(gpu uint) ([]uint16, error)
 	createGroup(name string, entities []entity) (uintptr, error)
 	destroyGroup(group uintptr) error
@@ -82,9 +84,10 @@ type api interface {
 	destroyFieldGroup(fieldGroup uintptr) error
 	watch(group, fieldGroup uintptr, everyMicros int64, keepSeconds float64) error
 	unwatch(group, fieldGroup uintptr) error
-	// valuesSince calls fn for values that are not older than the mark (µs, the host engine's clock) and returns the next
-	// mark. A value is valid during the call only. It costs two round trips and one more for each field of each entity,
-	// and a buffer of 4 MiB for each on both sides. More values than the library or readLimit accepts is errTooMany.
+	// valuesSince calls fn for values that are not older than the mark (µs, the host engine's
+	// clock) and returns the next mark. A value is valid during the call only. It costs two round
+	// trips and one more for each field of each entity, and a buffer of 4 MiB for each on both
+	// sides. More values than the library or readLimit accepts is errTooMany.
 	valuesSince(group, fieldGroup uintptr, mark int64, fn func(*rawValue)) (next int64, err error)
 	// latest calls fn for the newest value of each field of each entity. It costs one round trip.
 	latest(group, fieldGroup uintptr, fn func(*rawValue)) error

@@ -17,9 +17,10 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// BenchmarkSecond measures one second of sampling, including the stub of DCGM's library with a buffer of 4 MiB per
-// round trip, as in the real one: ns/op divided by 1e9 is the share of one core. It excludes connecting. "call for each
-// board" reads as dcgm-exporter does with one scrape per second: the newest values, with one call per board.
+// BenchmarkSecond measures one second of sampling, including the stub of DCGM's library with a
+// buffer of 4 MiB per round trip, as in the real one: ns/op divided by 1e9 is the share of one
+// core. It excludes connecting. "call for each board" reads as dcgm-exporter does with one scrape
+// per second: the newest values, with one call per board.
 func BenchmarkSecond(b *testing.B) {
 	for _, gpus := range []int{8, 32} {
 		b.Run(fmt.Sprintf("%d GPUs/call for each board", gpus), func(b *testing.B) {

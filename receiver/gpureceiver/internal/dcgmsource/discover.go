@@ -32,7 +32,8 @@ func (s *session) list() (inventory, error) {
 	slices.Sort(gpus)
 	inv := inventory{gpus: gpus}
 	if len(gpus) > 0 {
-		// A missing hierarchy (an old driver, no MIG) is not an error of the connection: then there are physical GPUs only.
+		// A missing hierarchy (an old driver, no MIG) is not an error of the connection: then there
+		// are physical GPUs only.
 		inv.instances, _ = s.api.instances()
 	}
 	inv.key = fmt.Sprint(inv.gpus, inv.instances)
@@ -103,7 +104,8 @@ func (s *session) add(d devicesamples.Device, p part) {
 	s.devices, s.parts = append(s.devices, d), append(s.parts, p)
 }
 
-// describe reads the describing fields of all entities, by separate watches that are removed afterwards.
+// describe reads the describing fields of all entities, by separate watches that are removed
+// afterwards.
 func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 	known := map[entity]*facts{}
 	var boards, instances []entity
@@ -129,17 +131,18 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 	return known, nil
 }
 
-// describeEvery is the interval of the watches that describe devices. The host engine reads a whole GPU at once when
-// its first watch starts, but an instance only an interval after it was last read; until then it returns the values of
-// an earlier instance with the same number.
+// describeEvery is the interval of the watches that describe devices. The host engine reads a whole
+// GPU at once when its first watch starts, but an instance only an interval after it was last read;
+// until then it returns the values of an earlier instance with the same number.
 const describeEvery = time.Millisecond
 
-// describeBoardsEvery is the same for GPUs. The driver's version belongs to the whole engine, which keeps its watch
-// until the connection ends, even if all are removed; at describeEvery it would wake up a thousand times a second.
+// describeBoardsEvery is the same for GPUs. The driver's version belongs to the whole engine, which
+// keeps its watch until the connection ends, even if all are removed; at describeEvery it would
+// wake up a thousand times a second.
 const describeBoardsEvery = time.Minute
 
-// describeAll reads fields of entities. For instances, and of their boards their attributes, it drops values read
-// before the physical GPUs' values: they may belong to other instances.
+// describeAll reads fields of entities. For instances, and of their boards their attributes, it
+// drops values read before the physical GPUs' values: they may belong to other instances.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
 	since, every := int64(0), describeBoardsEvery
 	if len(entities) > 0 && (entities[0].kind != entityGPU || fields[0] == fieldMIGAttributes) {
@@ -202,8 +205,8 @@ func board(gpu uint, f *facts) (devicesamples.Device, bool) {
 	return d, true
 }
 
-// addInstances adds a device for each compute instance: that is what a process sees as a MIG device. Values of its GPU
-// instance apply to it too.
+// addInstances adds a device for each compute instance: that is what a process sees as a MIG
+// device. Values of its GPU instance apply to it too.
 func (s *session) addInstances(inv inventory, known map[entity]*facts) {
 	holder := map[entity]instance{}
 	for _, x := range inv.instances {
@@ -253,7 +256,8 @@ func share(b *devicesamples.Device, board *facts, gi, x instance, memory int64) 
 	return m
 }
 
-// watched returns the physical GPUs, or the GPU instances, that are not lost, each once: a group rejects duplicates.
+// watched returns the physical GPUs, or the GPU instances, that are not lost, each once: a group
+// rejects duplicates.
 func (s *session) watched(kind entityKind) (list []entity) {
 	for _, p := range s.parts {
 		if e := p.entities[0]; e.kind == kind && !s.left[p.gpu] && !slices.Contains(list, e) {

@@ -21,8 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// envEngine names a real host engine, like the setting `endpoint`. The tests of this file then run against it, and
-// tests with the stub are skipped. LD_LIBRARY_PATH must contain the engine's libdcgm.so.4.
+// envEngine names a real host engine, like the setting `endpoint`. The tests of this file then run
+// against it, and tests with the stub are skipped. LD_LIBRARY_PATH must contain the engine's
+// libdcgm.so.4.
 const envEngine = "OTELGPU_DCGM_ENGINE"
 
 // engine returns the engine and how long a test watches it: OTELGPU_DCGM_SECONDS, 15 by default.
@@ -63,7 +64,8 @@ var every = []gpuquantity.Quantity{
 	gpuquantity.PCIeTransmit, gpuquantity.PCIeReceive, gpuquantity.NVLinkTransmit, gpuquantity.NVLinkReceive,
 }
 
-// Two receivers watch one engine: each series has a point per interval of its receiver until the end.
+// Two receivers watch one engine: each series has a point per interval of its receiver until the
+// end.
 func TestEngineSeriesContinueAtTheirReceiversRate(t *testing.T) {
 	target, length := engine(t)
 	samplings := []time.Duration{100 * time.Millisecond, time.Second}
@@ -123,9 +125,10 @@ func TestEngineClosingAReceiverDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// envDevices names a command that changes the devices of the engine, whose driver is then a stub: "set BOARD lost=1"
-// removes a board from the bus; "set BOARD mig=2" divides it into three GPU instances with four compute instances,
-// mig=1 into two with three, mig=0.5 into none, and mig=0 disables MIG; "xid BOARD CODE" reports an XID.
+// envDevices names a command that changes the devices of the engine, whose driver is then a stub:
+// "set BOARD lost=1" removes a board from the bus; "set BOARD mig=2" divides it into three GPU
+// instances with four compute instances, mig=1 into two with three, mig=0.5 into none, and mig=0
+// disables MIG; "xid BOARD CODE" reports an XID.
 const envDevices = "OTELGPU_DCGM_DEVICES"
 
 // control runs the command on the engine of the test.
@@ -162,8 +165,8 @@ func instancesOf(s *source) (list []string) {
 	return list
 }
 
-// Instances that are created and removed while the receiver runs appear and disappear, each with its own UUID and
-// profiling values, and the boards' series continue.
+// Instances that are created and removed while the receiver runs appear and disappear, each with
+// its own UUID and profiling values, and the boards' series continue.
 func TestEngineInstancesComeAndGo(t *testing.T) {
 	target, _ := engine(t)
 	control(t, "set", "0", "mig=0")
@@ -202,9 +205,10 @@ func TestEngineInstancesComeAndGo(t *testing.T) {
 	}
 }
 
-// A board that falls off the bus fails, the others continue, and the board is reported again once it is back. The XID
-// of the failure is an event. An XID while the board is lost is not: the engine drops it, because the board then has no
-// index (DcgmCacheManager::EventThreadMain), and reads such XIDs from /dev/kmsg only.
+// A board that falls off the bus fails, the others continue, and the board is reported again once
+// it is back. The XID of the failure is an event. An XID while the board is lost is not: the engine
+// drops it, because the board then has no index (DcgmCacheManager::EventThreadMain), and reads such
+// XIDs from /dev/kmsg only.
 func TestEngineLosesAndRegainsAGPU(t *testing.T) {
 	target, _ := engine(t)
 	control(t, "set", "1", "lost=0")

@@ -271,7 +271,8 @@ func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
 	require.NoError(t, keeper.Close())
 }
 
-// TestABacklogTakesLittleMemory reads two minutes of 8 boards, for which go-dcgm would allocate 1.1 GB.
+// TestABacklogTakesLittleMemory reads two minutes of 8 boards, for which go-dcgm would allocate 1.1
+// GB.
 func TestABacklogTakesLittleMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes additional memory for what is read")
@@ -413,14 +414,16 @@ func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
 	assert.Len(t, of(b, 1, gpuquantity.Power), 10)
 }
 
-// The engine samples by the wall clock: after a step back it takes no sample until the clock has caught up, and after a
-// step forward it continues immediately. None of its samples is lost or repeated.
+// The engine samples by the wall clock: after a step back it takes no sample until the clock has
+// caught up, and after a step forward it continues immediately. None of its samples is lost or
+// repeated.
 func TestSamplesContinueAfterStepsOfTheWallClock(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 0b11, "now": baseTime}
 	s := open(t, m, settings())
 	read(t, s)
 	last := map[gpuquantity.Quantity][2]int64{}
-	// second reads after one second and returns the numbers of power and SM utilization samples of a board.
+	// second reads after one second and returns the numbers of power and SM utilization samples of
+	// a board.
 	second := func(step time.Duration) (power, busy int) {
 		m.advance(t, time.Second+step)
 		b := read(t, s)

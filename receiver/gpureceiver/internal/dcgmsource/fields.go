@@ -40,14 +40,15 @@ var byID, listed = func() (map[uint16]*field, map[gpuquantity.Pace][]uint16) {
 	return fields, lists
 }()
 
-// newInDCGM46 reports whether an older host engine refuses the field, and with it the whole field group.
+// newInDCGM46 reports whether an older host engine refuses the field, and with it the whole field
+// group.
 func newInDCGM46(id uint16) bool { return byID[id] != nil && byID[id].Since46 }
 
 const (
 	// fieldXID carries the number of the last XID. Its samples are events.
 	fieldXID = 230
-	// fieldProcesses has a sample for each process that computes on a device. DCGM's header names it internal; a library
-	// that does not know it, or lists no process there, costs nothing.
+	// fieldProcesses has a sample for each process that computes on a device. DCGM's header names
+	// it internal; a library that does not know it, or lists no process there, costs nothing.
 	fieldProcesses = 221
 )
 
@@ -67,7 +68,8 @@ const (
 	fieldFBTotal       = 250
 )
 
-// describing are the fields that are read once: the description of a device, and the fields that others can replace.
+// describing are the fields that are read once: the description of a device, and the fields that
+// others can replace.
 var describing = func() []uint16 {
 	list := []uint16{
 		fieldDriver, fieldModel, fieldNVMLIndex, fieldUUID, fieldMinor, fieldPCI, fieldPowerLimit, fieldPCIeMaxGen,
@@ -103,7 +105,8 @@ const mebi = 1 << 20
 // maxEntities is how many entities go-dcgm and older host engines accept in a group.
 const maxEntities = 64
 
-// intersect keeps the wanted fields that are supported; an empty list of supported ones means that they are unknown.
+// intersect keeps the wanted fields that are supported; an empty list of supported ones means that
+// they are unknown.
 func intersect(wanted, supported []uint16) []uint16 {
 	if len(supported) == 0 {
 		return wanted
@@ -111,7 +114,8 @@ func intersect(wanted, supported []uint16) []uint16 {
 	return without(wanted, func(id uint16) bool { return !slices.Contains(supported, id) && !newInDCGM46(id) })
 }
 
-// basic keeps the fields that every device with profiling has; the rest is tried first and dropped if refused.
+// basic keeps the fields that every device with profiling has; the rest is tried first and dropped
+// if refused.
 func basic(fields []uint16) []uint16 {
 	return without(fields, func(id uint16) bool { return byID[id].Extra })
 }
@@ -120,8 +124,8 @@ func without(fields []uint16, drop func(uint16) bool) []uint16 {
 	return slices.DeleteFunc(slices.Clone(fields), drop)
 }
 
-// atLevel keeps the fields that a kind of entity has: a GPU instance has no PCIe and NVLink, a compute instance no
-// separate memory interface either.
+// atLevel keeps the fields that a kind of entity has: a GPU instance has no PCIe and NVLink, a
+// compute instance no separate memory interface either.
 func atLevel(kind entityKind, fields []uint16) []uint16 {
 	var level gpuquantity.Level
 	switch kind {

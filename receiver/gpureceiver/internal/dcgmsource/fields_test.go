@@ -22,9 +22,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
-// TestFieldsAgainstDCGMsHeader compares the table of fields with dcgm_fields.h: number, name, and the words of the
-// header's comment that state the unit or meaning. raw and want are the same value in the header's unit and in base
-// units.
+// TestFieldsAgainstDCGMsHeader compares the table of fields with dcgm_fields.h: number, name, and
+// the words of the header's comment that state the unit or meaning. raw and want are the same value
+// in the header's unit and in base units.
 func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 	header := dcgmHeader(t)
 	rows := []struct {
@@ -112,8 +112,8 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 	assert.Less(t, len(byID), maxFields)
 }
 
-// TestThrottleReasonsAgainstDCGMsHeader verifies that the bits are NVML's, which DCGM passes on, and that the names
-// start like the header's.
+// TestThrottleReasonsAgainstDCGMsHeader verifies that the bits are NVML's, which DCGM passes on,
+// and that the names start like the header's.
 func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 	dir, err := nvmltest.Headers()
 	require.NoError(t, err)
@@ -131,7 +131,8 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 	}
 }
 
-// TestFormsOfFields verifies that rates are integrated and counters, which the header names totals, are used unchanged.
+// TestFormsOfFields verifies that rates are integrated and counters, which the header names totals,
+// are used unchanged.
 func TestFormsOfFields(t *testing.T) {
 	for id, form := range map[uint16]gpuquantity.Form{
 		1009: gpuquantity.Rate, 1010: gpuquantity.Rate, 1011: gpuquantity.Rate, 1012: gpuquantity.Rate,

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// joint is watches of the same entities and interval, whose newest values are read in one round trip.
+// joint is watches of the same entities and interval, whose newest values are read in one round
+// trip.
 type joint struct {
 	watches []*watch
 	fields  uintptr // a field group of all their fields
 	byField map[uint16]*watch
 }
 
-// jointly returns the joints of the present watches. A watch that is alone, or for which the host engine has no room
-// for one more field group, is in none.
+// jointly returns the joints of the present watches. A watch that is alone, or for which the host
+// engine has no room for one more field group, is in none.
 func (s *session) jointly() []*joint {
 	if s.joined {
 		return s.joints
@@ -65,8 +66,8 @@ func (s *session) separate() {
 	s.joints, s.joined = nil, false
 }
 
-// fetchTogether fetches the newest values of each joint of which a watch is due. It returns an error that ends the
-// session. After any other, each watch is read alone and reports its own.
+// fetchTogether fetches the newest values of each joint of which a watch is due. It returns an
+// error that ends the session. After any other, each watch is read alone and reports its own.
 func (s *session) fetchTogether(now time.Time, pace time.Duration) error {
 	for _, j := range s.jointly() {
 		for _, w := range j.watches {
@@ -95,7 +96,8 @@ func (s *session) fetchTogether(now time.Time, pace time.Duration) error {
 	return nil
 }
 
-// fetch fetches the newest values of a watch, unless fetchTogether did, and returns the time of the newest.
+// fetch fetches the newest values of a watch, unless fetchTogether did, and returns the time of the
+// newest.
 func (s *session) fetch(w *watch) (newest int64, err error) {
 	if !w.fetched {
 		err = again(func() error {

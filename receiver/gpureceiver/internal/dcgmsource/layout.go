@@ -7,8 +7,8 @@ package dcgmsource
 
 import "unsafe"
 
-// The structures of dcgm_structs.h and dcgm_fields.h that pass between a client and the library. A test compares every
-// size and offset with NVIDIA's headers.
+// The structures of dcgm_structs.h and dcgm_fields.h that pass between a client and the library. A
+// test compares every size and offset with NVIDIA's headers.
 
 // version returns the version number that a structure carries: its size, and which revision it is.
 func version[T any](revision uint32) uint32 {
@@ -72,8 +72,8 @@ type fieldValue struct {
 	value      [4096]byte
 }
 
-// migAttributes is dcgmDeviceMigAttributes_v1. A value has an array of them: the first one has the count, each of the
-// others an instance (MIG_ATTRIBUTES in DCGM's DcgmCacheManager.cpp).
+// migAttributes is dcgmDeviceMigAttributes_v1. A value has an array of them: the first one has the
+// count, each of the others an instance (MIG_ATTRIBUTES in DCGM's DcgmCacheManager.cpp).
 type migAttributes struct {
 	version, count                                uint32
 	infoVersion, gpuInstance, computeInstance     uint32

@@ -20,8 +20,9 @@ import (
 // soname is DCGM's client library, which the loader finds by its path or by LD_LIBRARY_PATH.
 const soname = "libdcgm.so.4"
 
-// functions are the functions of the client library that a client calls, with the C types of dcgm_agent.h. They are
-// looked up by name, so that a program neither needs cgo nor fails to start where DCGM is absent.
+// functions are the functions of the client library that a client calls, with the C types of
+// dcgm_agent.h. They are looked up by name, so that a program neither needs cgo nor fails to start
+// where DCGM is absent.
 type functions struct {
 	Init             func() int32
 	Connect          func(address *byte, params *connectParams, handle *uintptr) int32
@@ -78,14 +79,16 @@ type symbol struct {
 	fn   any
 }
 
-// loaded is the client library of this process. It stays loaded: its threads may still run after the last connection.
+// loaded is the client library of this process. It stays loaded: its threads may still run after
+// the last connection.
 var loaded struct {
 	mu        sync.Mutex
 	functions *functions
 	embedded  bool // the one embedded engine of the process is in use
 }
 
-// load returns the functions of the client library. A library that is absent now can be there at the next call.
+// load returns the functions of the client library. A library that is absent now can be there at
+// the next call.
 func load() (*functions, error) {
 	loaded.mu.Lock()
 	defer loaded.mu.Unlock()
@@ -128,8 +131,9 @@ func (f *functions) check(call string, code int32) error {
 	return &callError{call: call, code: int(code), text: f.ErrorDescription(code)}
 }
 
-// client is a connection to a host engine. Each source has its own: the host engine keeps watches by connection, entity
-// and field, so that two sources on one connection would change and remove each other's watches.
+// client is a connection to a host engine. Each source has its own: the host engine keeps watches
+// by connection, entity and field, so that two sources on one connection would change and remove
+// each other's watches.
 type client struct {
 	*functions
 	handle   uintptr
@@ -290,7 +294,8 @@ func (c *client) watch(group, fieldGroup uintptr, everyMicros int64, keepSeconds
 	if err := c.check("dcgmWatchFields", c.Watch(c.handle, group, fieldGroup, everyMicros, keepSeconds, 0)); err != nil {
 		return err
 	}
-	// The first read then has values of all fields; if a host engine does not wait, it is only a later one.
+	// The first read then has values of all fields; if a host engine does not wait, it is only a
+	// later one.
 	_ = c.UpdateAll(c.handle, 1)
 	return nil
 }

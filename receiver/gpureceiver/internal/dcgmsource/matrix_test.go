@@ -59,8 +59,8 @@ func (h host) power(from time.Time) []int64 {
 	return d.Times(devicesamples.Power, from.UnixNano(), time.Now().UnixNano(), nil)
 }
 
-// TestFaultMatrix runs the whole receiver, with its default intervals, through faults of a host engine, and prints how
-// long samples were missing after each fault ended.
+// TestFaultMatrix runs the whole receiver, with its default intervals, through faults of a host
+// engine, and prints how long samples were missing after each fault ended.
 func TestFaultMatrix(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")

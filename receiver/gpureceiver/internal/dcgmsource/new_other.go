@@ -7,6 +7,6 @@ package dcgmsource
 
 import "github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 
-// New returns a source that cannot be opened: a static binary loads no library, and DCGM is for Linux
-// on amd64 and arm64.
+// New returns a source that cannot be opened: a static binary loads no library, and DCGM is for
+// Linux on amd64 and arm64.
 func New(Settings) gpudata.Source { return gpudata.NotBuilt("dcgm", "DCGM") }

@@ -10,9 +10,10 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// readProcesses reads which processes run on the devices, as of the newest reading of each. The engine stores the
-// processes of one reading under one time, and moves each on by 1 µs until the time is free (timeseries_insert in
-// DCGM's timeseries.c): a reading is a run of consecutive microseconds. Without a process it stores nothing.
+// readProcesses reads which processes run on the devices, as of the newest reading of each. The
+// engine stores the processes of one reading under one time, and moves each on by 1 µs until the
+// time is free (timeseries_insert in DCGM's timeseries.c): a reading is a run of consecutive
+// microseconds. Without a process it stores nothing.
 func (s *session) readProcesses(b *gpudata.Batch, w *watch) error {
 	type running struct{ pid, bytes, ts int64 }
 	byDevice := make([][]running, len(s.devices))

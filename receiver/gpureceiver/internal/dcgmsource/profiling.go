@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// class is entities whose profiling fields are watched together: of one model, one kind, and with the same fields. One
-// entity that cannot give a field fails the watch of all.
+// class is entities whose profiling fields are watched together: of one model, one kind, and with
+// the same fields. One entity that cannot give a field fails the watch of all.
 type class struct {
 	fields   []uint16
 	entities []entity
@@ -84,8 +84,8 @@ func (s *session) classify() {
 	slices.SortStableFunc(s.classes, func(a, b *class) int { return cmp.Compare(b.entities[0].kind, a.entities[0].kind) })
 }
 
-// watchProfiling watches the classes that are due and not watched, and returns how many were refused. A class that
-// cannot be watched has no profiling values; everything else continues.
+// watchProfiling watches the classes that are due and not watched, and returns how many were
+// refused. A class that cannot be watched has no profiling values; everything else continues.
 func (s *session) watchProfiling(kind watchKind) (refused int64) {
 	now := s.now()
 	for _, c := range s.classes {
@@ -105,8 +105,8 @@ func (s *session) watchProfiling(kind watchKind) (refused int64) {
 	return refused
 }
 
-// watchClass tries all fields, then the fields that every device with profiling has; one entity first, so that a
-// refused class costs the host engine one group and not one for each board.
+// watchClass tries all fields, then the fields that every device with profiling has; one entity
+// first, so that a refused class costs the host engine one group and not one for each board.
 func (s *session) watchClass(kind watchKind, c *class) error {
 	if len(c.entities) > 1 {
 		probe := &class{fields: c.fields, entities: c.entities[:1]}
@@ -139,9 +139,10 @@ func (s *session) watchClass(kind watchKind, c *class) error {
 	return err
 }
 
-// trim ends the watch of rates that can be computed from counters if every device of a class has the counters: each
-// field costs a round trip for each device and read. Only the rates are unwatched and everything else continues: a new
-// watch of the remaining fields beside the old one would end with it.
+// trim ends the watch of rates that can be computed from counters if every device of a class has
+// the counters: each field costs a round trip for each device and read. Only the rates are
+// unwatched and everything else continues: a new watch of the remaining fields beside the old one
+// would end with it.
 func (s *session) trim() {
 	for _, c := range s.classes {
 		rates := without(c.fields, func(id uint16) bool { return byID[id].Form != gpuquantity.Rate || byID[id].Rank == 0 })
@@ -158,8 +159,8 @@ func (s *session) trim() {
 	}
 }
 
-// narrow ends a watch's fields gone and reads only the rest from now on. If the host engine has no room for the field
-// groups, the watch does not change.
+// narrow ends a watch's fields gone and reads only the rest from now on. If the host engine has no
+// room for the field groups, the watch does not change.
 func (s *session) narrow(w *watch, rest, gone []uint16) {
 	kept, err := s.fieldGroup("prof", rest)
 	if err != nil {
@@ -191,8 +192,8 @@ func (s *session) unwatchLast() {
 	s.giveUpUnused()
 }
 
-// unprofiled reports devices whose profiling fields are watched and have no value. A board divided into instances
-// can lack them.
+// unprofiled reports devices whose profiling fields are watched and have no value. A board divided
+// into instances can lack them.
 func (s *session) unprofiled() (list []gpudata.Notice) {
 	now := s.now()
 	for _, normal := range []bool{false, true} {

@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file describe what a host engine does. They run against the stub, and with OTELGPU_DCGM_ENGINE and
-// OTELGPU_DCGM_DEVICES against a real engine: what the stub promises and the engine does not is a fault of the stub.
+// The tests of this file describe what a host engine does. They run against the stub, and with
+// OTELGPU_DCGM_ENGINE and OTELGPU_DCGM_DEVICES against a real engine: what the stub promises and
+// the engine does not is a fault of the stub.
 
 // bench is a host engine with two boards, a real one or the stub, and one client.
 type bench struct {
@@ -40,7 +41,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// driver changes the first board: a key of the stub with its value, and the settings of the command for real engines.
+// driver changes the first board: a key of the stub with its value, and the settings of the command
+// for real engines.
 func (b *bench) driver(key string, value any, settings ...string) {
 	b.t.Helper()
 	if b.machine != nil {
@@ -114,7 +116,8 @@ func TestPromiseOfTimes(t *testing.T) {
 	assert.GreaterOrEqual(t, values[156][2].ts, values[203][2].ts, "and last")
 }
 
-// A value that was never read has no time, and two states: nobody watches it, or it has no sample yet.
+// A value that was never read has no time, and two states: nobody watches it, or it has no sample
+// yet.
 func TestPromiseOfAbsentValues(t *testing.T) {
 	b := newBench(t)
 	w := b.start(time.Hour, fieldXID)
@@ -135,7 +138,8 @@ func TestPromiseOfAbsentValues(t *testing.T) {
 	assert.NoError(t, b.destroyFieldGroup(never))
 }
 
-// Each process of a reading is a value, 1 µs after the one before. The newest value is the last process.
+// Each process of a reading is a value, 1 µs after the one before. The newest value is the last
+// process.
 func TestPromiseOfProcesses(t *testing.T) {
 	b := newBench(t)
 	b.driver("process", []string{"1:0:1000:104857600", "1:0:1001:104857600", "1:0:1002:104857600"}, "procs=3", "proc_mib=100")
@@ -158,8 +162,8 @@ func TestPromiseOfProcesses(t *testing.T) {
 	b.driver("process", []string{}, "procs=0")
 }
 
-// Every field states by its value why the driver did not give it, with status 0. Profiling fields state no reason, and a
-// power that is refused in its field only is 0 W.
+// Every field states by its value why the driver did not give it, with status 0. Profiling fields
+// state no reason, and a power that is refused in its field only is 0 W.
 func TestPromiseOfBlanks(t *testing.T) {
 	ordinary, profiling := []uint16{100, 112, 150, 155, 156, 203, 252, 310}, uint16(1002)
 	for _, c := range []struct {
@@ -217,8 +221,8 @@ func TestPromiseOfTheFirstProfilingValue(t *testing.T) {
 	assert.True(t, ok)
 }
 
-// A counter that the driver refreshes every 250 ms has the time of the reading, unless NVML states when it changed: then
-// readings of a period follow 1 µs apart from there on.
+// A counter that the driver refreshes every 250 ms has the time of the reading, unless NVML states
+// when it changed: then readings of a period follow 1 µs apart from there on.
 func TestPromiseOfARefreshedCounter(t *testing.T) {
 	b := newBench(t)
 	b.driver("refresh", 250_000, "refresh=0.25")
@@ -272,8 +276,8 @@ func TestPromiseOfALostBoard(t *testing.T) {
 	})
 }
 
-// A field is read at the shortest interval of its watchers. Watching again from the same connection replaces interval, also
-// by a slower one, and one removal ends several watches.
+// A field is read at the shortest interval of its watchers. Watching again from the same connection
+// replaces interval, also by a slower one, and one removal ends several watches.
 func TestPromiseOfWatches(t *testing.T) {
 	b, other := newBench(t), newBench(t)
 	slow := b.start(time.Hour, 203)

@@ -38,15 +38,16 @@ const (
 )
 
 const (
-	// coarse: from this sampling interval on the newest values are read twice as often as there are samples, instead of
-	// histories: one round trip in all, instead of one for each field of each device. After a stall the history is read.
+	// coarse: from this sampling interval on the newest values are read twice as often as there are
+	// samples, instead of histories: one round trip in all, instead of one for each field of each
+	// device. After a stall the history is read.
 	coarse = 500 * time.Millisecond
 	// processesEvery is the minimum time between two readings of the processes.
 	processesEvery = 10 * time.Second
 	// checkEvery is the minimum time between two readings of the list of devices.
 	checkEvery = 2 * time.Second
-	// xidsEvery is how often the history of XIDs is read without a new one: one from the kernel log can carry a time
-	// before the newest.
+	// xidsEvery is how often the history of XIDs is read without a new one: one from the kernel log
+	// can carry a time before the newest.
 	xidsEvery = 30 * time.Second
 )
 
@@ -117,8 +118,8 @@ func (s *session) read(b *gpudata.Batch, pace time.Duration) error {
 	return s.failed(errors.Join(errs...))
 }
 
-// failed decides what an error of a read means: nothing, while the connection works and the errors are few (a driver
-// that is being detached refuses calls for a moment).
+// failed decides what an error of a read means: nothing, while the connection works and the errors
+// are few (a driver that is being detached refuses calls for a moment).
 func (s *session) failed(err error) error {
 	s.fails++
 	s.dead = s.dead || disconnected(err) || timedOut(err)
@@ -128,8 +129,8 @@ func (s *session) failed(err error) error {
 	return nil
 }
 
-// again calls fn until it does not time out: a host engine that was stopped responds to the next call, and has kept the
-// samples.
+// again calls fn until it does not time out: a host engine that was stopped responds to the next
+// call, and has kept the samples.
 func again(fn func() error) (err error) {
 	for range maxFails {
 		if err = fn(); !timedOut(err) {
@@ -162,8 +163,8 @@ type run struct {
 	resume int64 // the earliest end of an interrupted run; 0: none
 }
 
-// fullRun: the library returns at most 4 MiB for a field of an entity, the oldest first, and does not report that there
-// are more: 130,816 values of 32 bytes.
+// fullRun: the library returns at most 4 MiB for a field of an entity, the oldest first, and does
+// not report that there are more: 130,816 values of 32 bytes.
 const fullRun = 100_000
 
 func (r *run) count(v *rawValue) {
@@ -215,8 +216,8 @@ func (s *session) readSince(b *gpudata.Batch, w *watch, mark int64) (next int64,
 	return next, err
 }
 
-// readLatest appends the newest sample of each field if it is new. If samples are further apart than they should be,
-// those between are read as history.
+// readLatest appends the newest sample of each field if it is new. If samples are further apart
+// than they should be, those between are read as history.
 func (s *session) readLatest(b *gpudata.Batch, w *watch, now time.Time) error {
 	from := s.begin(b)
 	newest, err := s.fetch(w)
@@ -229,8 +230,9 @@ func (s *session) readLatest(b *gpudata.Batch, w *watch, now time.Time) error {
 	case newest > before:
 		w.read = now
 	case w.read.Equal(now):
-		// It was due, just before a sample. Reading again at the next pace moves later reads away from the times of
-		// samples: otherwise every second read misses one and fetches the history.
+		// It was due, just before a sample. Reading again at the next pace moves later reads away
+		// from the times of samples: otherwise every second read misses one and fetches the
+		// history.
 		w.read = time.Time{}
 	}
 	if w.every == s.set.Sampling && before > 0 && newest-before > 3*w.every.Microseconds()/2 {
@@ -249,8 +251,8 @@ func (s *session) readLatest(b *gpudata.Batch, w *watch, now time.Time) error {
 	return nil
 }
 
-// begin starts a read. Only after the whole read it is known which of several fields of one quantity a device has, so
-// the rank of each value is kept until finish.
+// begin starts a read. Only after the whole read it is known which of several fields of one
+// quantity a device has, so the rank of each value is kept until finish.
 func (s *session) begin(b *gpudata.Batch) int {
 	s.ranks = s.ranks[:0]
 	return len(b.Values)
@@ -334,8 +336,9 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts 
 	}
 }
 
-// skipBacklog drops the older half of the backlog, repeatedly, until the rest can be read: after a long stall there can
-// be more values than one read returns. A read that fails with nothing left to drop is an error.
+// skipBacklog drops the older half of the backlog, repeatedly, until the rest can be read: after a
+// long stall there can be more values than one read returns. A read that fails with nothing left to
+// drop is an error.
 func (s *session) skipBacklog(b *gpudata.Batch, w *watch, cause error) error {
 	now := s.now().UnixMicro() // a clock that is off only makes the steps larger or smaller
 	for back := now - w.mark; back > 2*s.set.Sampling.Microseconds(); back /= 2 {

@@ -48,16 +48,16 @@ type session struct {
 	run   run
 }
 
-// part is the entities that a device consists of: a GPU of itself, a MIG device of its compute instance and the GPU
-// instance that holds it.
+// part is the entities that a device consists of: a GPU of itself, a MIG device of its compute
+// instance and the GPU instance that holds it.
 type part struct {
 	gpu      uint
 	entities []entity
 	gives    []uint16 // of a board: the fields that it has, of the fields that others can replace
 }
 
-// kept is what outlives sessions: after a restart of the host engine or a new connection, counters continue, no sample
-// and no XID is counted twice, and reading continues where it stopped.
+// kept is what outlives sessions: after a restart of the host engine or a new connection, counters
+// continue, no sample and no XID is counted twice, and reading continues where it stopped.
 type kept struct {
 	devices map[string]*deviceState // by hw.id
 	xids    seenXIDs
@@ -75,8 +75,8 @@ type deviceState struct {
 	xids      float64
 	condition gpudata.Condition
 
-	// Of the board's own fields: whether the present read brought values or blanks, and since when there are values or
-	// only blanks.
+	// Of the board's own fields: whether the present read brought values or blanks, and since when
+	// there are values or only blanks.
 	measured, blank bool
 	answered        time.Time
 	health          gpudata.Health
@@ -84,7 +84,8 @@ type deviceState struct {
 	unprofiled time.Time // since when profiling fields that are watched have blanks only; zero: they have values
 }
 
-// maxFails: a read that fails this often in a row while the connection works means that the handles are invalid.
+// maxFails: a read that fails this often in a row while the connection works means that the handles
+// are invalid.
 const maxFails = 3
 
 func newSession(a api, set Settings, k *kept, now func() time.Time) (*session, error) {
@@ -100,8 +101,8 @@ func newSession(a api, set Settings, k *kept, now func() time.Time) (*session, e
 	return s, nil
 }
 
-// unique returns a unique name: field-group names are unique per host engine over all clients, including dead ones not
-// yet noticed.
+// unique returns a unique name: field-group names are unique per host engine over all clients,
+// including dead ones not yet noticed.
 func unique(kind string) string {
 	var r [4]byte
 	_, _ = rand.Read(r[:])
@@ -141,8 +142,8 @@ func (s *session) adopt() {
 	s.kept.devices = present
 }
 
-// resume returns where histories of a new session begin: where the previous session stopped, or now. Older data of the
-// host engine is not requested, because it can be gigabytes.
+// resume returns where histories of a new session begin: where the previous session stopped, or
+// now. Older data of the host engine is not requested, because it can be gigabytes.
 func (s *session) resume() int64 {
 	if m := s.kept.mark; m > 0 && m <= s.started && s.started-m <= s.set.KeepAge.Microseconds() {
 		return m
@@ -187,8 +188,8 @@ type watchPlan struct {
 	every  time.Duration
 }
 
-// merge joins plans whose newest values are read at the same interval: a read costs one round trip, regardless of the
-// fields.
+// merge joins plans whose newest values are read at the same interval: a read costs one round trip,
+// regardless of the fields.
 func merge(plan []watchPlan) (merged []watchPlan) {
 	for _, x := range plan {
 		i := slices.IndexFunc(merged, func(m watchPlan) bool {
@@ -237,7 +238,8 @@ func (s *session) watchAll() error {
 	return nil
 }
 
-// processField returns the field of the processes, where it is wanted and the library knows it as a process.
+// processField returns the field of the processes, where it is wanted and the library knows it as a
+// process.
 func (s *session) processField() []uint16 {
 	if s.set.Processes && s.api.fieldType(fieldProcesses) == typeBinary {
 		return []uint16{fieldProcesses}
@@ -250,8 +252,8 @@ func (s *session) known(fields []uint16) []uint16 {
 	return without(fields, func(id uint16) bool { return s.api.fieldType(id) == 0 })
 }
 
-// fieldGroup creates a field group. An older host engine refuses the whole group for one field that it does not know;
-// then the fields of DCGM 4.6 are omitted.
+// fieldGroup creates a field group. An older host engine refuses the whole group for one field that
+// it does not know; then the fields of DCGM 4.6 are omitted.
 func (s *session) fieldGroup(kind string, fields []uint16) (uintptr, error) {
 	handle, err := s.api.createFieldGroup(unique(kind), fields)
 	if err != nil {
@@ -265,8 +267,8 @@ func (s *session) fieldGroup(kind string, fields []uint16) (uintptr, error) {
 	return handle, nil
 }
 
-// group returns the group of the entities; watches of the same ones share it, because a host engine has 62 for all its
-// clients.
+// group returns the group of the entities; watches of the same ones share it, because a host engine
+// has 62 for all its clients.
 func (s *session) group(entities []entity) (uintptr, error) {
 	key := fmt.Sprint(entities)
 	if group, ok := s.groups[key]; ok {
@@ -294,7 +296,8 @@ func (s *session) giveUpUnused() {
 	})
 }
 
-// close removes the session's objects from the host engine, and records where its histories stopped.
+// close removes the session's objects from the host engine, and records where its histories
+// stopped.
 func (s *session) close() {
 	s.remember()
 	s.separate()
@@ -327,8 +330,8 @@ func (s *session) rebuild() error {
 	return s.watchAll()
 }
 
-// check reads the list of devices, and whether lost ones are back. If the list has changed (a driver detached or
-// attached, MIG reconfigured) everything is created again.
+// check reads the list of devices, and whether lost ones are back. If the list has changed (a
+// driver detached or attached, MIG reconfigured) everything is created again.
 func (s *session) check() (changed bool, err error) {
 	s.checked = s.now()
 	inventory, err := s.list()
@@ -339,7 +342,8 @@ func (s *session) check() (changed bool, err error) {
 		s.close()
 		s.left = map[uint]bool{}
 		if err := s.discover(); err != nil {
-			// Between the old list and the new one: nothing is known, and the next read tries again.
+			// Between the old list and the new one: nothing is known, and the next read tries
+			// again.
 			s.devices, s.parts, s.state, s.inventory = nil, nil, nil, ""
 			return true, err
 		}
@@ -364,11 +368,13 @@ const (
 	statusDetached = 7
 )
 
-// silence is how long a device may return only blanks before it counts as failed: a busy driver recovers.
+// silence is how long a device may return only blanks before it counts as failed: a busy driver
+// recovers.
 const silence = 5 * time.Second
 
-// judge derives the state of the devices from the data of a read. The host engine is queried only about a device that
-// returned only blanks. A lost one is no longer watched: the host engine would store thousands of blanks a second.
+// judge derives the state of the devices from the data of a read. The host engine is queried only
+// about a device that returned only blanks. A lost one is no longer watched: the host engine would
+// store thousands of blanks a second.
 func (s *session) judge(b *gpudata.Batch) {
 	now := s.now()
 	lost := false

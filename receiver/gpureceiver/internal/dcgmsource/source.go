@@ -35,14 +35,16 @@ type source struct {
 	now     func() time.Time
 }
 
-// The host engine keeps every sample with its time, so reading more often only costs. The interval must be short enough
-// for `settle` of gpu_join, and twice per emission of metrics, so that none finds nothing new.
+// The host engine keeps every sample with its time, so reading more often only costs. The interval
+// must be short enough for `settle` of gpu_join, and twice per emission of metrics, so that none
+// finds nothing new.
 const (
 	minPace = 250 * time.Millisecond
 	maxPace = 2 * time.Second
 )
 
-// LeastSampling is the shortest sampling interval. A host engine does not keep pace with shorter ones.
+// LeastSampling is the shortest sampling interval. A host engine does not keep pace with shorter
+// ones.
 const LeastSampling = 10 * time.Millisecond
 
 func newSource(set Settings, a api) *source {

@@ -115,8 +115,8 @@ func TestAnotherClientWatchesFaster(t *testing.T) {
 	assert.Equal(t, 100, len(of(read(t, s), 0, gpuquantity.Power)), "all of them, with their times")
 }
 
-// Reads and samples have the same interval, so a read can come just before a sample as often as just after one. It then
-// moves: the history of a field costs a round trip for each device.
+// Reads and samples have the same interval, so a read can come just before a sample as often as
+// just after one. It then moves: the history of a field costs a round trip for each device.
 func TestReadsMoveAwayFromTheTimesOfSamples(t *testing.T) {
 	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
 	set := settings()
@@ -195,7 +195,8 @@ func TestNothingIsWatchedFasterThanItIsSampled(t *testing.T) {
 	assert.Equal(t, "fastest 100000", stats(t)[2], "us")
 }
 
-// The host engine keeps watches per connection, so receivers that shared a connection would remove each other's.
+// The host engine keeps watches per connection, so receivers that shared a connection would remove
+// each other's.
 func TestReceiversOnOneHostEngineGetTheirOwnRates(t *testing.T) {
 	m := machine{"gpus": 2, "gpm": 3, "now": baseTime}
 	fast, slow := settings(), settings()
@@ -384,8 +385,9 @@ func TestProcessesAreListed(t *testing.T) {
 	assert.Empty(t, b.Processes, "all have ended")
 }
 
-// TestProcessesOfOneReadingAreListedTogether reads 1 to 64 processes on each of 3 boards, which the engine stamps 1 µs
-// apart. Processes of an older reading are not listed, even if one has ended since.
+// TestProcessesOfOneReadingAreListedTogether reads 1 to 64 processes on each of 3 boards, which the
+// engine stamps 1 µs apart. Processes of an older reading are not listed, even if one has ended
+// since.
 func TestProcessesOfOneReadingAreListedTogether(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 64} {
 		var lines []string
@@ -419,7 +421,8 @@ func TestProcessesOfOneReadingAreListedTogether(t *testing.T) {
 	}
 }
 
-// TestRoundTrips counts the library's round trips. dcgm-exporter makes one call per board and scrape.
+// TestRoundTrips counts the library's round trips. dcgm-exporter makes one call per board and
+// scrape.
 func TestRoundTrips(t *testing.T) {
 	const seconds = 60
 	for _, tc := range []struct {

@@ -31,8 +31,8 @@ const (
 	envAbsent  = "OTELGPU_DCGM_ABSENT"
 )
 
-// TestMain builds libdcgm.so.4 from testdata/stub and runs the tests again in a process whose loader finds it: the
-// loader reads LD_LIBRARY_PATH only when a process starts.
+// TestMain builds libdcgm.so.4 from testdata/stub and runs the tests again in a process whose
+// loader finds it: the loader reads LD_LIBRARY_PATH only when a process starts.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(envEngine) != "":
@@ -199,8 +199,8 @@ func of(b *gpudata.Batch, device int, q gpuquantity.Quantity) (list []gpudata.Va
 	return list
 }
 
-// withoutLibrary runs a source in a process without a DCGM library, in which any call after the failed Init would end
-// the process.
+// withoutLibrary runs a source in a process without a DCGM library, in which any call after the
+// failed Init would end the process.
 func withoutLibrary() {
 	s := New(Settings{
 		Target: "localhost:5555", Sampling: time.Second, Slow: time.Second, KeepAge: time.Minute,

@@ -37,8 +37,8 @@ const (
 	maxText = 256
 )
 
-// reads are the reads in progress, by the number that the library passes back to collect. A Go pointer must not be
-// passed through C.
+// reads are the reads in progress, by the number that the library passes back to collect. A Go
+// pointer must not be passed through C.
 var reads struct {
 	mu   sync.Mutex
 	next uintptr
@@ -51,8 +51,9 @@ type collection struct {
 	full   bool // there are more than readLimit
 }
 
-// collect is the callback that the library calls with the values of one field of one entity. It stops the enumeration
-// by a result other than 0. A process has one of them, because callbacks are never freed.
+// collect is the callback that the library calls with the values of one field of one entity. It
+// stops the enumeration by a result other than 0. A process has one of them, because callbacks are
+// never freed.
 var collect = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(kind int32, entity uint32, values *fieldValue, n int32, data uintptr) uintptr {
 		reads.mu.Lock()

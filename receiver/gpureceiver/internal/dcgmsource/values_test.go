@@ -115,7 +115,8 @@ func TestBlankBoundaries(t *testing.T) {
 	}
 }
 
-// TestNoSampleIsLostOrRepeated reads about a million samples at each of three intervals, in reads of random length.
+// TestNoSampleIsLostOrRepeated reads about a million samples at each of three intervals, in reads
+// of random length.
 func TestNoSampleIsLostOrRepeated(t *testing.T) {
 	for _, every := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
 		t.Run(every.String(), func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// seenXIDs remembers XIDs across sessions. A host engine that starts reads the kernel's log from its oldest record
-// again and computes the times again, a little differently each time.
+// seenXIDs remembers XIDs across sessions. A host engine that starts reads the kernel's log from
+// its oldest record again and computes the times again, a little differently each time.
 type seenXIDs struct {
 	list    []seenXID
 	session int   // counts sessions
@@ -32,7 +32,8 @@ const (
 	maxSeen = 4096
 	// xidJitter is by how much the time of one event differs between two starts of the host engine.
 	xidJitter = 2 * time.Second
-	// xidOverlap: XIDs from the kernel log carry the kernel's time and can lie before the mark of the last read.
+	// xidOverlap: XIDs from the kernel log carry the kernel's time and can lie before the mark of
+	// the last read.
 	xidOverlap = time.Minute
 )
 
@@ -42,8 +43,8 @@ func (s *seenXIDs) begin(now int64) {
 	s.since = cmp.Or(s.since, now)
 }
 
-// add reports whether an event is new. One with exactly the time of another is the same; one with a time near an
-// earlier session's event is that event, each being met once in a session.
+// add reports whether an event is new. One with exactly the time of another is the same; one with a
+// time near an earlier session's event is that event, each being met once in a session.
 func (s *seenXIDs) add(device string, ts, code int64) bool {
 	near := -1
 	for i := range s.list {
@@ -73,8 +74,9 @@ func (s *seenXIDs) add(device string, ts, code int64) bool {
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
 
-// readEvents reads XIDs. A sample is one event; the same sample read twice is not. The newest of each board costs one
-// round trip; the history is read when that has changed, and from time to time.
+// readEvents reads XIDs. A sample is one event; the same sample read twice is not. The newest of
+// each board costs one round trip; the history is read when that has changed, and from time to
+// time.
 func (s *session) readEvents(b *gpudata.Batch, w *watch) error {
 	newest, err := s.fetch(w)
 	if err != nil {

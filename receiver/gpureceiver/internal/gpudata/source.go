@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpudata defines what every source of device data returns: values with the time of their measurement, and
-// the interface Source.
+// Package gpudata defines what every source of device data returns: values with the time of their
+// measurement, and the interface Source.
 package gpudata
 
 import (
@@ -15,27 +15,28 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 )
 
-// Source reads devices. No method is called while another runs, but any of them may block for long (a hung host
-// engine blocks for a minute): the caller waits elsewhere. Times that a source gives are times of measurement.
+// Source reads devices. No method is called while another runs, but any of them may block for long
+// (a hung host engine blocks for a minute): the caller waits elsewhere. Times that a source gives
+// are times of measurement.
 type Source interface {
 	// Name is dcgm, nvml, replay or simulated, for logs and telemetry.
 	Name() string
-	// Open connects and finds the devices; ErrUnavailable in the chain when there is nothing to open here.
-	// After an error nothing needs to be closed, and Open can be called again.
+	// Open connects and finds the devices; ErrUnavailable in the chain when there is nothing to
+	// open here. After an error nothing needs to be closed, and Open can be called again.
 	Open() error
 	// Devices describes what Batch.Values refers to by index. The slice is not changed later.
 	Devices() []devicesamples.Device
 	// Pace is the time between two Reads that the source requires, after Open.
 	Pace() time.Duration
-	// Read appends everything that was measured since the last Read. After an error the source must be closed and opened
-	// again. io.EOF means that a finite source has ended.
+	// Read appends everything that was measured since the last Read. After an error the source must
+	// be closed and opened again. io.EOF means that a finite source has ended.
 	Read(b *Batch) error
 	// Close releases what Open acquired.
 	Close() error
 }
 
-// ErrUnavailable is in the chain of an Open error if the machine lacks what the source needs (library, driver, device),
-// as opposed to a configured service that does not respond.
+// ErrUnavailable is in the chain of an Open error if the machine lacks what the source needs
+// (library, driver, device), as opposed to a configured service that does not respond.
 var ErrUnavailable = errors.New("not available")
 
 // Value is one measured value.
@@ -122,8 +123,9 @@ func (c *Condition) Health() Health {
 	return HealthOK
 }
 
-// MIGProfile returns the name of a MIG profile from its slices and its memory in bytes, as the driver writes it
-// ("1g.10gb", "1c.3g.40gb"); empty when the memory is not known. Drivers round the memory up to whole GB.
+// MIGProfile returns the name of a MIG profile from its slices and its memory in bytes, as the
+// driver writes it ("1g.10gb", "1c.3g.40gb"); empty when the memory is not known. Drivers round the
+// memory up to whole GB.
 func MIGProfile(gpuSlices, computeSlices uint, memory int64) string {
 	if gpuSlices == 0 || memory <= 0 {
 		return ""
@@ -136,9 +138,9 @@ func MIGProfile(gpuSlices, computeSlices uint, memory int64) string {
 	return name
 }
 
-// MemorySlices returns the memory slices of a MIG instance and of its physical GPU, by their sizes in bytes: MIG
-// divides the memory and its bandwidth into eighths, of which an instance of an A30 or an RTX PRO 6000 has at least
-// two. 0 means unknown.
+// MemorySlices returns the memory slices of a MIG instance and of its physical GPU, by their sizes
+// in bytes: MIG divides the memory and its bandwidth into eighths, of which an instance of an A30
+// or an RTX PRO 6000 has at least two. 0 means unknown.
 func MemorySlices(instance, board int64) (slices, all int) {
 	const eighths = 8
 	n := int(math.Round(eighths * float64(instance) / float64(max(board, 1))))
@@ -177,7 +179,8 @@ type Batch struct {
 	Dropped   [NumDropReasons]int64
 }
 
-// Reset empties the batch and keeps its memory, unless an unusual burst (after a long stall) made it large.
+// Reset empties the batch and keeps its memory, unless an unusual burst (after a long stall) made
+// it large.
 func (b *Batch) Reset() {
 	const keep = 64 << 10
 	if cap(b.Values) > keep {
@@ -201,7 +204,8 @@ func (b *Batch) Add(device int, q gpuquantity.Quantity, t int64, v float64) {
 	b.Values = append(b.Values, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
 }
 
-// NotBuilt represents a source whose library is not in this build: it cannot be opened and states why.
+// NotBuilt represents a source whose library is not in this build: it cannot be opened and states
+// why.
 func NotBuilt(name, library string) Source { return notBuilt{name, library} }
 
 type notBuilt struct{ name, library string }

@@ -16,7 +16,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// library is the one of the driver. It is loaded by Init and stays loaded: other code of the process may use it too.
+// library is the one of the driver. It is loaded by Init and stays loaded: other code of the
+// process may use it too.
 type library struct {
 	path   string
 	mu     sync.Mutex
@@ -29,8 +30,8 @@ func New(path string) Library {
 	return &library{path: cmp.Or(path, "libnvidia-ml.so.1"), known: map[string]uintptr{}}
 }
 
-// symbol returns the address of a function, 0 if missing. The loader keeps the reason of a failure for the thread, so
-// both of purego's calls are made on one.
+// symbol returns the address of a function, 0 if missing. The loader keeps the reason of a failure
+// for the thread, so both of purego's calls are made on one.
 func (l *library) symbol(name string) uintptr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,8 +47,8 @@ func (l *library) symbol(name string) uintptr {
 
 func (l *library) Has(function string) bool { return l.symbol(function) != 0 }
 
-// Call converts arguments to words. What an argument points to is on the heap, because it was put into an interface; Go
-// does not move it, and KeepAlive keeps it until the function has returned.
+// Call converts arguments to words. What an argument points to is on the heap, because it was put
+// into an interface; Go does not move it, and KeepAlive keeps it until the function has returned.
 func (l *library) Call(function string, args ...any) Return {
 	fn := l.symbol(function)
 	if fn == 0 {

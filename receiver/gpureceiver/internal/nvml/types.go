@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml calls the NVIDIA Management Library without a C compiler: the library is loaded at run time, and a
-// function that the installed driver lacks answers [ErrorFunctionNotFound]. Names, numbers and layouts are from
-// NVIDIA's nvml.h (CUDA 13); tests compare them with it.
+// Package nvml calls the NVIDIA Management Library without a C compiler: the library is loaded at
+// run time, and a function that the installed driver lacks answers [ErrorFunctionNotFound]. Names,
+// numbers and layouts are from NVIDIA's nvml.h (CUDA 13); tests compare them with it.
 package nvml
 
 import (
@@ -17,8 +17,9 @@ type Library interface {
 	Init() Return
 	// Has reports whether the driver has a function.
 	Has(function string) bool
-	// Call calls a function. Arguments are handles, numbers (int), and pointers to what the function reads or writes. A
-	// *uint64 receives results of 64 bits and, in its lower half, of 32.
+	// Call calls a function. Arguments are handles, numbers (int), and pointers to what the
+	// function reads or writes. A *uint64 receives results of 64 bits and, in its lower half, of
+	// 32.
 	Call(function string, args ...any) Return
 	// ErrorString is the library's text for a value.
 	ErrorString(ret Return) string

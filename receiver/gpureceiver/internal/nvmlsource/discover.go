@@ -24,8 +24,8 @@ type unit struct {
 	board    any // likewise
 	instance int // of a MIG device its GPU instance; -1 of a board
 	gpm      *gpm
-	// Calls to which the device answered "not supported" are not repeated, except, with the slow readings, the calls that
-	// succeeded before.
+	// Calls to which the device answered "not supported" are not repeated, except, with the slow
+	// readings, the calls that succeeded before.
 	unsupported, gave [gpuquantity.Num]bool
 	denied            [gpuquantity.Num]bool // the driver gave these before and no longer permits it
 	lost              bool
@@ -65,8 +65,9 @@ func (s *source) discover() (changed bool, err error) {
 		return false, nil
 	}
 	if len(found) == 0 && len(s.units) == 0 {
-		// The library lists the devices present when it was initialized: a driver that was loaded again is not seen until it
-		// is initialized again. The loss of the devices was reported the time before.
+		// The library lists the devices present when it was initialized: a driver that was loaded
+		// again is not seen until it is initialized again. The loss of the devices was reported the
+		// time before.
 		return false, fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
 	}
 	s.closeUnits()
@@ -86,8 +87,8 @@ func (s *source) discover() (changed bool, err error) {
 // maxOrdinals bounds the removed devices whose ordinals are remembered.
 const maxOrdinals = 256
 
-// numberBoards replaces NVML's indexes, which shift when a device vanishes, by the ordinals that the devices had when
-// they were first seen. A device that replaces another one gets its index.
+// numberBoards replaces NVML's indexes, which shift when a device vanishes, by the ordinals that
+// the devices had when they were first seen. A device that replaces another one gets its index.
 func (s *source) numberBoards(boards []*unit) {
 	if len(s.ordinals) > maxOrdinals {
 		s.ordinals = nil
@@ -179,8 +180,8 @@ func (s *source) instances(board *unit) (found []*unit) {
 	return found
 }
 
-// multiprocessors returns the number of SMs of a physical GPU, by its CUDA cores and the cores of an SM of its
-// architecture; 0 if one of them is unknown.
+// multiprocessors returns the number of SMs of a physical GPU, by its CUDA cores and the cores of
+// an SM of its architecture; 0 if one of them is unknown.
 func (s *source) multiprocessors(board any) int {
 	cores, ret := s.number("nvmlDeviceGetNumGpuCores", board)
 	if ret != nvml.Success {
@@ -197,6 +198,6 @@ func (s *source) multiprocessors(board any) int {
 	return int(cores & math.MaxUint32 / perSM)
 }
 
-// coresPerSM are the FP32 units of an SM by compute capability, of architectures with MIG, by the CUDA programming
-// guide.
+// coresPerSM are the FP32 units of an SM by compute capability, of architectures with MIG, by the
+// CUDA programming guide.
 var coresPerSM = map[[2]uint64]uint64{{8, 0}: 64, {9, 0}: 128, {10, 0}: 128, {10, 3}: 128, {12, 0}: 128}

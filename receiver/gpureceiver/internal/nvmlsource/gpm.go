@@ -49,7 +49,8 @@ func (s *source) newGPM(u *unit) *gpm {
 	return g
 }
 
-// read takes a hardware sample and adds the ratios since the one before, with the time of the newer one.
+// read takes a hardware sample and adds the ratios since the one before, with the time of the newer
+// one.
 func (g *gpm) read(b *gpudata.Batch, device int, sampling time.Duration) {
 	var ret nvml.Return
 	samples := &g.request.Samples

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
-// The library is compiled with NVIDIA's header, so a reading with wrong arguments, or a result at a wrong offset, has a
-// wrong value.
+// The library is compiled with NVIDIA's header, so a reading with wrong arguments, or a result at a
+// wrong offset, has a wrong value.
 func TestEveryReadingMatchesTheHeader(t *testing.T) {
 	s := newSource(Settings{Sampling: time.Second, Slow: time.Hour, Processes: true}, nvml.New(nvmltest.Build(t)))
 	require.NoError(t, s.Open())

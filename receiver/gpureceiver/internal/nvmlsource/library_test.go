@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// OTELGPU_NVML names a library: NVIDIA's, or a stub with constant power. The energy counter of each board must increase
-// by the integral of its power.
+// OTELGPU_NVML names a library: NVIDIA's, or a stub with constant power. The energy counter of each
+// board must increase by the integral of its power.
 func TestLibraryReadsPowerAndEnergyThatAgree(t *testing.T) {
 	path := os.Getenv("OTELGPU_NVML")
 	if path == "" {

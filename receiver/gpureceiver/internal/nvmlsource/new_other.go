@@ -7,6 +7,6 @@ package nvmlsource
 
 import "github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 
-// New returns a source that cannot be opened: a static binary loads no library, and NVML is loaded on Linux only,
-// on amd64 and arm64.
+// New returns a source that cannot be opened: a static binary loads no library, and NVML is loaded
+// on Linux only, on amd64 and arm64.
 func New(Settings) gpudata.Source { return gpudata.NotBuilt("nvml", "NVML") }

@@ -27,7 +27,8 @@ const (
 	mebi  = 1 << 20
 )
 
-// fast and slow are the readings of the two paces, in the catalogue's order: energy first, since its time matters most.
+// fast and slow are the readings of the two paces, in the catalogue's order: energy first, since
+// its time matters most.
 var fast, slow = readingsAt(gpuquantity.Fast), readingsAt(gpuquantity.Slow)
 
 func readingsAt(pace gpuquantity.Pace) (list []reading) {
@@ -57,8 +58,8 @@ func (r *reading) supported(lib nvml.Library) bool {
 	return r.Function != "" && lib.Has(r.Function) || r.FieldID != 0 && lib.Has(fieldValues)
 }
 
-// retiredPages returns a number of pages. With an empty buffer, the library reports how many there are and that they do
-// not fit.
+// retiredPages returns a number of pages. With an empty buffer, the library reports how many there
+// are and that they do not fit.
 func retiredPages(r *reading, s *source, device any) (uint64, nvml.Return) {
 	var n uint64
 	ret := s.lib.Call(r.Function, device, r.args[0], &n, 0)
@@ -68,8 +69,8 @@ func retiredPages(r *reading, s *source, device any) (uint64, nvml.Return) {
 	return n, ret
 }
 
-// fieldValue returns a value of nvmlDeviceGetFieldValues; where the driver does not have it, the function's result, as
-// the average power (up to 1 s on newer chips) for the power now.
+// fieldValue returns a value of nvmlDeviceGetFieldValues; where the driver does not have it, the
+// function's result, as the average power (up to 1 s on newer chips) for the power now.
 func fieldValue(r *reading, s *source, device any) (uint64, nvml.Return) {
 	v := &s.field
 	*v = nvml.FieldValue{FieldID: r.FieldID}
@@ -106,8 +107,8 @@ func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 	return float64(v) * r.Factor(), ret
 }
 
-// call calls a function that writes results behind its arguments. These and the results are in the source's own memory,
-// since a call on every device at every sample would make garbage.
+// call calls a function that writes results behind its arguments. These and the results are in the
+// source's own memory, since a call on every device at every sample would make garbage.
 func (s *source) call(function string, results int, args ...any) nvml.Return {
 	s.results = [4]uint64{}
 	for i := range results {

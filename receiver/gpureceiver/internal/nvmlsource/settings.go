@@ -1,12 +1,12 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvmlsource implements the source `nvml`: the NVIDIA Management Library, and GPM through it on Hopper and
-// later.
+// Package nvmlsource implements the source `nvml`: the NVIDIA Management Library, and GPM through
+// it on Hopper and later.
 //
-// NVML keeps no history: a sample is the result of a call, so the source is read at the sampling interval. A function
-// is looked up before it is called, because the loader would end the process if the installed driver lacks it; a
-// function that a device does not support is not called again.
+// NVML keeps no history: a sample is the result of a call, so the source is read at the sampling
+// interval. A function is looked up before it is called, because the loader would end the process
+// if the installed driver lacks it; a function that a device does not support is not called again.
 package nvmlsource
 
 import "time"

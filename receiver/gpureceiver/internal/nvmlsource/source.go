@@ -26,7 +26,8 @@ type source struct {
 	events  nvml.Handle
 	xids    map[string]float64 // by device ID, since Open
 
-	// ordinals of boards by UUID, which outlive Close: a name means the same board for as long as the Collector runs.
+	// ordinals of boards by UUID, which outlive Close: a name means the same board for as long as
+	// the Collector runs.
 	ordinals map[string]int
 
 	// Of the present call.
@@ -119,7 +120,8 @@ func (s *source) Read(b *gpudata.Batch) error {
 	return nil
 }
 
-// notices reports the quantities that a device gave before and that the driver no longer permits to read.
+// notices reports the quantities that a device gave before and that the driver no longer permits to
+// read.
 func (s *source) notices(b *gpudata.Batch) {
 	for _, u := range s.units {
 		var names []string
@@ -162,8 +164,8 @@ func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 // oneMoment is the share of the sampling interval within which values have one time.
 const oneMoment = 0.1
 
-// readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is the
-// energy counter's, unless calls take long: a busy driver needs seconds.
+// readings makes the calls of a list. All values of a round have the time of the middle of its
+// first call, which is the energy counter's, unless calls take long: a busy driver needs seconds.
 func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	var t int64
 	for k := range list {
@@ -203,7 +205,8 @@ func (s *source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 		return
 	}
 	t := time.Now().UnixNano()
-	// The second version excludes memory reserved by the driver from the used memory, as nvidia-smi and DCGM do.
+	// The second version excludes memory reserved by the driver from the used memory, as nvidia-smi
+	// and DCGM do.
 	m := &s.memory
 	*m = nvml.MemoryV2{Version: nvml.MemoryVersion2}
 	newer := s.lib.Call("nvmlDeviceGetMemoryInfo_v2", u.handle, m) == nvml.Success
@@ -244,8 +247,8 @@ func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
 	}
 }
 
-// running calls the third version of the function, or the second, whose structure is the same. If processes start
-// between two calls, the list is longer than reported.
+// running calls the third version of the function, or the second, whose structure is the same. If
+// processes start between two calls, the list is longer than reported.
 func (s *source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
 	function := "nvmlDeviceGetComputeRunningProcesses_v3"
 	if !s.lib.Has(function) {
@@ -288,8 +291,8 @@ func (s *source) unwatch() {
 	}
 }
 
-// readEvents reads queued events, without waiting. NVML events have no time; they get the time of the
-// read.
+// readEvents reads queued events, without waiting. NVML events have no time; they get the time of
+// the read.
 func (s *source) readEvents(b *gpudata.Batch) {
 	if s.events == 0 {
 		return

@@ -26,7 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeDevice implements functions by name, with the arguments after the device. Unexpected calls panic.
+// fakeDevice implements functions by name, with the arguments after the device. Unexpected calls
+// panic.
 type fakeDevice map[string]func(args []any) nvml.Return
 
 // machine is a driver with boards.
@@ -405,8 +406,9 @@ func TestFormerlySupportedCallsAreRepeated(t *testing.T) {
 	require.True(t, has, "with the next slow readings")
 }
 
-// The library lists the devices at its initialization, so it is initialized again when none is left.
-// A quantity that loses its permission is named for as long as it is denied; one that never had it is not.
+// The library lists the devices at its initialization, so it is initialized again when none is
+// left. A quantity that loses its permission is named for as long as it is denied; one that never
+// had it is not.
 func TestDeniedQuantitiesAreReported(t *testing.T) {
 	m := newMachine(1)
 	b := m.boards[0]
@@ -471,7 +473,8 @@ func TestInstancesOfALostBoardFail(t *testing.T) {
 	assert.Equal(t, []gpudata.Health{well, well, well, well}, read(t, s).Health)
 }
 
-// A busy driver can take seconds for a call. A value must not have a time from before the call that read it.
+// A busy driver can take seconds for a call. A value must not have a time from before the call that
+// read it.
 func TestValuesOfSlowCallsHaveTheirOwnTimes(t *testing.T) {
 	m := newMachine(1)
 	s := open(t, m)

@@ -1,12 +1,13 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podresources queries the kubelet for the pods that use devices, by its pod-resources API (v1, stable since
-// Kubernetes 1.28) on a unix socket of the node.
+// Package podresources queries the kubelet for the pods that use devices, by its pod-resources API
+// (v1, stable since Kubernetes 1.28) on a unix socket of the node.
 //
-// The API is one call with an empty request. The few fields of the response that are needed are read with protowire,
-// because the generated types would add the kubelet's module. A device plugin's devices are in the field devices; those
-// that dynamic resource allocation (DRA) gave to a claim of the pod are in dynamic_resources.
+// The API is one call with an empty request. The few fields of the response that are needed are
+// read with protowire, because the generated types would add the kubelet's module. A device
+// plugin's devices are in the field devices; those that dynamic resource allocation (DRA) gave to a
+// claim of the pod are in dynamic_resources.
 package podresources
 
 import (
@@ -79,9 +80,9 @@ func NewDevices(owners map[string]Pod) *Devices {
 	return d
 }
 
-// Owners returns the containers that use a device: several if it is shared. alike returns how many instances of the
-// same profile its physical GPU has; a claim names its instance by profile and position, of which only the profile is
-// known without privileges. The slice is not changed later.
+// Owners returns the containers that use a device: several if it is shared. alike returns how many
+// instances of the same profile its physical GPU has; a claim names its instance by profile and
+// position, of which only the profile is known without privileges. The slice is not changed later.
 func (d *Devices) Owners(dev *devicesamples.Device, alike func() int) []Pod {
 	if d == nil {
 		return nil
@@ -108,8 +109,9 @@ func (d *Devices) Claimants() []Pod {
 	return d.containers
 }
 
-// deviceFile returns the device's file without /dev/, followed by the number of a MIG instance. A source that does not
-// know it numbers devices as the driver does, unless the driver skips minor numbers.
+// deviceFile returns the device's file without /dev/, followed by the number of a MIG instance. A
+// source that does not know it numbers devices as the driver does, unless the driver skips minor
+// numbers.
 func deviceFile(dev *devicesamples.Device) string {
 	if dev.DeviceFile != "" {
 		return dev.DeviceFile
@@ -126,8 +128,9 @@ func deviceFile(dev *devicesamples.Device) string {
 	return "nvidia" + board + "/gi" + instance
 }
 
-// key returns the device of a device plugin's ID: a UUID, with the number of the replica where the device is shared
-// ("GPU-…::2"), or on GKE a device file ("nvidia0", "nvidia0/gi3") with the same for shared ones ("nvidia0/vgpu2").
+// key returns the device of a device plugin's ID: a UUID, with the number of the replica where the
+// device is shared ("GPU-…::2"), or on GKE a device file ("nvidia0", "nvidia0/gi3") with the same
+// for shared ones ("nvidia0/vgpu2").
 func key(id string) string {
 	id, _, _ = strings.Cut(id, "::")
 	if !strings.HasPrefix(id, "nvidia") {
@@ -137,10 +140,10 @@ func key(id string) string {
 	return id
 }
 
-// claimed returns the device that NVIDIA's DRA driver names gpu-<minor number>, gpu-<minor number>-mig-<profile without
-// punctuation>-<number of the profile>-<position>, or gpu-<UUID>; empty for other names. The ResourceSlice of the
-// driver states the UUID of every device, but reading it takes a right that the agent does not need otherwise (list on
-// resourceslices).
+// claimed returns the device that NVIDIA's DRA driver names gpu-<minor number>, gpu-<minor
+// number>-mig-<profile without punctuation>-<number of the profile>-<position>, or gpu-<UUID>;
+// empty for other names. The ResourceSlice of the driver states the UUID of every device, but
+// reading it takes a right that the agent does not need otherwise (list on resourceslices).
 func claimed(name string) string {
 	rest, ok := strings.CutPrefix(name, "gpu-")
 	if !ok {
@@ -160,7 +163,8 @@ func claimed(name string) string {
 	return "nvidia" + minor + "/mig/" + letters(profile)
 }
 
-// letters returns the letters and digits of a MIG profile: "1g.10gb+me" and "1g10gbme" are the same.
+// letters returns the letters and digits of a MIG profile: "1g.10gb+me" and "1g10gbme" are the
+// same.
 func letters(profile string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
@@ -170,9 +174,10 @@ func letters(profile string) string {
 	}, strings.ToLower(profile))
 }
 
-// parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers (3); of a container
-// its name (1), devices (2) and dynamic resources (5); of devices the resource (1) and the IDs (2), of dynamic
-// resources the claims' resources (4), each with its driver (2) and device (4).
+// parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers
+// (3); of a container its name (1), devices (2) and dynamic resources (5); of devices the resource
+// (1) and the IDs (2), of dynamic resources the claims' resources (4), each with its driver (2) and
+// device (4).
 func parse(b []byte) (*Devices, error) {
 	d := &Devices{owners: map[string][]Pod{}}
 	answer, err := read(b)
@@ -204,8 +209,9 @@ func parse(b []byte) (*Devices, error) {
 	return d, err
 }
 
-// AddClaim notes a claim of a driver's device. The DRA drivers of GPUs are named gpu.<vendor>; others allocate network
-// cards or compute domains. The device is unknown for other vendors than NVIDIA.
+// AddClaim notes a claim of a driver's device. The DRA drivers of GPUs are named gpu.<vendor>;
+// others allocate network cards or compute domains. The device is unknown for other vendors than
+// NVIDIA.
 func (d *Devices) AddClaim(driver, device string, p Pod) {
 	vendor, ok := strings.CutPrefix(driver, "gpu.")
 	if !ok {

@@ -122,8 +122,8 @@ func TestOwnersAreFoundByEverySpellingOfADevice(t *testing.T) {
 
 func alone() int { return 1 }
 
-// claim returns a PodResources message with one container that has a claim, allocated by DRA. The numbers of the fields
-// are from k8s.io/kubelet/pkg/apis/podresources/v1 (v0.37.2).
+// claim returns a PodResources message with one container that has a claim, allocated by DRA. The
+// numbers of the fields are from k8s.io/kubelet/pkg/apis/podresources/v1 (v0.37.2).
 func claim(namespace, name, container, driver, device string) []byte {
 	resource := join(field(1, field(1, []byte("k8s.gpu.nvidia.com/claim=x-"+device))), field(2, []byte(driver)),
 		field(3, []byte("node-a")), field(4, []byte(device)))
@@ -132,7 +132,8 @@ func claim(namespace, name, container, driver, device string) []byte {
 		field(3, join(field(1, []byte(container)), field(5, dynamic)))))
 }
 
-// TestClaimsAreResolved reads claims of every form of name of the DRA drivers. The driver numbers devices by minor number.
+// TestClaimsAreResolved reads claims of every form of name of the DRA drivers. The driver numbers
+// devices by minor number.
 func TestClaimsAreResolved(t *testing.T) {
 	d, err := parse(join(
 		claim("ml", "train-0", "trainer", "gpu.nvidia.com", "gpu-2"),

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package processes describes a process on this host as its spans may identify it: its number in its own PID namespace,
-// its container, its pod, and the processes above it.
+// Package processes describes a process on this host as its spans may identify it: its number in
+// its own PID namespace, its container, its pod, and the processes above it.
 package processes
 
 import (
@@ -27,8 +27,8 @@ type Host struct{ root string }
 // hostNamespace is the number that Linux gives the first PID namespace (PROC_PID_INIT_INO).
 const hostNamespace = "pid:[4026531836]"
 
-// New returns the host's processes, or nil if this process does not see them: drivers use the host's process numbers,
-// which are different or absent in a container without `hostPID: true`.
+// New returns the host's processes, or nil if this process does not see them: drivers use the
+// host's process numbers, which are different or absent in a container without `hostPID: true`.
 func New(root string) *Host {
 	if ns, err := os.Readlink(filepath.Join(root, "self/ns/pid")); err != nil || ns != hostNamespace {
 		return nil
@@ -94,8 +94,8 @@ var (
 	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})`)
 )
 
-// fromControlGroup reads /proc/<pid>/cgroup, in which container runtimes and the kubelet name what they started
-// ("…/kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope").
+// fromControlGroup reads /proc/<pid>/cgroup, in which container runtimes and the kubelet name what
+// they started ("…/kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope").
 func fromControlGroup(text string) (container, pod string) {
 	for line := range strings.Lines(text) {
 		if ids := containerID.FindAllString(line, -1); len(ids) > 0 && container == "" {

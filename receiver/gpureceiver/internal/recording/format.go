@@ -3,7 +3,8 @@
 
 // Package recording is the file format of recorded device data, `.gpurec`.
 //
-// A recording is one zstd stream (RFC 8878; any number of frames) of lines of UTF-8 text, each a JSON object.
+// A recording is one zstd stream (RFC 8878; any number of frames) of lines of UTF-8 text, each a
+// JSON object.
 //
 //	line 1      {"format":"otelgpu-recording","version":1,"source":"dcgm","host":"n1",
 //	             "start":1764000000000000000,"interval":100000000}   (on one line)
@@ -11,13 +12,15 @@
 //	sample      {"d":0,"t":1764000000100000000,"v":{"energy":123.4,"power":312.5}}
 //	event       {"d":0,"t":1764000000150000000,"e":"xid","code":79,"count":1}
 //
-// A devices line is the list that the index d of later lines refers to; it can occur again when the list changes. t is
-// the time of the measurement in unix nanoseconds; samples of one device come in order of time for each quantity. The
-// names in v are gpuquantity.Quantity names, in base units; e is xid, ecc_corrected or ecc_uncorrected (what can be
-// derived from samples, such as throttling, is not written).
+// A devices line is the list that the index d of later lines refers to; it can occur again when the
+// list changes. t is the time of the measurement in unix nanoseconds; samples of one device come in
+// order of time for each quantity. The names in v are gpuquantity.Quantity names, in base units; e
+// is xid, ecc_corrected or ecc_uncorrected (what can be derived from samples, such as throttling,
+// is not written).
 //
-// Version 1 readers ignore keys and names that they do not know, so fields can be added; the version is raised when an
-// old reader would misread. The stream is flushed every second: a truncated file is readable up to there.
+// Version 1 readers ignore keys and names that they do not know, so fields can be added; the
+// version is raised when an old reader would misread. The stream is flushed every second: a
+// truncated file is readable up to there.
 package recording
 
 import (
@@ -136,8 +139,8 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Next reads one line. io.EOF at the end, io.ErrUnexpectedEOF if the file is truncated, a *LineError for an invalid
-// line.
+// Next reads one line. io.EOF at the end, io.ErrUnexpectedEOF if the file is truncated, a
+// *LineError for an invalid line.
 func (r *Reader) Next() (Record, error) {
 	if !r.lines.Scan() {
 		switch err := r.lines.Err(); {

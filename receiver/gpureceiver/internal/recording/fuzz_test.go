@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzReader reads any text as the lines of a recording, and any bytes as a file. Nothing may panic or hang, and
-// results refer to existing devices.
+// FuzzReader reads any text as the lines of a recording, and any bytes as a file. Nothing may panic
+// or hang, and results refer to existing devices.
 func FuzzReader(f *testing.F) {
 	head := `{"format":"otelgpu-recording","version":1}` + "\n"
 	f.Add(head + `{"devices":[{"id":"GPU-1","ordinal":0}]}` + "\n" + `{"d":0,"t":1,"v":{"power":1e3}}` + "\n" +

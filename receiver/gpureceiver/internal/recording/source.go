@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// source plays a file. The first sample gets the time of Open; the others follow at the recorded distances, divided by
-// the speed.
+// source plays a file. The first sample gets the time of Open; the others follow at the recorded
+// distances, divided by the speed.
 type source struct {
 	path  string
 	loop  bool
@@ -101,8 +101,8 @@ func (s *source) Close() error {
 	return nil
 }
 
-// Read implements gpudata.Source: everything that is due. A list of devices in the middle ends the batch, because later
-// lines refer to it.
+// Read implements gpudata.Source: everything that is due. A list of devices in the middle ends the
+// batch, because later lines refer to it.
 func (s *source) Read(b *gpudata.Batch) error {
 	now := s.now().UnixNano()
 	for {

@@ -12,8 +12,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// load is the activity of a device: a cycle of phases that repeats forever, from a fixed origin of the wall clock, so
-// that two processes with the same seed see the same device. All integrals are closed forms of the time.
+// load is the activity of a device: a cycle of phases that repeats forever, from a fixed origin of
+// the wall clock, so that two processes with the same seed see the same device. All integrals are
+// closed forms of the time.
 type load struct {
 	index int
 	seed  uint64

@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// A service on simgpu and a Collector with the source `simulated` are independent, but spans match samples.
+// A service on simgpu and a Collector with the source `simulated` are independent, but spans match
+// samples.
 func TestLoadsHaveTheIdentityOfASimulatedServicesDevices(t *testing.T) {
 	service := simgpu.New(nil, simgpu.WithDevices(simgpu.DefaultSpec(), simgpu.DefaultSpec()))
 	want, err := service.Devices()

@@ -94,7 +94,8 @@ type state struct {
 	energy float64 // as the counter shows
 }
 
-// New returns a source of the devices; pace is the sampling interval. The noise is the same for the same seed.
+// New returns a source of the devices; pace is the sampling interval. The noise is the same for the
+// same seed.
 func New(devices []Device, pace time.Duration, seed uint64) *source {
 	return &source{pace: pace, devices: devices, rng: rand.New(rand.NewPCG(seed, 0x73616d706c65))}
 }

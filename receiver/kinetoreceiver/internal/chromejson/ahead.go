@@ -28,7 +28,8 @@ type meta struct {
 
 func (b *batch) empty() bool { return len(b.list)+len(b.metas) == 0 }
 
-// use passes everything to the handler, and returns how far the file was read if the handler returned an error.
+// use passes everything to the handler, and returns how far the file was read if the handler
+// returned an error.
 func (b *batch) use(h Handler) (Stats, error) {
 	metas := b.metas
 	for i := 0; ; i++ {
@@ -79,8 +80,8 @@ func (d *reader) send() {
 	d.pipe.Send(d.out)
 }
 
-// handOver passes on what was found, and continues in another window with the rest of this one. A window that has to
-// grow does so when all others are back: only one at a time is large.
+// handOver passes on what was found, and continues in another window with the rest of this one. A
+// window that has to grow does so when all others are back: only one at a time is large.
 func (d *reader) handOver() error {
 	rest, mine := d.buf[d.pos:], d.out
 	away := prefetch.Batches - 1

@@ -50,8 +50,8 @@ func (s *script) call(what string) error {
 	return nil
 }
 
-// longTrace returns a trace of several windows with every kind of value, values longer than a window, and top-level
-// fields before, between and after the events.
+// longTrace returns a trace of several windows with every kind of value, values longer than a
+// window, and top-level fields before, between and after the events.
 func longTrace(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString(`{"schemaVersion": 1, "x": [` + strings.Repeat("1,", r.IntN(window)) + `1], "traceEvents": [`)

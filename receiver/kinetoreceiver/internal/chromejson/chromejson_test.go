@@ -106,7 +106,8 @@ func TestEveryFieldIsPassedOn(t *testing.T) {
 	assert.Equal(t, Stats{Bytes: int64(len(sample)), Events: 3}, st)
 }
 
-// TestLayoutsOfOtherEventsChangeNothing reads events whose members, spaces and values repeat in every combination.
+// TestLayoutsOfOtherEventsChangeNothing reads events whose members, spaces and values repeat in
+// every combination.
 func TestLayoutsOfOtherEventsChangeNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	choices := [][2][]string{

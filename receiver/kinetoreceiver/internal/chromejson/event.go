@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Event is one element of traceEvents. Slices are raw JSON within the window: strings of Cat and Name without their
-// quotes, everything else as it is in the file. Absent fields are empty.
+// Event is one element of traceEvents. Slices are raw JSON within the window: strings of Cat and
+// Name without their quotes, everything else as it is in the file. Absent fields are empty.
 type Event struct {
 	Phase   byte // of ph, 0 when absent
 	Cat     []byte
@@ -44,8 +44,8 @@ const (
 // seldom are the fields whose values are mostly equal to an earlier event's.
 const seldom = 1<<keyPhase | 1<<keyCat | 1<<keyPID | 1<<keyTID
 
-// parsed holds where the values of an event are, by the numbers of their keys. The first is for the key that was read
-// last among the phase and the keys without a number.
+// parsed holds where the values of an event are, by the numbers of their keys. The first is for the
+// key that was read last among the phase and the keys without a number.
 type parsed struct {
 	values [8]value
 	phase  byte
@@ -57,7 +57,8 @@ type value struct{ from, to int32 }
 
 func (v value) of(b []byte) []byte { return b[v.from:v.to] }
 
-// parse reads the object at b[i], which is its opening bracket. The rest of events with an unwanted phase is skipped.
+// parse reads the object at b[i], which is its opening bracket. The rest of events with an unwanted
+// phase is skipped.
 func (p *parsed) parse(b []byte, i int, l *Layout, wants *[256]bool) (next int, err error) {
 	*p = parsed{}
 	v := &p.values

@@ -3,9 +3,10 @@
 
 package chromejson
 
-// Layout is the layout of the objects of a kind so far. Writers use the same layout for all, so that the text between
-// two variable values usually repeats: it is compared in one piece, and neither the keys in it nor the values that
-// seldom change need to be parsed. The zero value is empty.
+// Layout is the layout of the objects of a kind so far. Writers use the same layout for all, so
+// that the text between two variable values usually repeats: it is compared in one piece, and
+// neither the keys in it nor the values that seldom change need to be parsed. The zero value is
+// empty.
 type Layout struct {
 	// Seldom has the bits of numbers of keys whose values seldom change.
 	Seldom uint64
@@ -14,8 +15,8 @@ type Layout struct {
 	strides int    // that are kept
 }
 
-// stride is text between two values, and its successors. Strides are a tree; each matches its text exactly, so that a
-// stride may follow another that it never followed before.
+// stride is text between two values, and its successors. Strides are a tree; each matches its text
+// exactly, so that a stride may follow another that it never followed before.
 type stride struct {
 	text   string
 	fields []field
@@ -44,7 +45,8 @@ func (s *stride) is(b []byte, i int) bool {
 
 func (s *stride) has(id int) bool { return s.ids>>id&1 == 1 }
 
-// after returns the stride at b[i], which is the opening bracket or follows a value. s is the stride before.
+// after returns the stride at b[i], which is the opening bracket or follows a value. s is the
+// stride before.
 func (l *Layout) after(s *stride, b []byte, i int, number func(key []byte) int) (*stride, error) {
 	for _, t := range s.next {
 		if t.is(b, i) {
@@ -95,8 +97,8 @@ func (l *Layout) keep(s, t *stride) {
 	s.likely = t
 }
 
-// Fields calls f for every field of the raw JSON object, with number's result for its key, and the raw value. It stops
-// at the first invalid JSON and at the first false.
+// Fields calls f for every field of the raw JSON object, with number's result for its key, and the
+// raw value. It stops at the first invalid JSON and at the first false.
 func (l *Layout) Fields(object []byte, number func(key []byte) int, f func(id int, value []byte) bool) {
 	i := space(object, 0)
 	if i >= len(object) || object[i] != '{' {
@@ -127,9 +129,9 @@ func (l *Layout) Fields(object []byte, number func(key []byte) int, f func(id in
 	}
 }
 
-// member reads the text before a value of an object: b[i] is the opening bracket before the first, else what follows
-// the value before. It returns the number that number gives the key, and where the value begins; last and where the
-// object ends.
+// member reads the text before a value of an object: b[i] is the opening bracket before the first,
+// else what follows the value before. It returns the number that number gives the key, and where
+// the value begins; last and where the object ends.
 func member(b []byte, i int, first bool, number func(key []byte) int) (id, at int, err error) {
 	if i = space(b, i); i >= len(b) {
 		return 0, i, errShort

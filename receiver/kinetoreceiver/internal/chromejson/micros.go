@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// Micros reads a decimal number of microseconds, without or with quotes, as integer nanoseconds: exactly, ties of
-// further digits to even. ok is false if it is not a number or beyond int64.
+// Micros reads a decimal number of microseconds, without or with quotes, as integer nanoseconds:
+// exactly, ties of further digits to even. ok is false if it is not a number or beyond int64.
 func Micros(b []byte) (ns int64, ok bool) {
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
 		b = b[1 : len(b)-1]
@@ -62,8 +62,8 @@ func Micros(b []byte) (ns int64, ok bool) {
 	return int64(v), true
 }
 
-// eightDigits returns the value of eight digits, the first of which is the lowest byte: the digits of pairs are added,
-// then the sums of pairs of pairs.
+// eightDigits returns the value of eight digits, the first of which is the lowest byte: the digits
+// of pairs are added, then the sums of pairs of pairs.
 func eightDigits(x uint64) (n uint64, ok bool) {
 	x -= lows * '0'
 	if (x|(x+lows*(0x7f-9)))&highs != 0 {
@@ -93,8 +93,8 @@ func microsSlow(b []byte) (int64, bool) {
 	return q.Int64(), true
 }
 
-// rational returns a JSON number, of at most 400 digits and less than 2^63. A nonzero number that a double rounds to
-// zero is tiny, and not an integer.
+// rational returns a JSON number, of at most 400 digits and less than 2^63. A nonzero number that a
+// double rounds to zero is tiny, and not an integer.
 func rational(b []byte) (*big.Rat, bool) {
 	digits := bytes.TrimPrefix(b, []byte("-"))
 	if len(b) > 400 || len(digits) == 0 || digits[0]-'0' > 9 || !json.Valid(append([]byte{'1'}, digits...)) {

@@ -12,14 +12,16 @@ import (
 	"github.com/otelgpu/otelgpu/internal/prefetch"
 )
 
-// Handler receives the contents of a trace, in the order of the file. Slices are valid during the call. An error ends
-// reading and is returned unchanged.
+// Handler receives the contents of a trace, in the order of the file. Slices are valid during the
+// call. An error ends reading and is returned unchanged.
 type Handler interface {
-	// Wants reports whether events of a phase (0: none) are passed to Event. Others are only counted.
+	// Wants reports whether events of a phase (0: none) are passed to Event. Others are only
+	// counted.
 	Wants(phase byte) bool
 	// Event receives one element of traceEvents, or of a trace that is an array.
 	Event(e *Event) error
-	// Meta receives every other field of the top level: the key without quotes, the value as raw JSON.
+	// Meta receives every other field of the top level: the key without quotes, the value as raw
+	// JSON.
 	Meta(key, value []byte) error
 }
 
@@ -58,9 +60,10 @@ type reader struct {
 	h     Handler                // uses out at once, without a pipe
 }
 
-// Read reads a whole trace. A top-level object without the key traceEvents is rejected, and so is an empty stream. If
-// the program has more than one processor, a goroutine reads r and scans it while h uses the earlier results; it has
-// ended when Read returns. A panic of r becomes a panic of Read.
+// Read reads a whole trace. A top-level object without the key traceEvents is rejected, and so is
+// an empty stream. If the program has more than one processor, a goroutine reads r and scans it
+// while h uses the earlier results; it has ended when Read returns. A panic of r becomes a panic of
+// Read.
 func Read(r io.Reader, h Handler) (Stats, error) {
 	if runtime.GOMAXPROCS(0) > 1 {
 		return newReader(r, h).ahead(h)
@@ -84,11 +87,13 @@ func (d *reader) alone(h Handler) (Stats, error) {
 	return d.stats, err
 }
 
-// fill extends the window with more of the stream, from pos on. At the end of the stream it returns io.EOF.
+// fill extends the window with more of the stream, from pos on. At the end of the stream it returns
+// io.EOF.
 //
-// It fills the window to its end, and doubles the window if an incomplete value takes more than half of it: whenever
-// scanning starts again, there is at least twice as much as before. So scanning a value costs a constant number of
-// passes, however long the value is and however little a read returns.
+// It fills the window to its end, and doubles the window if an incomplete value takes more than
+// half of it: whenever scanning starts again, there is at least twice as much as before. So
+// scanning a value costs a constant number of passes, however long the value is and however little
+// a read returns.
 func (d *reader) fill() error {
 	if d.eof {
 		return io.EOF
@@ -166,7 +171,8 @@ func (d *reader) syntax(at int, what string) error {
 	return fmt.Errorf("%w at byte %d, after %d events: %s", ErrSyntax, d.off+int64(at), d.stats.Events, what)
 }
 
-// more resolves an error of scanning at pos: nil means that the window holds more now and scanning begins again.
+// more resolves an error of scanning at pos: nil means that the window holds more now and scanning
+// begins again.
 func (d *reader) more(err error) error {
 	if s, ok := errors.AsType[*syntaxError](err); ok {
 		return d.syntax(s.at, s.what)
@@ -325,8 +331,8 @@ func (d *reader) end() (int, error) {
 	}
 }
 
-// events reads the array at pos. Where it is the whole file, its closing bracket may be missing, as Chrome's format
-// allows for programs that crash while they write.
+// events reads the array at pos. Where it is the whole file, its closing bracket may be missing, as
+// Chrome's format allows for programs that crash while they write.
 func (d *reader) events(whole bool) error {
 	d.pos++
 	first := true

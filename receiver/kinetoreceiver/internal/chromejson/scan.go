@@ -71,8 +71,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// structural returns the high bit of the bytes set (and perhaps of bytes after one of those) that are a quote or a
-// bracket.
+// structural returns the high bit of the bytes set (and perhaps of bytes after one of those) that
+// are a quote or a bracket.
 func structural(x uint64) uint64 {
 	q := x ^ (lows * '"')
 	y := x | lows*0x20 // [ and { are alike, so are ] and }
@@ -81,13 +81,14 @@ func structural(x uint64) uint64 {
 	return ((q-lows)&^q | (o-lows)&^o | (c-lows)&^c) & highs
 }
 
-// unlikeNumber returns the high bit of the bytes set (and perhaps of bytes after one of those) that are not in
-// -./0123456789.
+// unlikeNumber returns the high bit of the bytes set (and perhaps of bytes after one of those) that
+// are not in -./0123456789.
 func unlikeNumber(x uint64) uint64 {
 	return (x + lows*(0x7f-'9') | ^((x | highs) - lows*'-') | x) & highs
 }
 
-// skip returns the index after the value at b[i]. A value at the very end of b is taken as incomplete.
+// skip returns the index after the value at b[i]. A value at the very end of b is taken as
+// incomplete.
 func skip(b []byte, i int) (int, error) {
 	if i >= len(b) {
 		return i, errShort
@@ -133,7 +134,8 @@ func skipScalar(b []byte, i int) (int, error) {
 	return i, errShort
 }
 
-// scalar is true for the bytes of numbers and literals, and for others that are tolerated in skipped values.
+// scalar is true for the bytes of numbers and literals, and for others that are tolerated in
+// skipped values.
 var scalar = func() (t [256]bool) {
 	for c := '!'; c < 0x7f; c++ {
 		t[c] = !strings.ContainsRune(",:{}[]\"", c)
@@ -141,9 +143,9 @@ var scalar = func() (t [256]bool) {
 	return t
 }()
 
-// skipFlat returns the index after the object at b[i] if it contains no other object and no escape, as nearly all
-// arguments do. Then it ends at the first closing brace that follows an even number of quotes. Many bytes are tested at
-// a time. Other brackets are only counted.
+// skipFlat returns the index after the object at b[i] if it contains no other object and no escape,
+// as nearly all arguments do. Then it ends at the first closing brace that follows an even number
+// of quotes. Many bytes are tested at a time. Other brackets are only counted.
 func skipFlat(b []byte, i int) (next int, ok bool) {
 	n := bytes.IndexByte(b[i:], '}')
 	if n < 0 {
@@ -159,8 +161,8 @@ var quote, opening, closing = []byte{'"'}, []byte{'['}, []byte{']'}
 
 func skipNested(b []byte, i int) (int, error) {
 	const checked = 64
-	// A stack of bits: which brackets are open is checked for the first 64 levels, their number beyond. Depth is
-	// unlimited, because nothing here is recursive.
+	// A stack of bits: which brackets are open is checked for the first 64 levels, their number
+	// beyond. Depth is unlimited, because nothing here is recursive.
 	var kinds uint64
 	depth := 0
 	j := i

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a raw JSON string without its quotes, with escapes resolved. Invalid JSON strings are returned
-// unchanged.
+// Text returns a raw JSON string without its quotes, with escapes resolved. Invalid JSON strings
+// are returned unchanged.
 func Text(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return raw
@@ -24,8 +24,8 @@ func Text(raw []byte) []byte {
 	return []byte(s)
 }
 
-// Fields calls f for every field of the raw JSON object: key without quotes, raw value. It stops at the first invalid
-// JSON and at the first false.
+// Fields calls f for every field of the raw JSON object: key without quotes, raw value. It stops at
+// the first invalid JSON and at the first false.
 func Fields(object []byte, f func(key, value []byte) bool) {
 	i := space(object, 0)
 	if i >= len(object) || object[i] != '{' {
@@ -43,7 +43,8 @@ func Fields(object []byte, f func(key, value []byte) bool) {
 	}
 }
 
-// Elements calls f for every raw element of the JSON array. It stops at the first invalid JSON and at the first false.
+// Elements calls f for every raw element of the JSON array. It stops at the first invalid JSON and
+// at the first false.
 func Elements(array []byte, f func(value []byte) bool) {
 	i := space(array, 0)
 	if i >= len(array) || array[i] != '[' {

@@ -17,8 +17,9 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 )
 
-// Start builds and starts Jaeger on free ports and ends it after the test. The test is an integration test; it is
-// skipped if Jaeger's module cannot be downloaded, which is a failure if CI is set.
+// Start builds and starts Jaeger on free ports and ends it after the test. The test is an
+// integration test; it is skipped if Jaeger's module cannot be downloaded, which is a failure if CI
+// is set.
 func Start(t *testing.T) *jaeger.Jaeger {
 	t.Helper()
 	integration.Need(t)

@@ -19,8 +19,8 @@ import (
 //go:embed testdata/stub.c
 var source []byte
 
-// Headers returns the folder of NVIDIA's headers of DCGM and NVML, which are in the module go-dcgm. No package of it is
-// built, so that on a new machine nothing else downloads it.
+// Headers returns the folder of NVIDIA's headers of DCGM and NVML, which are in the module go-dcgm.
+// No package of it is built, so that on a new machine nothing else downloads it.
 func Headers() (string, error) {
 	out, err := exec.Command("go", "mod", "download", "-json", "github.com/NVIDIA/go-dcgm").Output()
 	var module struct{ Dir, Error string }
@@ -33,8 +33,8 @@ func Headers() (string, error) {
 	return filepath.Join(module.Dir, "pkg", "dcgm"), nil
 }
 
-// Build returns the path of a library compiled with NVIDIA's header, which comes with the binding of DCGM. It skips the
-// test without gcc.
+// Build returns the path of a library compiled with NVIDIA's header, which comes with the binding
+// of DCGM. It skips the test without gcc.
 func Build(t testing.TB) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
