@@ -111,7 +111,7 @@ func (x Foreign) Events() (start, end uintptr) { return x.section.Events() }
 // Recorded ends the section after both of its events have been enqueued, with its work. Call it in
 // the order in which the events of a stream were enqueued: their times are read in that order. If
 // the events were swapped or not recorded, the span has gpu.timing.status `device_error`, host
-// times and an error that says so.
+// times and an error that names the fault.
 func (x Foreign) Recorded(w Work) { x.section.Recorded(w.internal()) }
 
 // Elapsed requests the section's measured time. Call it before End. It allocates twice, so use it

@@ -22,7 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/otlp"
 )
 
-// OpenTelemetry's variables for exporters apply, those of traces before the general ones.
+// OpenTelemetry's variables for exporters apply, the variables of traces before the general ones.
 func TestTheEnvironmentConfiguresTheSink(t *testing.T) {
 	type request struct {
 		header http.Header

@@ -192,7 +192,7 @@ const gibi = 1.08
 //
 // memory is the instance's size in bytes from the driver or the profile's name; it is rounded to
 // whole slices, because drivers reserve a part of each slice. It returns false if sms or memory do
-// not fit the device, or if those of the device are unknown.
+// not fit the device, or if the device's are unknown.
 func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	if sms <= 0 || d.SMs <= 0 || sms > d.SMs || d.MemorySize <= 0 || !(memory > 0) {
 		return Device{}, false

@@ -33,7 +33,7 @@ func newTable(b *strings.Builder, widths ...int) *table {
 }
 
 // name sets the operations whose names are the first cells. Names that are equal when truncated get
-// a line of their own.
+// a separate line.
 func (t *table) name(lines []*Operation) {
 	cut := map[string]string{}
 	t.long = map[string]bool{}

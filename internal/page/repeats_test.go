@@ -122,7 +122,7 @@ func TestSpansWithoutAnIDAlwaysCount(t *testing.T) {
 	assert.EqualValues(t, 2, m.State(Query{}).Operations[0].Count)
 }
 
-// A device has a limited number of counters. Those of processes that have ended make way for
+// A device has a limited number of counters. Counters of processes that have ended make way for
 // others, and until then the others are not counted from 0 with each point.
 func TestCountersOfADeviceAreBounded(t *testing.T) {
 	m := at()

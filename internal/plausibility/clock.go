@@ -26,8 +26,8 @@ type Clock struct {
 
 // Add adds an observation: a new sample of a source that samples every interval has the time newest
 // at now. Both are Unix nanoseconds. It returns by how much the source's clock is ahead, negative
-// if it is behind; 0 if that cannot be told from the time that samples take to arrive. judged
-// reports that a window ended. Two windows in a row must agree.
+// if it is behind; 0 if that cannot be distinguished from the time that samples take to arrive.
+// judged reports that a window ended. Two windows in a row must agree.
 func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Duration, judged bool) {
 	age := now - newest
 	if c.n == 0 {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plausibility compares independent descriptions of one device quantity. Each check is a
-// small type without a clock of its own. A contradiction has a reason of one table, which states
+// small type without a clock. A contradiction has a reason of one table, which states
 // what it does to the values, and a Ledger counts it, logs the first one of each source, and lists
 // it for the page.
 //

@@ -123,8 +123,8 @@ func (h *History) Compare(sets [][]Rank, missing bool) []Comparison {
 }
 
 // judge adds a step of peers and returns which of them are slow, and which may be.
-func (h *History) judge(ranks []Rank, median, margin, limit float64, missing bool) (slow []verdict) {
-	slow = make([]verdict, len(ranks))
+func (h *History) judge(ranks []Rank, median, margin, limit float64, missing bool) (slow []judgement) {
+	slow = make([]judgement, len(ranks))
 	if len(ranks) < 2 {
 		return slow
 	}
@@ -137,7 +137,7 @@ func (h *History) judge(ranks []Rank, median, margin, limit float64, missing boo
 	}
 	slices.SortFunc(own, func(a, b float64) int { return cmp.Compare(b, a) })
 	past := make([]*pastRank, len(ranks))
-	punctual, some := 0.0, false // the slowest of those that are not late
+	punctual, some := 0.0, false // the slowest rank that is not late
 	for k := range ranks {
 		r := &ranks[k]
 		p := h.ranks[r.Rank]
@@ -181,8 +181,8 @@ func (h *History) judge(ranks []Rank, median, margin, limit float64, missing boo
 	return slow
 }
 
-// verdict is what is known about a rank after a step. hit without named is a suspicion.
-type verdict struct {
+// A judgement is what is known about a rank after a step. hit without named is a suspicion.
+type judgement struct {
 	hit, named bool
 	earlier    []Kept
 }

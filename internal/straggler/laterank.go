@@ -34,8 +34,8 @@ const (
 // OwnTimes is the own time of peers, in any unit: a row for each step, with a value for each rank.
 type OwnTimes [][]float64
 
-// Verdict is the statement that a rank is late.
-type Verdict struct {
+// A LateRank states that a rank is late.
+type LateRank struct {
 	Rank  int     // its column
 	P     float64 // probability that chance alone makes it as late; 0: judged by its magnitude, which is less certain
 	Hits  int     // steps in which it would be the slowest even if it were faster by Material
@@ -51,7 +51,7 @@ type Verdict struct {
 // faster by Material of the step? If no rank is late, the probability of that is 1 ÷ ranks at most,
 // whatever the distribution of noise. Hits are tested by the binomial distribution, sizes by
 // permutation within steps; with too few steps for either, by magnitude.
-func LateRanks(own OwnTimes, step float64, of int) []Verdict {
+func LateRanks(own OwnTimes, step float64, of int) []LateRank {
 	if len(own) == 0 || len(own[0]) < 2 {
 		return nil
 	}
@@ -133,11 +133,11 @@ func (j *trial) compare() {
 	}
 }
 
-func (j *trial) verdict(rank int, p float64) Verdict {
-	return Verdict{Rank: rank, P: p, Hits: j.hits[1][rank], Steps: len(j.own), Excess: j.mean[rank]}
+func (j *trial) late(rank int, p float64) LateRank {
+	return LateRank{Rank: rank, P: p, Hits: j.hits[1][rank], Steps: len(j.own), Excess: j.mean[rank]}
 }
 
-func (j *trial) byHits() (list []Verdict) {
+func (j *trial) byHits() (list []LateRank) {
 	for i := range j.n {
 		p := 1.0
 		for _, l := range places(j.n) {
@@ -145,16 +145,16 @@ func (j *trial) byHits() (list []Verdict) {
 			p = min(p, tail*float64(j.of)/l.share)
 		}
 		if p <= alpha && j.mean[i] > j.margin {
-			list = append(list, j.verdict(i, p))
+			list = append(list, j.late(i, p))
 		}
 	}
-	slices.SortStableFunc(list, func(x, y Verdict) int { return cmp.Compare(y.Excess, x.Excess) })
+	slices.SortStableFunc(list, func(x, y LateRank) int { return cmp.Compare(y.Excess, x.Excess) })
 	return list
 }
 
-// byPermutation compares the largest mean excess with those of shuffled steps. A single pause is in
-// every permutation, and so is never significant.
-func (j *trial) byPermutation() []Verdict {
+// byPermutation compares the largest mean excess with the excesses of shuffled steps. A single
+// pause is in every permutation, and so is never significant.
+func (j *trial) byPermutation() []LateRank {
 	best := largest(j.mean)
 	rows := make([][]float64, len(j.own))
 	for s, w := range j.own {
@@ -190,13 +190,13 @@ func (j *trial) byPermutation() []Verdict {
 	}
 	sets := float64(j.of) / float64(j.n)
 	if p := max(1, sets) * float64(1+more) / (permutations + 1); p <= alpha {
-		return []Verdict{j.verdict(best, p)}
+		return []LateRank{j.late(best, p)}
 	}
 	return nil
 }
 
 // byMagnitude compares the median excess with the noise from step to step.
-func (j *trial) byMagnitude() []Verdict {
+func (j *trial) byMagnitude() []LateRank {
 	steps := len(j.own)
 	if steps < fewestSteps {
 		return nil
@@ -225,14 +225,14 @@ func (j *trial) byMagnitude() []Verdict {
 	if best < 0 || most < leastMagnitude {
 		return nil
 	}
-	return []Verdict{j.verdict(best, 0)}
+	return []LateRank{j.late(best, 0)}
 }
 
 // Sure reports whether chance is practically excluded, Likely whether it is improbable.
-func (v *Verdict) Sure() bool { return v.P > 0 && v.P <= surely }
+func (v *LateRank) Sure() bool { return v.P > 0 && v.P <= surely }
 
 // Likely reports whether chance is improbable.
-func (v *Verdict) Likely() bool { return v.P > 0 }
+func (v *LateRank) Likely() bool { return v.P > 0 }
 
 func largest(values []float64) (at int) {
 	for i, v := range values {

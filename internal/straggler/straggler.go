@@ -93,7 +93,7 @@ func Compare(ranks []Rank) (results []Result, typical int) {
 	if p.median <= 0 {
 		return nil, 0
 	}
-	slow := make([]verdict, len(ranks))
+	slow := make([]judgement, len(ranks))
 	for k := range ranks {
 		delay := ranks[k].Own - p.median
 		slow[k].named = delay > outlierShare*p.median && delay > outlierStep*ranks[k].Step &&
@@ -123,7 +123,7 @@ func newPeers(ranks []Rank) peers {
 }
 
 // compare returns the results, and names the sections of the ranks that are slow or may be.
-func (p *peers) compare(slow []verdict) Comparison {
+func (p *peers) compare(slow []judgement) Comparison {
 	c := Comparison{Results: make([]Result, len(p.ranks))}
 	var inPhases, inLoose *level
 	for i := range p.ranks {

@@ -218,7 +218,7 @@ const (
 
 func UsualHalf(h int64) int64 { return (h + halfSpread + HalfStep - 1) / HalfStep * HalfStep }
 
-// openDevices lists the devices of a backend, on a thread of its own, because a driver may hang
+// openDevices lists the devices of a backend, on a separate thread, because a driver may hang
 // while it is loaded. If it does not respond within the limit, the thread is left behind with the
 // backend, which it closes, and shares nothing else with the profiler. An error means that the
 // backend is closed or will be.

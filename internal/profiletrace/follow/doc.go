@@ -6,7 +6,7 @@
 // comes again has the same ids.
 //
 // A file is read when its size and time of change stood still for a while, so that one that is
-// being written is left alone; one that appears by an atomic rename is complete and only waits that
+// being written waits; one that appears by an atomic rename is complete and only waits that
 // long. Files are polled, not watched: profiler files are often on network file systems, where
 // notifications do not arrive.
 //

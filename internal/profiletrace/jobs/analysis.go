@@ -209,7 +209,7 @@ func (a *analysis) byCollectives(list []straggler.Arrival) {
 }
 
 // name reports the ranks that are late, with what they cost and what they did.
-func (a *analysis) name(named []straggler.Verdict, t *stepTable, sets [][]int, list []straggler.Arrival) {
+func (a *analysis) name(named []straggler.LateRank, t *stepTable, sets [][]int, list []straggler.Arrival) {
 	rows := map[int64]*Rank{}
 	var waits time.Duration
 	for i := range a.out.Ranks {
@@ -373,7 +373,7 @@ func (a *analysis) activity(late int, t *stepTable, sets [][]int, to *LateRank) 
 	}
 }
 
-// comparedHosts bounds the peers with whose ranges those of a late rank are compared.
+// comparedHosts bounds the peers with whose ranges a late rank's are compared.
 const comparedHosts = 8
 
 // cause names the range in which the host of a late rank was for longer than its peers', while

@@ -43,8 +43,8 @@ type apart struct {
 }
 
 // joints returns the collectives of the job. Groups that do not list their members are complete if
-// the job has as many profiles as ranks; otherwise their members without a profile are those of the
-// job if the group has its size.
+// the job has as many profiles as ranks; otherwise their members without a profile are the job's
+// if the group has its size.
 func (a *analysis) joints(all []straggler.Collective, t *stepTable) map[straggler.Identity]*joint {
 	present, number := map[int64]bool{}, map[int64]int{}
 	for i, x := range a.job {

@@ -32,8 +32,8 @@ type unit struct {
 	known  bool
 }
 
-// units divides the collectives of a profile into steps: those of the profile or, without any,
-// those that end with the collective of most ranks that is run least often.
+// units divides the collectives of a profile into steps: the profile's own or, without any,
+// steps that end with the collective of most ranks that is run least often.
 func (a *analysis) units(x *profile, ranksOf map[string]int) (list []unit) {
 	stepOf := func(c *straggler.Collective) int64 { return int64(c.Step) }
 	if !slices.ContainsFunc(x.collectives, func(c straggler.Collective) bool { return c.Step > 0 }) {
@@ -51,7 +51,7 @@ func (a *analysis) units(x *profile, ranksOf map[string]int) (list []unit) {
 				cmp.Compare(x.group, y.group), cmp.Compare(x.name, y.name), cmp.Compare(x.bytes, y.bytes))
 		})
 		number := int64(1)
-		// Everything repeats as often, give or take what is cut off at the ends; else all is one
+		// Everything repeats as often, give or take what is missing at the ends; else all is one
 		// step.
 		n := count[end]
 		repeats := n > leastRuns

@@ -34,7 +34,7 @@ func (o *Observation) TooFew() bool { return o.Steps < o.Needs }
 
 // decide sets which ranks are late, or what was observed. arrivals are what each rank cost the
 // others.
-func (a *analysis) decide(t *stepTable, sets [][]int) (named []straggler.Verdict) {
+func (a *analysis) decide(t *stepTable, sets [][]int) (named []straggler.LateRank) {
 	var most *Observation
 	for _, set := range sets {
 		members, own, _ := t.compared(set)
@@ -51,7 +51,7 @@ func (a *analysis) decide(t *stepTable, sets [][]int) (named []straggler.Verdict
 			most = &o
 		}
 	}
-	slices.SortStableFunc(named, func(x, y straggler.Verdict) int { return cmp.Compare(y.Excess, x.Excess) })
+	slices.SortStableFunc(named, func(x, y straggler.LateRank) int { return cmp.Compare(y.Excess, x.Excess) })
 	if len(named) == 0 {
 		a.out.Observed = most
 	}
@@ -79,8 +79,8 @@ func observe(own straggler.OwnTimes, margin float64) (o Observation) {
 	return o
 }
 
-// SlowGroup is a process group whose transfers take longer than those of its sisters, or than its
-// link explains.
+// SlowGroup is a process group whose transfers take longer than the transfers of its sisters, or
+// than its link explains.
 type SlowGroup struct {
 	Group      string        `json:"group"`
 	Collective string        `json:"collective"`
@@ -242,8 +242,8 @@ func (a *analysis) shortestStep(set []int) int64 {
 	return least
 }
 
-// certainty returns how certain a verdict is.
-func certainty(v *straggler.Verdict) finding.Certainty {
+// certainty returns how certain it is that a rank is late.
+func certainty(v *straggler.LateRank) finding.Certainty {
 	switch {
 	case v.Sure():
 		return finding.High

@@ -67,7 +67,7 @@ func (s *Sweep) HostOnly() *facts.HostOnly {
 }
 
 // hostStack is the open ranges of a thread, in the order in which they were opened, and the time up
-// to which each moment has been given to a range. Ranges may cross: those of Python's profiler
+// to which each moment has been given to a range. Ranges may cross: ranges of Python's profiler
 // start inside the frame that opens them, and outlive it.
 type hostStack struct {
 	open []hostRange

@@ -85,7 +85,7 @@ func compareAPI(w io.Writer, root, base string, modules []string) error {
 }
 
 // lastRelease returns the tag of the highest release before HEAD, "" if there is none. The commit
-// of a release is on a branch of its own, so that its parent is before HEAD and it may not be.
+// of a release is on a separate branch, so that its parent is before HEAD and it may not be.
 func lastRelease(root string) string {
 	out, err := exec.Command("git", "-C", root, "tag", "--list", "v[0-9]*").Output()
 	if err != nil {

@@ -173,7 +173,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 		}
 	}
 	// From the largest on, so that a row's parent is there before it, but for parents that took
-	// less time than what lies in them.
+	// less time than what is in them.
 	kept := map[*node]bool{}
 	var keep func(n *node, depth int) bool
 	keep = func(n *node, depth int) bool {

@@ -6,8 +6,8 @@
 //
 // The API is one call with an empty request. The few fields of the response that are needed are
 // read with protowire, because the generated types would add the kubelet's module. A device
-// plugin's devices are in the field devices; those that dynamic resource allocation (DRA) gave to a
-// claim of the pod are in dynamic_resources.
+// plugin's devices are in the field devices; devices that dynamic resource allocation (DRA) gave to
+// a claim of the pod are in dynamic_resources.
 package podresources
 
 import (
