@@ -79,7 +79,8 @@ var kinds = [kindCount]string{
 }
 
 var kindsForPeople = [kindCount]string{
-	"host", "launch delay", "kernels", "communication", "copies", "delay between queued work", "not explained", "not recorded",
+	"host", "launch delay", "kernels", "communication", "copies", "delay between queued work",
+	"not explained", "not recorded",
 }
 
 // String returns the kind as in JSON.
@@ -334,7 +335,8 @@ func (p *Path) list(s *sums, names func(key) (name, lane string)) {
 		p.Parts = append(p.Parts, *x)
 	}
 	slices.SortFunc(p.Parts, func(a, b Part) int {
-		return cmp.Or(cmp.Compare(b.Gain, a.Gain), cmp.Compare(b.Time, a.Time), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(cmp.Compare(b.Gain, a.Gain), cmp.Compare(b.Time, a.Time),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Lane, b.Lane))
 	})
 	p.Parts, p.MoreParts, p.Rest = Most(p.Parts, maxParts, p.MoreParts, p.Rest)

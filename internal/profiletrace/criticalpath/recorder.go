@@ -103,7 +103,8 @@ const (
 // on.
 func NewRecorder(steps bool, begin int64) *Recorder {
 	r := &Recorder{
-		threads: map[uint32]*timeline.History{}, polls: map[uint32][]polling{}, limit: fewActivities, whole: !steps, complete: begin, sums: newSums(),
+		threads: map[uint32]*timeline.History{}, polls: map[uint32][]polling{},
+		limit: fewActivities, whole: !steps, complete: begin, sums: newSums(),
 	}
 	if r.whole {
 		r.steps = []step{{start: begin, end: begin, last: begin}}

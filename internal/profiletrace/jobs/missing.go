@@ -359,8 +359,8 @@ func absentFinding(j *Job) finding.Finding {
 		"ranks with a profile wait for one without: " + listed(j.Missing),
 		fmt.Sprintf("each waits %s for it", FormatTime(j.Absent)),
 	}
-	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, in %d of %d steps for longer "+
-		"than any of them is late", len(j.Ranks), j.AbsentHits, j.AbsentSteps)
+	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, in %d of %d steps for "+
+		"longer than any of them is late", len(j.Ranks), j.AbsentHits, j.AbsentSteps)
 	v.Remedy = "profile the missing ranks, too"
 	return v
 }

@@ -175,10 +175,11 @@ func collectively(b *strings.Builder, j *Job) {
 			FormatTime(c.Late))
 	}
 	if j.Absent > 0 {
-		fmt.Fprintf(b, "ranks without a profile are late: even the last rank with one waits, %s in all, in %d of %d steps for "+
-			"longer than any of these ranks is late. ", FormatTime(j.Absent), j.AbsentHits, j.AbsentSteps)
+		fmt.Fprintf(b, "ranks without a profile are late: even the last rank with one waits, %s in all, in %d of %d "+
+			"steps for longer than any of these ranks is late. ", FormatTime(j.Absent), j.AbsentHits, j.AbsentSteps)
 		if j.AbsentOrLink != "" {
-			fmt.Fprintf(b, "That is the same in each step, so a slow link of group %s explains it equally well. ", j.AbsentOrLink)
+			fmt.Fprintf(b, "That is the same in each step, so a slow link of group %s explains it equally well. ",
+				j.AbsentOrLink)
 		}
 		fmt.Fprintf(b, "Profile %s, too. ", listed(j.Missing))
 		return
@@ -274,8 +275,8 @@ func observed(j *Job) string {
 			finding.Count(int64(o.Steps), "step", "steps"), o.Peers, o.Needs, o.Step, o.Rank, FormatTime(o.Late), o.Last, o.Of,
 			FormatTime(o.Each))
 	}
-	return fmt.Sprintf("no rank is late: lateness changes among ranks, which wait %s each, %s per step. None is the slowest "+
-		"more often than by chance (most: rank %d, in %d of %d steps)", FormatTime(o.Each),
+	return fmt.Sprintf("no rank is late: lateness changes among ranks, which wait %s each, %s per step. None is the "+
+		"slowest more often than by chance (most: rank %d, in %d of %d steps)", FormatTime(o.Each),
 		FormatTime(o.Each/time.Duration(max(1, o.Steps))), o.Rank, o.Hits, o.Steps)
 }
 
