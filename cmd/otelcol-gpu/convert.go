@@ -51,8 +51,8 @@ func newConvertCommand() *cobra.Command {
 		Short: "Convert profiles of PyTorch, JAX, Nsight Systems and rocprofv3 to OTLP and a Chrome trace",
 		Long: `Convert profiles to OTLP and a Chrome trace, and print where the GPU time went. The input is PyTorch profiler
 (Kineto) traces, plain or compressed, XPlane profiles of JAX, SQLite exports of Nsight Systems, and runs of ROCm's
-rocprofv3 as JSON or as its database. A directory is searched recursively for profiles (.json, .json.gz, .json.zst, .sqlite, _results.db, .xplane.pb);
-duplicates are counted once.
+rocprofv3 as JSON or as its database. A directory is searched recursively for profiles (.json, .json.gz, .json.zst,
+.sqlite, _results.db, .xplane.pb); duplicates are counted once.
 
 The command writes DIR/spans.json (OTLP JSON, one request per line, at the level set by --detail) and DIR/trace.json
 (one Chrome trace of all activities). Files recorded more than three months apart go to separate Chrome traces:

@@ -75,7 +75,7 @@ type Options struct {
 	Rows      int         // operations in the table; 0 is all
 	HTML      bool        // also write the page
 	Pprof     string      // file for GPU time and idle time by stack; "": none
-	Terminal  *os.File    // terminal whose width limits texts and names; nil: output is not a terminal, lines have any length
+	Terminal  *os.File    // whose width limits texts and names; nil: output is not a terminal, lines have any length
 }
 
 // Errors of a run whose results are complete except for some files, which have been reported
