@@ -90,7 +90,24 @@ var elsewhere = []row{
 		env: "`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`", option: "`otlp.Endpoint`", values: "URL",
 		value: "`http://localhost:4318`", help: "endpoint of `gpuspan/otlp`",
 	},
-	{env: "`OTEL_EXPORTER_OTLP_HEADERS`", option: "`otlp.Header`", values: "`key=value,…`", help: "its headers"},
+	{
+		env: "`OTEL_EXPORTER_OTLP_HEADERS`", option: "`otlp.Header`", values: "`key=value,…`",
+		help: "its headers; of each of these variables there is one for traces (`OTEL_EXPORTER_OTLP_TRACES_…`), " +
+			"which comes first",
+	},
+	{
+		env: "`OTEL_EXPORTER_OTLP_TIMEOUT`", option: "`otlp.Client`", values: "ms", value: "`10000`",
+		help: "time limit of a request",
+	},
+	{
+		env: "`OTEL_EXPORTER_OTLP_COMPRESSION`", option: "`otlp.Gzip`", values: "`gzip`, `none`", value: "`none`",
+		help: "compression of requests",
+	},
+	{
+		env:    "`OTEL_EXPORTER_OTLP_CERTIFICATE`, `…_CLIENT_CERTIFICATE`, `…_CLIENT_KEY`",
+		option: "`otlp.Client`", values: "PEM file",
+		help: "authorities that are trusted instead of the system's; own certificate",
+	},
 	{
 		env:    "`OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`, `…_VALUE_LENGTH_LIMIT`, `OTEL_SPAN_LINK_COUNT_LIMIT`",
 		option: "`sdktrace.WithRawSpanLimits`", values: "int", value: "128, none, 128",

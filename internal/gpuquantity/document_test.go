@@ -132,9 +132,11 @@ func withPanels(board string) string {
 	slices.Sort(names)
 	for _, name := range names {
 		m := metrics[name]
-		series := strings.ReplaceAll(name, ".", "_") + map[string]string{
+		suffix := map[string]string{
 			"W": "_watts", "J": "_joules", "Hz": "_hertz", "By": "_bytes", "Cel": "_celsius", "1": "_ratio",
 		}[m.Unit]
+		// Prometheus adds the unit only to names that do not end with it.
+		series := strings.TrimSuffix(strings.ReplaceAll(name, ".", "_"), suffix) + suffix
 		expr := series + `{hw_id=~\"$gpu\",hw_model=~\"$model\"}`
 		if m.Instrument == semconv.InstrumentCounter {
 			series += "_total"
