@@ -29,8 +29,10 @@ func TestScrapeIsCleanForPromtool(t *testing.T) {
 	c, err := cf.CreateTracesToMetrics(context.Background(), connectortest.NewNopSettings(cf.Type()), ccfg, exp)
 	require.NoError(t, err)
 	require.NoError(t, c.Start(context.Background(), componenttest.NewNopHost()))
-	for rank := range 4 {
-		require.NoError(t, c.ConsumeTraces(context.Background(), everything(rank)))
+	for step := range 40 { // fewer do not prove that a rank is late
+		for rank := range 4 {
+			require.NoError(t, c.ConsumeTraces(context.Background(), everything(rank, step)))
+		}
 	}
 	require.NoError(t, c.Shutdown(context.Background()))
 
@@ -55,9 +57,10 @@ func TestScrapeIsCleanForPromtool(t *testing.T) {
 	}
 }
 
-// everything returns a batch of one rank that produces every metric of the connector; rank 3 is
+// everything returns a step of one rank that produces every metric of the connector; rank 3 is
 // slow.
-func everything(rank int) ptrace.Traces {
+func everything(rank, step int) ptrace.Traces {
+	zero := 1_700_000_000_000_000_000 + pcommon.Timestamp(step)*100_000_000
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
 	ra := rs.Resource().Attributes()
@@ -70,10 +73,10 @@ func everything(rank int) ptrace.Traces {
 	add := func(name string, start, end uint64, attrs map[string]any) {
 		s := ss.Spans().AppendEmpty()
 		s.SetName(name)
-		s.SetTraceID([16]byte{1, byte(rank)})
+		s.SetTraceID([16]byte{1, byte(rank), byte(step)})
 		s.SetSpanID([8]byte{byte(ss.Spans().Len())})
-		s.SetStartTimestamp(1_700_000_000_000_000_000 + pcommon.Timestamp(start))
-		s.SetEndTimestamp(1_700_000_000_000_000_000 + pcommon.Timestamp(end))
+		s.SetStartTimestamp(zero + pcommon.Timestamp(start))
+		s.SetEndTimestamp(zero + pcommon.Timestamp(end))
 		_ = s.Attributes().FromRaw(attrs)
 	}
 	slow := 0.0
@@ -91,7 +94,7 @@ func everything(rank int) ptrace.Traces {
 		"gpu.io.size": 77,
 	})
 	add("step", 0, 100_000_000, map[string]any{
-		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": step, "gpu.step.duration": 0.1,
 		"gpu.step.items": 64, "gpu.step.item.type": "image",
 		"gpu.step.phase.duration.forward": 0.04 + slow, "gpu.step.phase.duration.comm": 0.06 - slow, "gpu.energy": 32.0,
 	})
