@@ -85,7 +85,7 @@ func TestTheEnvironmentSetsTheTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_ = s.Shutdown(ctx)
-	require.NoError(t, ctx.Err(), "the request was given up after 20 ms")
+	require.NoError(t, ctx.Err(), "the request ended at its limit of 20 ms")
 }
 
 func TestInvalidVariablesAreErrors(t *testing.T) {

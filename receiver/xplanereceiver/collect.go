@@ -32,6 +32,7 @@ type collect struct {
 	steps   *plane // whose line of steps is used: all devices of a host have the same ones
 	events  int64
 	facts   facts
+	divided map[uint32]bool // paths of modules whose parts are names, too
 }
 
 // describe reads what the planes state about themselves.
@@ -74,8 +75,9 @@ func (c *collect) describe() error {
 				c.p.Meta.TimingSource = map[string]string{"nvidia": "cupti", "amd": "roctracer"}[strings.ToLower(v.text)]
 			}
 		}
-		if ordinal, ok := p.ordinal(); ok {
-			d.Ordinal = ordinal
+		if p.ordinal, p.device = ordinalOf(p.name); p.device {
+			p.gpu = strings.HasPrefix(p.name, gpuPlanes)
+			d.Ordinal = p.ordinal
 			c.p.Meta.Devices = append(c.p.Meta.Devices, d)
 		}
 		for _, l := range p.lines {
@@ -100,11 +102,11 @@ func (c *collect) describe() error {
 	return nil
 }
 
-// ordinal returns the number of the device that a plane shows. SparseCores of a TPU are parts of
+// ordinalOf returns the number of the device that a plane of this name shows. SparseCores of a TPU are parts of
 // it.
-func (p *plane) ordinal() (int64, bool) {
+func ordinalOf(plane string) (int64, bool) {
 	for _, prefix := range []string{gpuPlanes, tpuPlanes, "/device:CUSTOM:"} {
-		if rest, ok := strings.CutPrefix(p.name, prefix); ok {
+		if rest, ok := strings.CutPrefix(plane, prefix); ok {
 			number, _, _ := strings.Cut(rest, " ")
 			n, err := strconv.ParseInt(number, 10, 32)
 			return n, err == nil && n >= 0
@@ -128,23 +130,19 @@ func (c *collect) event(p *plane, l *line, b []byte) error {
 		c.p.Skip("event of more than 1 MiB")
 		return nil
 	}
-	ordinal, device := p.ordinal()
-	gpu := strings.HasPrefix(p.name, gpuPlanes)
 	steps := c.steps == p && l.name == "Steps"
 	switch {
-	case gpu && derived[l.name]:
+	case p.gpu && derived[l.name]:
 		c.p.Skip("row that was derived from the others (" + l.name + ")")
 		return nil
-	case device && !gpu && !working[l.name] && !steps:
+	case p.device && !p.gpu && !working[l.name] && !steps:
 		return nil // modules, scopes and counters repeat what operators state
-	case !device && !strings.HasPrefix(p.name, hostPlanes):
+	case !p.device && !strings.HasPrefix(p.name, hostPlanes):
 		c.p.Skip("event of a plane without a meaning here")
 		return nil
 	}
 	var offset, duration, id int64
 	timed := true
-	c.facts = facts{}
-	f := &c.facts
 	var stats [][]byte
 	if err := each(b, func(num protowire.Number, n uint64, b []byte) {
 		switch num {
@@ -179,13 +177,13 @@ func (c *collect) event(p *plane, l *line, b []byte) error {
 	}
 	start := l.start + floor(offset)
 	end := l.start + floor(offset+duration)
-	e := event.Event{Start: start, Duration: end - start, Process: c.process, Detail: f.Detail}
+	e := event.Event{Start: start, Duration: end - start, Process: c.process, Detail: c.facts.Detail}
 	switch {
 	case steps:
 		e.Kind, e.Thread = event.KindStep, l.id
 		return c.add(&e, "step")
-	case device:
-		return c.activity(&e, d, l, ordinal, gpu)
+	case p.device:
+		return c.activity(&e, d, p, l)
 	}
 	return c.hostRange(&e, d, l)
 }
@@ -209,6 +207,7 @@ func (c *collect) state(p *plane, d *described, stats [][]byte) error {
 			}
 			d.facts.add(name, v)
 		}
+		d.facts.Precision = precision(d.name)
 		d.stats = nil
 	}
 	c.facts = *d.facts
@@ -231,23 +230,22 @@ func (c *collect) add(e *event.Event, name string) error {
 var idle = []string{"infeed", "outfeed", "host send", "host recv"}
 
 // activity takes an event of a device.
-func (c *collect) activity(e *event.Event, d *described, l *line, ordinal int64, gpu bool) error {
+func (c *collect) activity(e *event.Event, d *described, p *plane, l *line) error {
 	f := &c.facts
 	name := cmp.Or(d.display, d.name)
 	if vocabulary.ContainsAny(strings.ToLower(f.category), idle) {
 		c.p.Skip("wait of the device for the host (idle)")
 		return nil
 	}
-	e.Kind, e.Device, e.Stream = event.KindKernel, ordinal, l.id
+	e.Kind, e.Device, e.Stream = event.KindKernel, p.ordinal, l.id
 	e.Process, e.HasProcess = c.process, true
 	if f.correlation > 0 && f.correlation < 1<<event.CorrelationBits {
 		e.Correlation = f.correlation
 	}
 	operator := f.operator
 	switch {
-	case !gpu:
+	case !p.gpu:
 		operator = name
-		e.Detail.Precision = precision(d.name)
 		if strings.Contains(vocabulary.CollectiveName(f.category), "_") {
 			e.Detail.Collective = vocabulary.CollectiveName(f.category)
 		}
@@ -261,8 +259,11 @@ func (c *collect) activity(e *event.Event, d *described, l *line, ordinal int64,
 	}
 	if path := f.modules(); path != "" {
 		e.Detail.Modules = c.p.Names.ID(path)
-		for part := range strings.SplitSeq(path, "/") {
-			c.p.Names.ID(part)
+		if !c.divided[e.Detail.Modules] {
+			c.divided[e.Detail.Modules] = true
+			for part := range strings.SplitSeq(path, "/") {
+				c.p.Names.ID(part) // the analysis divides the path
+			}
 		}
 	}
 	return c.add(e, name)

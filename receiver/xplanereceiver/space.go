@@ -47,6 +47,9 @@ type plane struct {
 	names  map[int64]string // of statistics, and texts that statistics refer to
 	stats  [][]byte         // of the plane itself
 	lines  []line
+
+	ordinal     int64 // of the device
+	device, gpu bool
 }
 
 // described is the entry of a table for events.
