@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
@@ -277,16 +280,24 @@ func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 		assert.Contains(t, printed, f.String())
 	}
 
-	c := report.NewCollector()
-	computing, copies := c.Node(0, report.Info{Name: "train"}), c.Node(0, report.Info{Name: "h2d", Type: "copy", HostMemory: "pageable"})
+	prof, err := gpuspan.New(nil, gpuspan.WithReport(), gpuspan.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	device := prof.Stream(0, "device", gpuspan.OnDevice(backend.Device{UUID: "GPU-1"}))
+	computing := gpuspan.NewOperation("train")
+	copies := gpuspan.NewOperation("h2d", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable))
 	for i := range int64(steps) {
-		at := (i + 1) * int64(time.Second)
-		c.Section(computing, report.Sample{Timed: true, Start: at, Duration: 90 * time.Millisecond})
-		c.Section(copies, report.Sample{Timed: true, Start: at, Duration: copyTime * time.Millisecond})
-		c.Step("train", report.StepSample{Duration: stepTime * time.Millisecond, Waiting: loadTime * time.Millisecond})
+		at := time.Unix(i+1, 0)
+		computing.RecordMeasured(t.Context(), device, at, 90*time.Millisecond, gpuspan.Work{})
+		copies.RecordMeasured(t.Context(), device, at.Add(90*time.Millisecond), copyTime*time.Millisecond, gpuspan.Work{})
 	}
+	require.NoError(t, prof.Shutdown(t.Context()))
+	sum := prof.Snapshot()
+	sum.Loops = []report.Loop{{
+		Name: "train", Steps: steps, Waiting: steps * loadTime * time.Millisecond,
+		Duration: report.Durations{Count: steps, Total: steps * stepTime * time.Millisecond},
+	}}
 	own := map[string]statement{}
-	for _, f := range c.Summary().Findings(report.Thresholds{}) {
+	for _, f := range sum.Findings(report.Thresholds{}) {
 		own[string(f.Kind)] = statement{f.Kind.Title(), f.Remedy, f.Subject, f.Threshold, f.Value, f.Cost}
 	}
 	producers["gpuspan/report"] = own

@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -30,12 +31,7 @@ const (
 	floorFactor = semconv.FindingBelowFloorFloor
 )
 
-// Collector makes Summaries of a profiler's measurements. Programs configure it by
-// gpuspan.WithReport; its methods are for the profiler, whose one goroutine calls Node, Section,
-// Untimed and Step. Its memory is bounded: at most 4096 positions in the nesting, 64 loops, 64
-// phases of each; runs over the first limit are counted in Summary.Overflow. It is safe for
-// concurrent use.
-type Collector struct {
+type collector struct {
 	mu       sync.Mutex
 	service  string
 	sketch   func() Sketch
@@ -56,17 +52,17 @@ type Collector struct {
 	loose    time.Duration // of outermost sections on unknown streams
 }
 
-// Option configures [NewCollector].
-type Option interface{ apply(*Collector) }
+// Option configures the statistics of a profiler, by gpuspan.WithReport.
+type Option interface{ apply(*collector) }
 
-type optionFunc func(*Collector)
+type optionFunc func(*collector)
 
-func (f optionFunc) apply(c *Collector) { f(c) }
+func (f optionFunc) apply(c *collector) { f(c) }
 
 // WithSketch sets the function that creates the sketch of each operation's and phase's durations,
 // such as ddsketch.New. By default quantiles are computed from a uniform sample of 512 durations.
 func WithSketch(newSketch func() Sketch) Option {
-	return optionFunc(func(c *Collector) {
+	return optionFunc(func(c *collector) {
 		if newSketch != nil {
 			c.sketch = newSketch
 		}
@@ -74,22 +70,12 @@ func WithSketch(newSketch func() Sketch) Option {
 }
 
 // WithService sets the name of the program in reports; default none.
-func WithService(name string) Option { return optionFunc(func(c *Collector) { c.service = name }) }
-
-// WithClock sets the clock of Summary.Start and Summary.End, which must be the clock of
-// Sample.Start; default time.Now.
-func WithClock(now func() time.Time) Option {
-	return optionFunc(func(c *Collector) {
-		if now != nil {
-			c.now = now
-		}
-	})
-}
+func WithService(name string) Option { return optionFunc(func(c *collector) { c.service = name }) }
 
 // WithDevices sets devices and their peaks, which override the peaks that a profiler finds in
 // package peaks; default none. Without peaks, shares of peak are unknown.
 func WithDevices(d ...Device) Option {
-	return optionFunc(func(c *Collector) {
+	return optionFunc(func(c *collector) {
 		c.devices = append(c.devices, d...)
 		for _, d := range d {
 			if d.Peaks.known() {
@@ -99,10 +85,15 @@ func WithDevices(d ...Device) Option {
 	})
 }
 
-// NewCollector returns a Collector whose measurements start now.
-func NewCollector(opts ...Option) *Collector {
-	c := &Collector{
-		sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
+var _ statistics.Collector[Info, Device, Summary] = (*collector)(nil)
+
+func init() {
+	statistics.New = func(now func() time.Time, opts any) any { return newCollector(now, opts.([]Option)...) }
+}
+
+func newCollector(now func() time.Time, opts ...Option) *collector {
+	c := &collector{
+		sketch: newReservoir, now: now, nodes: []*node{{}}, first: map[string]bool{},
 		stated: map[int]Peaks{}, streams: streams{},
 	}
 	options.All(opts, Option.apply)(c)
@@ -110,9 +101,7 @@ func NewCollector(opts ...Option) *Collector {
 	return c
 }
 
-// SetDevice adds a device or replaces the one with the same ordinal, for example when its floor has
-// been measured. Peaks set by WithDevices are kept.
-func (c *Collector) SetDevice(d Device) {
+func (c *collector) SetDevice(d Device) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.stated[d.Ordinal]; ok {
@@ -125,8 +114,7 @@ func (c *Collector) SetDevice(d Device) {
 	c.devices[i] = d
 }
 
-// SetDropped sets the number of sections that were lost for a reason since the profiler started.
-func (c *Collector) SetDropped(reason string, n int64) {
+func (c *collector) SetDropped(reason string, n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n == 0 {
@@ -138,9 +126,7 @@ func (c *Collector) SetDropped(reason string, n int64) {
 	c.dropped[reason] = n
 }
 
-// Node returns the node of an operation below its parent's node. The same parent and name give the
-// same node for the life of the Collector, so callers may keep it.
-func (c *Collector) Node(parent Node, op Info) Node {
+func (c *collector) Node(parent statistics.Node, op Info) statistics.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.node(parent)
@@ -155,9 +141,9 @@ func (c *Collector) Node(parent Node, op Info) Node {
 			return n
 		}
 	}
-	n := Node(len(c.nodes))
+	n := statistics.Node(len(c.nodes))
 	if p.children == nil {
-		p.children = map[string]Node{}
+		p.children = map[string]statistics.Node{}
 	}
 	p.children[op.Name] = n
 	p.order = append(p.order, n)
@@ -165,15 +151,14 @@ func (c *Collector) Node(parent Node, op Info) Node {
 	return n
 }
 
-func (c *Collector) node(n Node) *node {
+func (c *collector) node(n statistics.Node) *node {
 	if n < 0 || int(n) >= len(c.nodes) {
 		return c.nodes[0]
 	}
 	return c.nodes[n]
 }
 
-// Section adds one finished run. The root is not an operation: sections recorded there are ignored.
-func (c *Collector) Section(n Node, s Sample) {
+func (c *collector) Section(n statistics.Node, s statistics.Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if nd := c.countable(n, 1); nd != nil {
@@ -196,7 +181,7 @@ func (c *Collector) Section(n Node, s Sample) {
 			}
 			if nd.parent == 0 && s.Stream != 0 && nd.Name != overflowName {
 				r := run{s.Start, end, n, s.OnHost && !s.Synchronous, first, s.Precision, work{
-					s.Duration, s.Memory, s.PCIe, s.Items, s.FLOPs,
+					s.Duration, IO(s.Memory), Transfer(s.PCIe), s.Items, s.FLOPs,
 				}}
 				c.streams.add(streamKey{s.Device, s.Stream}, r, func(in run) { c.nodes[in.node].lies(n, in, c.sketch) })
 			}
@@ -204,10 +189,7 @@ func (c *Collector) Section(n Node, s Sample) {
 	}
 }
 
-// Untimed adds count runs that were not timed individually, as below unsampled parents, with their
-// declared work. With a count of 0 it adds work to runs that have been counted, such as FLOPs of
-// another precision.
-func (c *Collector) Untimed(n Node, count int64, s Sample) {
+func (c *collector) Untimed(n statistics.Node, count int64, s statistics.Sample) {
 	if count < 0 {
 		return
 	}
@@ -220,7 +202,7 @@ func (c *Collector) Untimed(n Node, count int64, s Sample) {
 	}
 }
 
-func (c *Collector) countable(n Node, count int64) *node {
+func (c *collector) countable(n statistics.Node, count int64) *node {
 	nd := c.node(n)
 	if nd == c.nodes[0] {
 		return nil
@@ -231,7 +213,7 @@ func (c *Collector) countable(n Node, count int64) *node {
 	return nd
 }
 
-func (c *Collector) isFirst(nd *node, s Sample) bool {
+func (c *collector) isFirst(nd *node, s statistics.Sample) bool {
 	if s.Occurrence > 0 {
 		return s.Occurrence == 1
 	}
@@ -240,8 +222,7 @@ func (c *Collector) isFirst(nd *node, s Sample) bool {
 	return first
 }
 
-// Step adds one finished step of a loop.
-func (c *Collector) Step(name string, s StepSample) {
+func (c *collector) Step(name string, s statistics.StepSample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.loops, func(l *loop) bool { return l.Name == name })
@@ -255,8 +236,7 @@ func (c *Collector) Step(name string, s StepSample) {
 	c.loops[i].step(s, c.sketch)
 }
 
-// Reset clears all statistics. Nodes stay valid.
-func (c *Collector) Reset() {
+func (c *collector) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.nodes {
@@ -315,7 +295,7 @@ type timeline struct {
 // run is an outermost timed section that no later one enclosed so far.
 type run struct {
 	start, end int64 // unix nanoseconds
-	node       Node
+	node       statistics.Node
 	launched   bool // no device timed it, and its end is not its work's
 	first      bool // in the process
 	precision  string

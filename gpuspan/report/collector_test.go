@@ -17,13 +17,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func timed(d time.Duration) report.Sample {
-	return report.Sample{Timed: true, Start: epoch.UnixNano(), Duration: d}
+func timed(d time.Duration) statistics.Sample {
+	return statistics.Sample{Timed: true, Start: epoch.UnixNano(), Duration: d}
 }
 
 func find(t testing.TB, s report.Summary, name string) report.Operation {
@@ -106,14 +107,14 @@ func TestQuantilesOfLongRuns(t *testing.T) {
 func TestRatesDivideTheWorkOfTimedRunsOnly(t *testing.T) {
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "gemm"})
-	work := report.Sample{
-		Memory: report.IO{Read: 3e9, Written: 1e9}, PCIe: report.Transfer{Unsplit: 5e8}, FLOPs: 2e12, Precision: "bf16", Items: 10,
+	work := statistics.Sample{
+		Memory: statistics.IO{Read: 3e9, Written: 1e9}, PCIe: statistics.Transfer{Unsplit: 5e8}, FLOPs: 2e12, Precision: "bf16", Items: 10,
 	}
 	s := work
 	s.Timed, s.Start, s.Duration = true, 1, 2*time.Second
 	c.Section(n, s)
 	c.Section(n, s)
-	c.Untimed(n, 98, report.Sample{Memory: report.IO{Read: 98 * 3e9}, FLOPs: 98 * 2e12, Precision: "bf16", Items: 980})
+	c.Untimed(n, 98, statistics.Sample{Memory: statistics.IO{Read: 98 * 3e9}, FLOPs: 98 * 2e12, Precision: "bf16", Items: 980})
 	c.Untimed(n, -1, work)
 	f := c.Summary().Operations[0].All
 	require.EqualValues(t, 100, f.Count)
@@ -124,7 +125,7 @@ func TestRatesDivideTheWorkOfTimedRunsOnly(t *testing.T) {
 		MemoryRead: 1.5e9, MemoryWritten: .5e9, Memory: 2e9, PCIe: 2.5e8, FLOPs: 1e12, Items: 5,
 	}, f.Rates())
 	require.Zero(t, report.Figures{}.Rates())
-	c.Untimed(n, 0, report.Sample{FLOPs: 5, Precision: "fp8"}) // another precision of counted runs
+	c.Untimed(n, 0, statistics.Sample{FLOPs: 5, Precision: "fp8"}) // another precision of counted runs
 	f = c.Summary().Operations[0].All
 	require.EqualValues(t, 100, f.Count)
 	require.EqualValues(t, 5, f.FLOPs["fp8"])
@@ -169,16 +170,16 @@ func TestSharesAndCoverage(t *testing.T) {
 			Memory: 1e12,
 			FLOPs:  map[string]float64{"fp32": 1e12},
 		}}))
-	run := func(n report.Node, from, ms int64, s report.Sample) {
+	run := func(n statistics.Node, from, ms int64, s statistics.Sample) {
 		s.Timed, s.Start, s.Duration = true, epoch.UnixNano()+from*1e6, time.Duration(ms*1e6)
 		c.Section(n, s)
 	}
 	outer := c.Node(0, report.Info{Name: "outer"})
 	inner := c.Node(outer, report.Info{Name: "inner"})
 	other := c.Node(0, report.Info{Name: "other"})
-	run(outer, 0, 40, report.Sample{Device: 1, Memory: report.IO{Read: 2e10}, FLOPs: 1e10, Precision: "fp32"})
-	run(inner, 10, 10, report.Sample{})
-	run(other, 30, 20, report.Sample{}) // concurrent with outer for 10 ms
+	run(outer, 0, 40, statistics.Sample{Device: 1, Memory: statistics.IO{Read: 2e10}, FLOPs: 1e10, Precision: "fp32"})
+	run(inner, 10, 10, statistics.Sample{})
+	run(other, 30, 20, statistics.Sample{}) // concurrent with outer for 10 ms
 	now = epoch.Add(100 * time.Millisecond)
 	s := c.Summary()
 	require.Equal(t, 50*time.Millisecond, s.Covered)
@@ -214,21 +215,21 @@ func TestModelFLOPsAreComparedWithTheDeviceOfTheSteps(t *testing.T) {
 	peak := func(v float64) report.Peaks { return report.Peaks{FLOPs: map[string]float64{"bf16": v}} }
 	c := report.NewCollector(report.WithDevices(report.Device{Ordinal: 0, Peaks: peak(1e12)},
 		report.Device{Ordinal: 3, Peaks: peak(4e12)}))
-	c.Step("train", report.StepSample{Duration: time.Second, ModelFLOPs: 1e12, Precision: "bf16", Device: 3})
+	c.Step("train", statistics.StepSample{Duration: time.Second, ModelFLOPs: 1e12, Precision: "bf16", Device: 3})
 	require.InDelta(t, .25, c.Summary().Loops[0].MFU, 1e-12)
 }
 
 func TestSortedKeepsChildrenWithTheirParents(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		c := report.NewCollector()
-		nodes := []report.Node{0}
+		nodes := []statistics.Node{0}
 		for i := range property.IntRange(1, 30).Draw(t, "n") {
 			parent := property.SampledFrom(nodes).Draw(t, "parent")
 			n := c.Node(parent, report.Info{Name: fmt.Sprint("op", i%7, i)})
 			nodes = append(nodes, n)
-			c.Section(n, report.Sample{
+			c.Section(n, statistics.Sample{
 				Timed: true, Start: 1, Duration: time.Duration(property.Int64Range(1, 9).Draw(t, "d")),
-				FLOPs: float64(property.IntRange(0, 9).Draw(t, "f")), PCIe: report.Transfer{ToDevice: property.Int64Range(0, 9).Draw(t, "b")},
+				FLOPs: float64(property.IntRange(0, 9).Draw(t, "f")), PCIe: statistics.Transfer{ToDevice: property.Int64Range(0, 9).Draw(t, "b")},
 			})
 		}
 		key := map[report.Order]func(o report.Operation) float64{
@@ -311,8 +312,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		s := timed(1)
 		s.Kernel = fmt.Sprint("kernel ", i)
 		c.Section(n, s)
-		c.Step(fmt.Sprint("loop ", i), report.StepSample{Duration: 1})
-		c.Step("loop 0", report.StepSample{Duration: 1, Phases: []report.PhaseSample{{Name: fmt.Sprint("phase ", i)}}})
+		c.Step(fmt.Sprint("loop ", i), statistics.StepSample{Duration: 1})
+		c.Step("loop 0", statistics.StepSample{Duration: 1, Phases: []statistics.PhaseSample{{Name: fmt.Sprint("phase ", i)}}})
 		c.Section(c.Node(0, report.Info{Name: "one"}), s)
 	}
 	s := c.Summary()
@@ -343,7 +344,7 @@ func TestUseFromManyGoroutines(t *testing.T) {
 			for i := range 500 {
 				n := c.Node(0, report.Info{Name: fmt.Sprint(i % 10)})
 				c.Section(n, timed(time.Duration(i)))
-				c.Step("train", report.StepSample{Duration: 1})
+				c.Step("train", statistics.StepSample{Duration: 1})
 				c.SetDropped("pool", int64(i))
 				c.SetDevice(report.Device{Ordinal: g})
 				if i%100 == 0 {
@@ -379,8 +380,8 @@ func BenchmarkSection(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			c := report.NewCollector(opts...)
 			n := c.Node(0, report.Info{Name: "x"})
-			s := report.Sample{
-				Timed: true, Duration: time.Millisecond, FLOPs: 1, Precision: "bf16", Memory: report.IO{Read: 1},
+			s := statistics.Sample{
+				Timed: true, Duration: time.Millisecond, FLOPs: 1, Precision: "bf16", Memory: statistics.IO{Read: 1},
 				Occurrence: 2,
 			}
 			b.ReportAllocs()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -50,9 +51,9 @@ func TestFiguresEqualPandas(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{
 		Memory: 3.35e12, PCIe: 63e9, FLOPs: map[string]float64{"bf16": 989e12, "fp32": 67e12},
 	}}))
-	var node func(path, category string) report.Node
-	node = func(path, category string) report.Node {
-		parent, name := report.Node(0), path
+	var node func(path, category string) statistics.Node
+	node = func(path, category string) statistics.Node {
+		parent, name := statistics.Node(0), path
 		if i := strings.LastIndex(path, " > "); i >= 0 {
 			parent, name = node(path[:i], ""), path[i+3:]
 		}
@@ -60,13 +61,13 @@ func TestFiguresEqualPandas(t *testing.T) {
 	}
 	runs := records(t, "testdata/runs.csv")
 	for _, r := range runs {
-		c.Section(node(r["path"], r["category"]), report.Sample{
+		c.Section(node(r["path"], r["category"]), statistics.Sample{
 			Timed: r["timed"] == "1", Start: r.int(t, "start"), Duration: time.Duration(r.int(t, "duration")),
-			Memory: report.IO{
+			Memory: statistics.IO{
 				Read: r.int(t, "memory_read"), Written: r.int(t, "memory_written"),
 				Unsplit: r.int(t, "memory_unsplit"),
 			},
-			PCIe:  report.Transfer{FromDevice: r.int(t, "pcie_written")},
+			PCIe:  statistics.Transfer{FromDevice: r.int(t, "pcie_written")},
 			Items: r.int(t, "items"), FLOPs: r.float(t, "flops"), Precision: r["precision"],
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -51,16 +52,16 @@ func served(opts ...report.Option) *report.Collector {
 		if i == 0 {
 			prefillTime = 40 * time.Millisecond
 		}
-		c.Section(h2d, report.Sample{
+		c.Section(h2d, statistics.Sample{
 			Timed: true, Start: at, Duration: time.Millisecond, Floor: 2 * time.Microsecond,
-			PCIe: report.Transfer{ToDevice: 20e6}, HasDelay: true, EndDelay: 10 * time.Millisecond,
+			PCIe: statistics.Transfer{ToDevice: 20e6}, HasDelay: true, EndDelay: 10 * time.Millisecond,
 		})
-		c.Section(prefill, report.Sample{
+		c.Section(prefill, statistics.Sample{
 			Timed: true, Start: at + 1e6, Duration: prefillTime, Items: 1000, FLOPs: 1e12, Precision: "bf16",
-			Memory: report.IO{Read: 8e9, Written: 1e9}, HasDelay: true, EndDelay: time.Microsecond,
+			Memory: statistics.IO{Read: 8e9, Written: 1e9}, HasDelay: true, EndDelay: time.Microsecond,
 			MemoryUsed: 40e9, MemoryDelta: 1e9, Kernel: "gemm_bf16", Module: "model.cubin",
 		})
-		c.Section(attention, report.Sample{
+		c.Section(attention, statistics.Sample{
 			Timed: true, Start: at + 2e6, Duration: prefillTime / 2, FLOPs: 1e11,
 			Precision: "bf16",
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -84,7 +85,7 @@ func TestDOTShowsSectionsKernelsAndModules(t *testing.T) {
 	golden(t, "summary.dot", b.String())
 	c := report.NewCollector()
 	n := c.Node(0, report.Info{Name: "\"quoted\" \\ name\n}"})
-	c.Section(n, report.Sample{Kernel: "k<\"x\">", Module: "m\\"})
+	c.Section(n, statistics.Sample{Kernel: "k<\"x\">", Module: "m\\"})
 	b.Reset()
 	require.NoError(t, c.Summary().WriteDOT(&b))
 	require.Contains(t, b.String(), `label="\"quoted\" \\ name\n}\n1 × -"`)

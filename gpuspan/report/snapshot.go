@@ -7,12 +7,11 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 )
 
-// Summary returns a copy of all statistics so far. It omits operations that have not run since the
-// last Reset, and sorts the others
-// [ByTime].
-func (c *Collector) Summary() Summary {
+func (c *collector) Summary() Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Summary{
@@ -23,7 +22,7 @@ func (c *Collector) Summary() Summary {
 	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
 		s.End = latest
 	}
-	w := walker{c: c, s: &s, open: map[Node]bool{}, down: map[Node][]Node{}}
+	w := walker{c: c, s: &s, open: map[statistics.Node]bool{}, down: map[statistics.Node][]statistics.Node{}}
 	for _, n := range c.nodes[0].order {
 		for in := range c.nodes[n].within {
 			w.down[in] = append(w.down[in], n)
@@ -59,14 +58,14 @@ func (c *Collector) Summary() Summary {
 // walker writes the rows of a summary: of each node, below it the nodes in its context, and below
 // outermost nodes the runs of others that are inside theirs on the stream.
 type walker struct {
-	c    *Collector
+	c    *collector
 	s    *Summary
-	down map[Node][]Node // outermost nodes with runs inside a node's
-	open map[Node]bool   // outermost nodes whose rows are still to be expanded
+	down map[statistics.Node][]statistics.Node // outermost nodes with runs inside a node's
+	open map[statistics.Node]bool              // outermost nodes whose rows are still to be expanded
 }
 
 // row appends an operation that has run, and returns its index.
-func (w *walker) row(id Node, o Operation, parent int) int {
+func (w *walker) row(id statistics.Node, o Operation, parent int) int {
 	nd := w.c.nodes[id]
 	o.Parent, o.whole, o.Kernels = parent, nd.all.total, slices.Clone(o.Kernels)
 	if parent >= 0 {
@@ -82,7 +81,7 @@ func (w *walker) row(id Node, o Operation, parent int) int {
 }
 
 // expand appends what is below a node.
-func (w *walker) expand(id Node, row int) {
+func (w *walker) expand(id statistics.Node, row int) {
 	delete(w.open, id)
 	for _, child := range w.c.nodes[id].order {
 		w.child(child, row)
@@ -104,7 +103,7 @@ func (w *walker) expand(id Node, row int) {
 
 // child appends a node in the context of another and its descendants. Nodes that have not run are
 // skipped.
-func (w *walker) child(id Node, row int) {
+func (w *walker) child(id statistics.Node, row int) {
 	nd := w.c.nodes[id]
 	if nd.All.Count > 0 {
 		o := nd.Operation
@@ -116,7 +115,7 @@ func (w *walker) child(id Node, row int) {
 	}
 }
 
-func (c *Collector) peaks(device int) Peaks {
+func (c *collector) peaks(device int) Peaks {
 	for i := range c.devices {
 		if c.devices[i].Ordinal == device {
 			return c.devices[i].Peaks

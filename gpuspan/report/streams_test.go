@@ -11,12 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
 // on records a run from one millisecond to another on a stream.
-func on(c *report.Collector, n report.Node, stream int, from, to int64) {
-	c.Section(n, report.Sample{
+func on(c *report.Collector, n statistics.Node, stream int, from, to int64) {
+	c.Section(n, statistics.Sample{
 		Timed: true, Stream: stream, Start: epoch.UnixNano() + from*1e6,
 		Duration: time.Duration((to - from) * 1e6),
 	})
@@ -146,7 +147,7 @@ func TestTotalIsTheTimeOfEachStreamOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		c := report.NewCollector()
-		var nodes []report.Node
+		var nodes []statistics.Node
 		for _, name := range []string{"a", "b", "c", "d"} {
 			nodes = append(nodes, c.Node(0, report.Info{Name: name}))
 		}
@@ -178,11 +179,11 @@ func TestTotalIsTheTimeOfEachStreamOnce(t *testing.T) {
 func TestHostWorkIsNotGPUTime(t *testing.T) {
 	c := report.NewCollector()
 	compile, run := c.Node(0, report.Info{Name: "compile", Type: "host"}), c.Node(0, report.Info{Name: "run"})
-	c.Section(compile, report.Sample{
+	c.Section(compile, statistics.Sample{
 		Timed: true, OnHost: true, Stream: 1, Start: epoch.UnixNano(),
 		Duration: 3 * time.Second, Items: 6,
 	})
-	c.Section(run, report.Sample{Timed: true, Stream: 1, Start: epoch.UnixNano(), Duration: time.Second})
+	c.Section(run, statistics.Sample{Timed: true, Stream: 1, Start: epoch.UnixNano(), Duration: time.Second})
 	s := c.Summary()
 	require.Equal(t, time.Second, s.Total())
 	require.Equal(t, time.Second, s.Covered)
@@ -198,9 +199,9 @@ func TestHostWorkIsNotGPUTime(t *testing.T) {
 // copied at 640 GB/s.
 func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 32e9}}))
-	sample := report.Sample{
-		Timed: true, OnHost: true, Duration: 100 * time.Microsecond, PCIe: report.Transfer{ToDevice: 64e6},
-		Memory: report.IO{Read: 64e6},
+	sample := statistics.Sample{
+		Timed: true, OnHost: true, Duration: 100 * time.Microsecond, PCIe: statistics.Transfer{ToDevice: 64e6},
+		Memory: statistics.IO{Read: 64e6},
 	}
 	n := c.Node(0, report.Info{Name: "copy"})
 	c.Section(n, sample)
@@ -223,8 +224,8 @@ func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 func TestDeclaredCacheHitsReduceMemoryTraffic(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12}}))
 	n := c.Node(0, report.Info{Name: "gemm"})
-	c.Section(n, report.Sample{
-		Timed: true, Duration: time.Second, Memory: report.IO{Read: 8e11}, AccessPattern: "strided",
+	c.Section(n, statistics.Sample{
+		Timed: true, Duration: time.Second, Memory: statistics.IO{Read: 8e11}, AccessPattern: "strided",
 		L2HitRatio: .75, HasL2HitRatio: true,
 	})
 	o := c.Summary().Operations[0]

@@ -4,8 +4,8 @@
 // Package report provides the measurements of a profiler as plain Go values, and writes them as
 // text, CSV, JSON, structured log records and a DOT graph, without a Collector.
 //
-//	profiler ── Sample, StepSample ──► Recorder (Collector) ── Summary ──► WriteText, WriteCSV, WriteJSON, WriteDOT
-//	                                                              └──────► Findings(Thresholds)
+//	Profiler.Snapshot ── Summary ──► WriteText, WriteCSV, WriteJSON, WriteDOT
+//	                        └──────► Findings(Thresholds)
 //
 // Counts, bytes, FLOPs and items cover all runs of an operation, as the application declared them.
 // Durations and rates cover timed runs only: a rate is the work of the timed runs divided by their

@@ -10,13 +10,15 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 )
 
 // node is one operation at one position in the nesting.
 type node struct {
-	parent   Node
-	children map[string]Node
-	order    []Node
+	parent   statistics.Node
+	children map[string]statistics.Node
+	order    []statistics.Node
 	figures
 }
 
@@ -24,8 +26,8 @@ type node struct {
 type figures struct {
 	Operation // except for its position, shares and Durations
 	sets
-	within        map[Node]*nested // outermost runs inside runs of other nodes
-	l2, l2Seconds float64          // hit ratio × seconds, and the seconds
+	within        map[statistics.Node]*nested // outermost runs inside runs of other nodes
+	l2, l2Seconds float64                     // hit ratio × seconds, and the seconds
 }
 
 // sets are the durations of all runs, of the first in the process, and of the others.
@@ -37,7 +39,7 @@ type nested struct {
 	sets
 }
 
-func (n *node) section(s Sample, first bool, sketch func() Sketch) {
+func (n *node) section(s statistics.Sample, first bool, sketch func() Sketch) {
 	n.All.run(s, &n.all, sketch)
 	if first {
 		n.First.run(s, &n.first, nil)
@@ -46,7 +48,13 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	}
 	n.Device = s.Device
 	n.MemoryPeak, n.MemorySpike = max(n.MemoryPeak, s.MemoryUsed), max(n.MemorySpike, s.MemoryDelta)
-	n.AccessPattern, n.ZeroCopy = cmp.Or(s.AccessPattern, n.AccessPattern), cmp.Or(s.ZeroCopy, n.ZeroCopy)
+	n.AccessPattern = cmp.Or(s.AccessPattern, n.AccessPattern)
+	if s.HasZeroCopy {
+		n.ZeroCopy = NoZeroCopy
+		if s.ZeroCopy {
+			n.ZeroCopy = UsesZeroCopy
+		}
+	}
 	if s.Kernel != "" {
 		n.kernel(s.Kernel, s.Module)
 	}
@@ -70,18 +78,18 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 
 // lies adds an outermost run that is inside a run of another node, which may have the same
 // operation.
-func (n *node) lies(in Node, r run, sketch func() Sketch) {
+func (n *node) lies(in statistics.Node, r run, sketch func() Sketch) {
 	if n.within == nil {
-		n.within = map[Node]*nested{} // bounded by the number of nodes
+		n.within = map[statistics.Node]*nested{} // bounded by the number of nodes
 	}
 	x := n.within[in]
 	if x == nil {
 		x = &nested{}
 		n.within[in] = x
 	}
-	s := Sample{
-		Timed: true, OnHost: r.launched, Duration: r.work.time, Memory: r.work.memory, PCIe: r.work.pcie,
-		Items: r.work.items, FLOPs: r.work.flops, Precision: r.precision,
+	s := statistics.Sample{
+		Timed: true, OnHost: r.launched, Duration: r.work.time, Memory: statistics.IO(r.work.memory),
+		PCIe: statistics.Transfer(r.work.pcie), Items: r.work.items, FLOPs: r.work.flops, Precision: r.precision,
 	}
 	x.All.run(s, &x.all, sketch)
 	if r.first {
@@ -139,7 +147,7 @@ func (n *node) kernel(name, module string) {
 }
 
 // run adds a run, and its duration to d.
-func (f *Figures) run(s Sample, d *durations, sketch func() Sketch) {
+func (f *Figures) run(s statistics.Sample, d *durations, sketch func() Sketch) {
 	f.work(1, s)
 	if !s.Timed || s.Duration < 0 {
 		return
@@ -148,14 +156,14 @@ func (f *Figures) run(s Sample, d *durations, sketch func() Sketch) {
 	if s.OnHost && !s.Synchronous {
 		return // from launch to return: not the time of the work
 	}
-	f.timed.add(work{s.Duration, s.Memory, s.PCIe, s.Items, s.FLOPs})
+	f.timed.add(work{s.Duration, IO(s.Memory), Transfer(s.PCIe), s.Items, s.FLOPs})
 }
 
 // work adds the declared work of s, which is the sum over count runs.
-func (f *Figures) work(count int64, s Sample) {
+func (f *Figures) work(count int64, s statistics.Sample) {
 	f.Count += count
-	f.Memory.add(s.Memory)
-	f.PCIe.add(s.PCIe)
+	f.Memory.add(IO(s.Memory))
+	f.PCIe.add(Transfer(s.PCIe))
 	f.Items += s.Items
 	if s.FLOPs != 0 {
 		if f.FLOPs == nil {
@@ -294,7 +302,7 @@ type phase struct {
 	unknown durations // of the steps in which it is unknown
 }
 
-func (l *loop) step(s StepSample, sketch func() Sketch) {
+func (l *loop) step(s statistics.StepSample, sketch func() Sketch) {
 	l.dur.add(s.Duration, sketch)
 	if s.Host > 0 {
 		l.host.add(s.Host, nil)

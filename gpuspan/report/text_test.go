@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -35,9 +36,9 @@ func golden(t *testing.T, name, got string) {
 func trained(c *report.Collector) {
 	for i := range 4 {
 		ms := time.Millisecond
-		c.Step("train", report.StepSample{
+		c.Step("train", statistics.StepSample{
 			Index: int64(i + 1), Duration: 100 * ms, Host: 101 * ms,
-			Phases: []report.PhaseSample{
+			Phases: []statistics.PhaseSample{
 				{Name: "data", Duration: 20 * ms},
 				{Name: "forward", Duration: 30 * ms},
 				{Name: "backward", Duration: 40 * ms},
@@ -59,20 +60,20 @@ func TestTextOfAServiceThatAlsoTrains(t *testing.T) {
 
 func TestTextFitsItsWidthForAnyNamesAndFigures(t *testing.T) {
 	c := report.NewCollector()
-	parent := report.Node(0)
+	parent := statistics.Node(0)
 	for range 30 {
 		parent = c.Node(parent, report.Info{
 			Name:     strings.Repeat("long name\n\x1b[31m", 20),
 			Category: strings.Repeat("ü", 300),
 		})
-		c.Section(parent, report.Sample{
-			Timed: true, Start: 1, Duration: 1<<62 - 1, FLOPs: 1e300, Items: 1 << 62, Memory: report.IO{Read: 1 << 61},
+		c.Section(parent, statistics.Sample{
+			Timed: true, Start: 1, Duration: 1<<62 - 1, FLOPs: 1e300, Items: 1 << 62, Memory: statistics.IO{Read: 1 << 61},
 			HasDelay: true, Precision: "bf16", MemoryDelta: 1 << 62, MemoryUsed: 1 << 62,
 		})
 	}
-	c.Step(strings.Repeat("l", 50), report.StepSample{
+	c.Step(strings.Repeat("l", 50), statistics.StepSample{
 		Duration: 1 << 61,
-		Phases:   []report.PhaseSample{{Name: strings.Repeat("p", 200), Duration: 1 << 61}},
+		Phases:   []statistics.PhaseSample{{Name: strings.Repeat("p", 200), Duration: 1 << 61}},
 	})
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
@@ -93,7 +94,7 @@ func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
 	head := c.Node(step, report.Info{Name: "head"})
 	update := c.Node(0, report.Info{Name: "update"})
 	for _, x := range []struct {
-		n     report.Node
+		n     statistics.Node
 		d     time.Duration
 		items int64
 	}{{step, 10, 0}, {head, 5, 10_000_000}, {update, 20, 3}} {
@@ -108,7 +109,7 @@ func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
 
 func TestTextShowsNamesHoweverDeep(t *testing.T) {
 	c := report.NewCollector()
-	at := report.Node(0)
+	at := statistics.Node(0)
 	for i := range 12 {
 		at = c.Node(at, report.Info{Name: fmt.Sprint("level", i)})
 		c.Section(at, timed(time.Millisecond))
@@ -127,7 +128,7 @@ func TestTextStatesHowManyRunsWereTimed(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
 	require.NotContains(t, b.String(), "n/m")
-	c.Untimed(n, 59_999, report.Sample{})
+	c.Untimed(n, 59_999, statistics.Sample{})
 	b.Reset()
 	require.NoError(t, c.Summary().WriteText(&b))
 	require.Regexp(t, `gemm +1/60k 1\.000ms`, b.String())
@@ -166,14 +167,14 @@ func TestTextStatesDescriptionsZeroCopyAndTheDeviationOfTheRest(t *testing.T) {
 	again := c.Node(gather, report.Info{Name: "gather", Description: "rows of the table that tokens need"})
 	plain := c.Node(0, report.Info{Name: "plain"})
 	for i, ms := range []int{10, 2, 4} {
-		s := report.Sample{
+		s := statistics.Sample{
 			Timed: true, Start: int64(i+1) * 1e9, Duration: time.Duration(ms) * time.Millisecond,
-			Memory: report.IO{Read: 1e6}, ZeroCopy: report.UsesZeroCopy, Occurrence: int64(i + 1),
+			Memory: statistics.IO{Read: 1e6}, ZeroCopy: true, HasZeroCopy: true, Occurrence: int64(i + 1),
 		}
 		c.Section(gather, s)
-		s.ZeroCopy = report.NoZeroCopy
+		s.ZeroCopy = false
 		c.Section(again, s)
-		s.ZeroCopy = report.ZeroCopyUnset
+		s.HasZeroCopy = false
 		c.Section(plain, s)
 	}
 	var b strings.Builder

@@ -12,15 +12,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
 func TestItemsOfAllOperationsAreCountedOnce(t *testing.T) {
 	now := epoch
 	c := report.NewCollector(report.WithClock(func() time.Time { return now }))
-	token := func(parent report.Node, name, item string, n int64) report.Node {
+	token := func(parent statistics.Node, name, item string, n int64) statistics.Node {
 		node := c.Node(parent, report.Info{Name: name, ItemType: item})
-		c.Section(node, report.Sample{Timed: true, Duration: time.Millisecond, Items: n})
+		c.Section(node, statistics.Sample{Timed: true, Duration: time.Millisecond, Items: n})
 		return node
 	}
 	prefill := token(0, "prefill", "token", 600)
@@ -36,7 +37,7 @@ func TestItemsOfAllOperationsAreCountedOnce(t *testing.T) {
 
 func TestSummaryOfOneCategory(t *testing.T) {
 	c := report.NewCollector()
-	add := func(parent report.Node, name, category string, ms int64) report.Node {
+	add := func(parent statistics.Node, name, category string, ms int64) statistics.Node {
 		n := c.Node(parent, report.Info{Name: name, Category: category})
 		on(c, n, 0, 0, ms)
 		return n
@@ -63,7 +64,7 @@ func TestSummaryOfOneCategory(t *testing.T) {
 // A descendant with another category is not part of the category's summary.
 func TestSummaryOfOneCategoryLeavesOutOthersBelow(t *testing.T) {
 	c := report.NewCollector()
-	add := func(parent report.Node, name, category string, ms int64) report.Node {
+	add := func(parent statistics.Node, name, category string, ms int64) statistics.Node {
 		n := c.Node(parent, report.Info{Name: name, Category: category})
 		on(c, n, 0, 0, ms)
 		return n
@@ -91,7 +92,7 @@ func TestSummaryOfOneCategoryLeavesOutOthersBelow(t *testing.T) {
 // add up.
 func TestCategoryTableAddsUp(t *testing.T) {
 	c := report.NewCollector()
-	add := func(parent report.Node, name, category string, ms int64) report.Node {
+	add := func(parent statistics.Node, name, category string, ms int64) statistics.Node {
 		n := c.Node(parent, report.Info{Name: name, Category: category})
 		on(c, n, 0, 0, ms)
 		return n
@@ -108,8 +109,8 @@ func TestCategoryTableAddsUp(t *testing.T) {
 
 func TestItemsAreWrittenAsCounts(t *testing.T) {
 	c := report.NewCollector()
-	c.Section(c.Node(0, report.Info{Name: "decode", ItemType: "token"}), report.Sample{Items: 192})
-	c.Section(c.Node(0, report.Info{Name: "render", ItemType: "image"}), report.Sample{Items: 1})
+	c.Section(c.Node(0, report.Info{Name: "decode", ItemType: "token"}), statistics.Sample{Items: 192})
+	c.Section(c.Node(0, report.Info{Name: "render", ItemType: "image"}), statistics.Sample{Items: 1})
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
 	require.Contains(t, b.String(), "192 tokens")
@@ -135,10 +136,10 @@ func TestTruncatedNamesStayDistinct(t *testing.T) {
 	c := report.NewCollector()
 	for i := range 8 {
 		c.Section(c.Node(0, report.Info{Name: fmt.Sprintf("transfer host to device, buffer %d", i)}),
-			report.Sample{Timed: true, Duration: time.Millisecond, Memory: report.IO{Read: 1e6}})
+			statistics.Sample{Timed: true, Duration: time.Millisecond, Memory: statistics.IO{Read: 1e6}})
 	}
 	c.Section(c.Node(0, report.Info{Name: "a name that is longer than its column"}),
-		report.Sample{Timed: true, Duration: time.Millisecond})
+		statistics.Sample{Timed: true, Duration: time.Millisecond})
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
 	for i := range 8 {
@@ -158,7 +159,7 @@ func TestTwoRunsAreCompared(t *testing.T) {
 		for name, ms := range map[string][]int64{"gemm": gemm, "copy": copied} {
 			n := c.Node(parent, report.Info{Name: name})
 			for _, v := range ms {
-				c.Section(n, report.Sample{Timed: true, Duration: time.Duration(v) * time.Millisecond})
+				c.Section(n, statistics.Sample{Timed: true, Duration: time.Duration(v) * time.Millisecond})
 			}
 		}
 		return c.Summary()

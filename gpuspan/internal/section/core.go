@@ -25,10 +25,14 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
+
+// Statistics are the statistics of sections for reports.
+type Statistics = statistics.Collector[report.Info, report.Device, report.Summary]
 
 // Core is the state shared by a profiler's goroutines: its settings, its clock, its lists, and its
 // counts. Lists are read by any goroutine and grow under the mutex; counts are atomic. The exported
@@ -38,7 +42,7 @@ type Core struct {
 	backend  backend.Backend // nil: host times only
 	Clock    *hostclock.Clock
 	Errors   errreport.Reporter
-	Recorder *report.Collector // nil: no statistics
+	Recorder Statistics // nil: no statistics
 
 	// MetricsEmitted reports whether the metrics of sections leave the process at present.
 	MetricsEmitted func() bool
@@ -112,7 +116,7 @@ func NewCore(b backend.Backend, opts ...func(*Config)) (*Core, error) {
 	errs = append(errs, p.open(b))
 	if c.Report {
 		now := func() time.Time { return time.Unix(0, p.Clock.Wall(p.Clock.Now())) }
-		p.Recorder = report.NewCollector(append([]report.Option{report.WithClock(now)}, c.ReportOptions...)...)
+		p.Recorder = statistics.New(now, c.ReportOptions).(Statistics)
 	}
 	return p, errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
@@ -234,11 +235,11 @@ type Position struct {
 
 	// goroutine of the exporter
 	reported work.TallySnapshot // untimed runs that TakeUntimed returned
-	Number   report.Node        // in the report; 0: unknown yet
+	Number   statistics.Node    // in the report; 0: unknown yet
 }
 
 const (
-	// maxPositions bounds the positions of one profiler to half of what report.Collector holds.
+	// maxPositions bounds the positions of one profiler to half of what a statistics.Collector holds.
 	// Sections beyond it count as outermost.
 	maxPositions = 2048
 	maxDepth     = 64 // recursions

@@ -18,9 +18,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
-	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -151,15 +151,15 @@ func (t *Exporter) count(ctx context.Context, r *section.Record, s *section.Stre
 	if rec == nil {
 		return
 	}
-	node := rec.Node(report.Node(parentNode), r.Op.Cfg.Info)
+	node := rec.Node(statistics.Node(parentNode), r.Op.Cfg.Info)
 	r.Node = int32(node)
 	rec.Section(node, t.sample(r, s))
 }
 
 // sample returns a section in the form of reports.
-func (t *Exporter) sample(r *section.Record, s *section.Stream) report.Sample {
+func (t *Exporter) sample(r *section.Record, s *section.Stream) statistics.Sample {
 	w := r.Work
-	out := report.Sample{
+	out := statistics.Sample{
 		Timed:      !r.Quiet() && (r.Timed || r.Status == section.StatusTimed),
 		Start:      r.StartNs,
 		Duration:   time.Duration(r.EndNs - r.StartNs),
@@ -195,7 +195,7 @@ func (t *Exporter) sample(r *section.Record, s *section.Stream) report.Sample {
 }
 
 // declared reads the attributes that reports need.
-func declared(out *report.Sample, attrs []attribute.KeyValue) {
+func declared(out *statistics.Sample, attrs []attribute.KeyValue) {
 	for _, kv := range attrs {
 		switch kv.Key {
 		case semconv.GPUKernelNameKey:
@@ -203,10 +203,7 @@ func declared(out *report.Sample, attrs []attribute.KeyValue) {
 		case semconv.GPUKernelModuleKey:
 			out.Module = kv.Value.AsString()
 		case semconv.GPUZeroCopyKey:
-			out.ZeroCopy = report.NoZeroCopy
-			if kv.Value.AsBool() {
-				out.ZeroCopy = report.UsesZeroCopy
-			}
+			out.ZeroCopy, out.HasZeroCopy = kv.Value.AsBool(), true
 		case semconv.GPUIOAccessPatternKey:
 			out.AccessPattern = kv.Value.AsString()
 		case semconv.GPUCacheL2HitRatioKey:

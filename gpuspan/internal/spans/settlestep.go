@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
-	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -157,7 +157,7 @@ func (t *Exporter) settleStep(st *Step, r *section.Record, s *section.Stream) {
 	}
 	st.mu.Lock()
 	cancelled := st.Cancelled.Load()
-	var sample report.StepSample
+	var sample statistics.StepSample
 	if !cancelled {
 		st.fromStart(r)
 		times := st.times(float64(r.EndNs-r.StartNs), float64(r.StartNs-p.Clock.At(st.hostStart, r.Offset)))
@@ -332,8 +332,8 @@ func (st *Step) precisionOf(stated work.Precision) work.Precision {
 func (st *Step) unknown() int { return st.untimed + int(st.Lost.Load()+max(st.Open.Load(), 0)) }
 
 // sample is a step in the form of reports.
-func sampleOf(st *Step, r *section.Record, s *section.Stream, times stepTimes) report.StepSample {
-	out := report.StepSample{
+func sampleOf(st *Step, r *section.Record, s *section.Stream, times stepTimes) statistics.StepSample {
+	out := statistics.StepSample{
 		Index:      st.index,
 		Duration:   time.Duration(times.total),
 		Host:       time.Duration(r.HostEnd - r.HostStart),
@@ -349,7 +349,7 @@ func sampleOf(st *Step, r *section.Record, s *section.Stream, times stepTimes) r
 		out.Device = d.Info.Ordinal
 	}
 	for i, ns := range times.phases {
-		out.Phases = append(out.Phases, report.PhaseSample{
+		out.Phases = append(out.Phases, statistics.PhaseSample{
 			Name:     string(st.phases[i].phase),
 			Duration: time.Duration(max(ns, 0)),
 			Unknown:  ns < 0,

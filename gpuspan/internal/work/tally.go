@@ -7,7 +7,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 )
 
 // Tally sums the declared work of sections. Each word is zero until used, so most sections touch
@@ -82,7 +82,7 @@ func (t *Tally) Load() (s TallySnapshot) {
 }
 
 // Io divides work into bytes moved over device memory and over PCIe, as in reports.
-func (w *Work) Io(d Direction, copied *[Directions]int64) (memory report.IO, pcie report.Transfer) {
+func (w *Work) Io(d Direction, copied *[Directions]int64) (memory statistics.IO, pcie statistics.Transfer) {
 	add := func(d Direction, read, written, unsplit int64) {
 		switch d {
 		case HostToDevice:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 )
 
 func TestImpossibleWorkIsRemoved(t *testing.T) {
@@ -52,14 +52,14 @@ func TestSumsOfWorkKeepAStatedPrecision(t *testing.T) {
 func TestWhereBytesMoved(t *testing.T) {
 	w := Work{Read: 1, Written: 2, Bytes: 4}
 	type io struct {
-		memory report.IO
-		pcie   report.Transfer
+		memory statistics.IO
+		pcie   statistics.Transfer
 	}
 	for d, want := range map[Direction]io{
-		DirectionUnset: {memory: report.IO{Read: 1, Written: 2, Unsplit: 4}},
-		HostToDevice:   {pcie: report.Transfer{ToDevice: 6}},
-		DeviceToHost:   {pcie: report.Transfer{FromDevice: 6}},
-		DeviceToDevice: {memory: report.IO{Read: 6, Written: 6}},
+		DirectionUnset: {memory: statistics.IO{Read: 1, Written: 2, Unsplit: 4}},
+		HostToDevice:   {pcie: statistics.Transfer{ToDevice: 6}},
+		DeviceToHost:   {pcie: statistics.Transfer{FromDevice: 6}},
+		DeviceToDevice: {memory: statistics.IO{Read: 6, Written: 6}},
 		PeerToPeer:     {},
 	} {
 		w := w
@@ -69,8 +69,8 @@ func TestWhereBytesMoved(t *testing.T) {
 	}
 	copied := [Directions]int64{DirectionUnset: 100, HostToDevice: 1000, DeviceToHost: 0}
 	memory, pcie := w.Io(DirectionUnset, &copied)
-	require.Equal(t, report.IO{Read: 1, Written: 2, Unsplit: 104}, memory)
-	require.Equal(t, report.Transfer{ToDevice: 1000}, pcie)
+	require.Equal(t, statistics.IO{Read: 1, Written: 2, Unsplit: 104}, memory)
+	require.Equal(t, statistics.Transfer{ToDevice: 1000}, pcie)
 }
 
 func TestTalliesSumByDirectionAndPrecision(t *testing.T) {

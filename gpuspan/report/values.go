@@ -3,12 +3,6 @@
 
 package report
 
-import "time"
-
-// Node is a Recorder's number of an operation at one position in the nesting of sections. Zero is
-// the root, the parent of outermost sections.
-type Node int32
-
 // Info describes an operation.
 type Info struct {
 	Name        string `json:"name"`                       // gpu.operation.name
@@ -81,68 +75,6 @@ func (b *Transfer) add(o Transfer) {
 	b.ToDevice += o.ToDevice
 	b.FromDevice += o.FromDevice
 	b.Unsplit += o.Unsplit
-}
-
-// Sample is one finished run of an operation. Zero fields are unknown or not stated.
-type Sample struct {
-	Timed       bool          // Start and Duration were measured; otherwise only the declared work is counted
-	Start       int64         // start on the wall clock, unix nanoseconds
-	Duration    time.Duration // start to end on the stream (gpu.duration)
-	OnHost      bool          // no device measured Duration: it is the time from Start to End on the host
-	Synchronous bool          // with OnHost: the work was done at End, so rates are valid
-	Host        time.Duration // host time between Start and End
-	EndDelay    time.Duration // GPU end minus host End (gpu.end.delay); read when HasDelay
-	HasDelay    bool          // EndDelay was measured
-	Floor       time.Duration // duration of an empty section on the device
-
-	Occurrence int64 // 1 for the first run in the process; it decides what counts as "first"
-	Device     int   // gpu.device.ordinal
-	Stream     int   // gpu.stream.id; 0: not known
-
-	Memory    IO       // bytes over device memory
-	PCIe      Transfer // bytes over PCIe
-	Items     int64    // elements processed
-	FLOPs     float64  // floating-point operations, multiply-add = 2
-	Precision string   // of FLOPs: bf16, fp32 …
-
-	MemoryUsed    int64    // device memory in use at the end, bytes
-	MemoryDelta   int64    // its change during the run, bytes
-	AccessPattern string   // gpu.io.access_pattern, as declared
-	L2HitRatio    float64  // gpu.cache.l2.hit_ratio, as declared; read when HasL2HitRatio
-	HasL2HitRatio bool     // whether L2HitRatio was declared
-	ZeroCopy      ZeroCopy // gpu.zero_copy, as declared
-
-	Kernel string // name of the kernel that the section launched
-	Module string // module of Kernel
-}
-
-// PhaseSample is the time of one phase of one step.
-type PhaseSample struct {
-	Name     string        // gpu.step.phase.name: data, forward, backward, optimizer, comm, or a further one
-	Duration time.Duration // union of the phase's intervals clipped to the step
-	Unknown  bool          // a section of the phase has no time, so Duration is unknown
-}
-
-// StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other, unless a
-// phase is unknown.
-type StepSample struct {
-	Index      int64         // gpu.step.index, from 1 unless FirstStep is set
-	Duration   time.Duration // boundary event to boundary event
-	Host       time.Duration // host time of the step
-	Phases     []PhaseSample // in the order of declaration
-	Partial    bool          // a phase is unknown, and so are Overlap, Other, Exposed and Waiting
-	Untimed    int           // sections whose time is unknown; Covered is then unknown
-	Overlap    time.Duration // sum of phases minus their union
-	Other      time.Duration // step minus union of phases
-	Covered    time.Duration // union of the sections in the step
-	Exposed    time.Duration // communication not hidden by other phases; 0 when not known
-	Waiting    time.Duration // phase data minus the time that other phases hide
-	Device     int           // gpu.device.ordinal of the step's stream
-	Items      int64         // elements processed; 0 when not stated
-	ItemType   string        // unit of items
-	ModelFLOPs float64       // as the application states them
-	Precision  string        // of ModelFLOPs
-	Devices    int           // devices that shared the work of ModelFLOPs; 0 means 1
 }
 
 // Peaks are the limits of a device. Zero means unknown.
