@@ -228,7 +228,7 @@ func TestIntegrationWalkFromAMetricToTheFlameGraphAndBack(t *testing.T) {
 	require.NoError(t, collector.WaitFor("Everything is ready", time.Minute))
 	metrics.scrape("otelgpu", ports.metrics)
 	demo, err := program.Start(t.Context(), otelcol.Build(t), []string{
-		"demo", "--simulated", "--duration", "10s", "--out", out, "--otlp", ports.otlp,
+		"demo", "--simulated", "--duration", "10s", "--files", "--out", out, "--otlp", ports.otlp,
 	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, demo.Wait(2*time.Minute), demo.Output())

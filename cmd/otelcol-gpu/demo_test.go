@@ -5,7 +5,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,7 +20,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
@@ -35,7 +37,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 		dir = t.TempDir()
 		late = lateness(func() {
 			var err error
-			stdout, _, err = inProcess(t, "demo", "--duration", "3s", "--html", "--out", dir)
+			stdout, _, err = inProcess(t, "demo", "--duration", "3s", "--html", "--files", "--out", dir)
 			require.NoError(t, err)
 		})
 		t.Logf("attempt %d: timers were late by %s in all", attempt+1, late)
@@ -95,11 +97,15 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	}
 	// The energy of outermost spans can never exceed the total of the devices, which the receiver
 	// counts independently.
-	total := lastSums(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName)
+	total := 0.0
+	for _, joules := range sumsBy(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName, string(semconv.HWIDKey)) {
+		total += joules
+	}
 	require.LessOrEqual(t, energy, total)
-	text, err := os.ReadFile(filepath.Join(dir, "trace.json"))
-	require.NoError(t, err)
-	require.True(t, json.Valid(text))
+	require.True(t, json.Valid(gunzip(t, filepath.Join(dir, "trace.json.gz"))))
+	require.Contains(t, stdout, fmt.Sprintf(": %d spans, %d of them GPU spans.\n", recorded.Health.Spans,
+		recorded.Health.GPUSpans), "the page counts what the terminal counts")
+	agree(t, stdout, recorded, dir)
 	if late >= keptUp {
 		t.Skipf("the machine is too busy for the demo's story: timers were late by %s in all", late)
 	}
@@ -116,7 +122,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	require.NotEmpty(t, recorded.Roofs, "of a model that no table has, by the spans' rates and shares")
 	for _, want := range []string{
 		"Devices are simulated", "prefill", "decode", "train",
-		filepath.Join(dir, "trace.json"),
+		filepath.Join(dir, "trace.json.gz"),
 	} {
 		require.Contains(t, stdout, want)
 	}
@@ -232,46 +238,28 @@ func number(s ptrace.Span, key attribute.Key) float64 {
 	return v.Double()
 }
 
-// lastSums returns the total of the newest values of all series of a cumulative sum.
-func lastSums(t *testing.T, path, name string) (total float64) {
+func gunzip(t *testing.T, path string) []byte {
 	t.Helper()
-	last := map[string]float64{}
-	var u pmetric.JSONUnmarshaler
-	lines(t, path, func(line []byte) {
-		md, err := u.UnmarshalMetrics(line)
-		require.NoError(t, err)
-		for _, rm := range md.ResourceMetrics().All() {
-			for _, sm := range rm.ScopeMetrics().All() {
-				for _, m := range sm.Metrics().All() {
-					if m.Name() != name {
-						continue
-					}
-					for _, p := range m.Sum().DataPoints().All() {
-						id, _ := p.Attributes().Get(string(semconv.HWIDKey))
-						last[id.Str()] = p.DoubleValue()
-					}
-				}
-			}
-		}
-	})
-	for _, v := range last {
-		total += v
-	}
-	return total
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	b, err := io.ReadAll(z)
+	require.NoError(t, err)
+	return b
 }
 
 func TestDemoEndsCleanlyWhenInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, os.Environ(), "demo", "--duration", "5m", "--out", dir)
+	p := start(t, os.Environ(), "demo", "--duration", "5m", "--files", "--out", dir)
 	require.Eventually(t, func() bool {
 		info, err := os.Stat(filepath.Join(dir, "spans.json"))
 		return err == nil && info.Size() > 0
 	}, time.Minute, 50*time.Millisecond)
 	require.Zero(t, p.interrupt(t), p.stderr.String())
 	require.Empty(t, p.stderr.String())
-	trace, err := os.ReadFile(filepath.Join(dir, "trace.json"))
-	require.NoError(t, err)
-	require.True(t, json.Valid(trace))
+	require.True(t, json.Valid(gunzip(t, filepath.Join(dir, "trace.json.gz"))))
 	spans := 0
 	eachSpan(t, filepath.Join(dir, "spans.json"), func(ptrace.ResourceSpans, ptrace.Span) { spans++ })
 	require.Positive(t, spans)

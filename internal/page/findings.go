@@ -44,7 +44,7 @@ type late struct {
 func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	x := late{service: r.Service, job: r.JobID, rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String()}
 	if x.Load(s) {
-		m.late.put(x, maxSteps)
+		m.late.put(x, maxLate)
 	}
 }
 

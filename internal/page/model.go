@@ -36,7 +36,8 @@ const (
 	maxBuckets    = 100_000
 	maxOperations = 10_000
 	maxDevices    = 64
-	maxSteps      = 4_000
+	maxSteps      = 16_000
+	maxLate       = 4_000 // late steps
 	maxRequests   = 4_000
 	maxRecent     = 256 // newest spans of a device
 	maxServices   = 8   // names of the services that a device worked for
@@ -129,6 +130,8 @@ type device struct {
 	memory          float64            // its size in bytes; 0: unknown
 	first           int64              // second of the first span; 0: none came yet
 	sampled         int64              // second of the first metric; 0: none came yet
+	before, newest  int64              // seconds of the two newest metrics
+	metered         int64              // newest second whose power is from the energy counter; 0: none
 }
 
 // counter is the newest reading of a counter.
@@ -150,8 +153,9 @@ type second struct {
 	mask uint64
 }
 
-// Measures of a device, by index. Throttling is 1 if a throttle time increased since the previous
-// sample, otherwise 0.
+// Measures of a device, by index. Power is the rise of the energy counter per second since the
+// previous sample, or a reading where there is no such counter; throttling is the throttled share
+// of that time, of the reason that had most.
 const (
 	busy = iota
 	power
@@ -159,6 +163,7 @@ const (
 	memory
 	throttled
 	measures
+	energy // stored as power
 )
 
 type sample struct {

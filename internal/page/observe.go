@@ -34,7 +34,9 @@ func (m *Model) Traces(td ptrace.Traces) {
 func (m *Model) visit(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool) {
 	m.health.Spans++
 	if gpu {
-		m.health.GPUSpans++
+		if f.Kind != spanfacts.Share { // a usage record is not work of the device
+			m.health.GPUSpans++
+		}
 		m.span(f, r, s)
 	} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok {
 		q := m.request(f, r) // the span of a request's queue
@@ -264,8 +266,9 @@ func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
 
 // measureOf maps metrics of a device to measures; the limit of its memory has no time.
 var measureOf = map[string]int{
-	semconv.HWGPUUtilizationName: busy, semconv.HWPowerName: power, semconv.HWTemperatureName: temperature,
-	semconv.HWGPUMemoryUsageName: memory, semconv.GPUThrottleTimeName: throttled, semconv.HWGPUMemoryLimitName: measures,
+	semconv.HWGPUUtilizationName: busy, semconv.HWPowerName: power, semconv.HWEnergyName: energy,
+	semconv.HWTemperatureName: temperature, semconv.HWGPUMemoryUsageName: memory,
+	semconv.GPUThrottleTimeName: throttled, semconv.HWGPUMemoryLimitName: measures,
 }
 
 func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta bool) {
@@ -289,6 +292,13 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 	if d.sampled == 0 {
 		d.sampled = at
 	}
+	if at > d.newest {
+		d.before, d.newest = d.newest, at
+	}
+	if measure == measures {
+		d.memory = v
+		return
+	}
 	s := &d.samples[at%keptSeconds]
 	switch {
 	case s.at > at && s.at <= m.latest:
@@ -297,18 +307,58 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 		*s = sample{at: at}
 	}
 	switch measure {
-	case measures:
-		d.memory = v
-		return
-	case throttled:
-		v = 0
-		if d.increase(name+" "+text(p, string(semconv.GPUThrottleReasonKey)), p, delta) > 0 {
-			v = 1
+	case energy, throttled:
+		ok := false
+		if v, ok = d.rate(name+" "+text(p, string(semconv.GPUThrottleReasonKey)), p, delta); !ok {
+			return
+		}
+		if measure == energy { // exact, while a reading of power says nothing of the time between two readings
+			measure, d.metered = power, at
+		} else {
+			v = min(v, 1)
+		}
+	case power:
+		if d.metered > 0 && at-d.metered < maxBetween {
+			return
 		}
 	}
-	if !s.known[measure] || v > s.value[measure] {
+	if !s.known[measure] || v > s.value[measure] || measure == power && d.metered == at {
 		s.value[measure], s.known[measure] = v, true
 	}
+}
+
+// rate returns the mean rate of a counter since its previous reading, per second. Of several
+// readings in one second the first counts, so that each rate is of the whole time before it. A
+// reason's counter may start with its first occurrence: then it counts from 0 at the device's
+// previous reading.
+func (d *device) rate(key string, p pmetric.NumberDataPoint, delta bool) (float64, bool) {
+	now := counter{p.Timestamp(), number(p)}
+	before, known := d.counters[key]
+	switch {
+	case delta:
+		before = counter{time: p.StartTimestamp()}
+	case known && now.time/1e9 <= before.time/1e9, !d.keep(key, now):
+		return 0, false
+	case !known:
+		before = counter{time: pcommon.Timestamp(d.before) * 1e9}
+	}
+	elapsed, rise := (float64(now.time)-float64(before.time))/1e9, now.value-before.value
+	if before.time == 0 || elapsed <= 0 || elapsed > maxBetween || rise < 0 {
+		return 0, false
+	}
+	return rise / elapsed, true
+}
+
+// keep stores the newest reading of a counter, unless there are too many counters.
+func (d *device) keep(key string, now counter) bool {
+	if _, known := d.counters[key]; !known && len(d.counters) == maxCounters {
+		maps.DeleteFunc(d.counters, func(_ string, c counter) bool { return c.time+keptSeconds*1e9 < now.time })
+		if len(d.counters) == maxCounters {
+			return false
+		}
+	}
+	d.counters[key] = now
+	return true
 }
 
 // increase returns the increase of a counter since the previous point; a point that is not newer is
@@ -317,16 +367,9 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 func (d *device) increase(key string, p pmetric.NumberDataPoint, delta bool) float64 {
 	now := counter{p.Timestamp(), number(p)}
 	before, known := d.counters[key]
-	switch {
-	case known && now.time <= before.time:
+	if known && now.time <= before.time || !d.keep(key, now) {
 		return 0
-	case !known && len(d.counters) == maxCounters:
-		maps.DeleteFunc(d.counters, func(_ string, c counter) bool { return c.time+keptSeconds*1e9 < now.time })
-		if len(d.counters) == maxCounters {
-			return 0
-		}
 	}
-	d.counters[key] = now
 	switch {
 	case delta:
 		return now.value

@@ -110,7 +110,7 @@ func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
 	assert.InEpsilon(t, 1e6/1/0.5, s.Roofs[0].Bandwidth, 1e-9)
 	assert.InEpsilon(t, 4e12/0.25, s.Roofs[0].FLOPs["bf16"], 1e-9)
 	assert.EqualValues(t, 3, m.State(Query{}).Operations[0].Count)
-	assert.EqualValues(t, 6, s.Health.GPUSpans)
+	assert.EqualValues(t, 5, s.Health.GPUSpans)
 }
 
 func TestUnknownValuesAreAbsent(t *testing.T) {
@@ -202,10 +202,10 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	assert.Nil(t, d.Covered[at(11)], "nothing is known of the time before the first span")
 	assert.Equal(t, 0.75, *d.Busy[at(10)])
 	assert.Equal(t, 300.0, *d.Power[at(10)])
-	assert.True(t, d.Throttled[at(10)])
-	assert.False(t, d.Throttled[at(11)], "of a counter that came with the device it is not known when it rose")
-	assert.False(t, d.Throttled[at(9)])
-	assert.True(t, d.Throttled[at(8)], "a reason that is new has begun to hold")
+	assert.Equal(t, 0.5, *d.Throttled[at(10)])
+	assert.Nil(t, d.Throttled[at(11)], "of a counter that came with the device it is not known when it rose")
+	assert.Zero(t, *d.Throttled[at(9)])
+	assert.Equal(t, 0.2, *d.Throttled[at(8)], "a reason that is new counts from the reading before")
 	assert.Equal(t, 3072.0, *d.Memory[at(10)], "MiB")
 	assert.Nil(t, d.Memory[at(8)])
 	assert.Equal(t, 81920.0, d.Limit)
@@ -235,6 +235,40 @@ func TestASampleCoversTheTimeSinceThePreviousOne(t *testing.T) {
 	}
 	d = m.State(Query{Range: 45 * time.Second}).Devices[0]
 	assert.Equal(t, 300.0, *at(44), "the sample before may lie before what is shown")
+}
+
+// The load repeats every ten seconds and the device is read as often: each reading of power is at
+// the same point of the load.
+func TestPowerAndThrottlingAreOfTheTimeBetweenReadings(t *testing.T) {
+	m := at()
+	for i := range 7 {
+		md := gauge("hw.power", 690)
+		ms := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics()
+		joules, throttle := ms.AppendEmpty(), ms.AppendEmpty()
+		ms.At(0).CopyTo(joules)
+		joules.SetName("hw.energy")
+		joules.Gauge().DataPoints().At(0).SetDoubleValue(1e6 + 4490*float64(i))
+		ms.At(0).CopyTo(throttle)
+		throttle.SetName("gpu.throttle.time")
+		throttle.Gauge().DataPoints().At(0).SetDoubleValue(4 * float64(i))
+		for _, x := range ms.All() {
+			p := x.Gauge().DataPoints().At(0)
+			p.SetTimestamp(pcommon.NewTimestampFromTime(noon.Add(-time.Duration(60-10*i) * time.Second)))
+		}
+		m.Metrics(md)
+	}
+	d := m.State(Query{Range: time.Minute}).Devices[0]
+	assert.True(t, d.Metered)
+	var watts, held mean
+	for i := range d.Power {
+		if d.Power[i] != nil {
+			watts.add(*d.Power[i], true)
+			held.add(*d.Throttled[i], true)
+		}
+	}
+	assert.Equal(t, 60.0, watts.count)
+	assert.InDelta(t, 449, watts.sum/watts.count, 1e-9)
+	assert.InDelta(t, 0.4, held.sum/held.count, 1e-9)
 }
 
 func TestAChosenTimeIsTheOneOfAllViews(t *testing.T) {
@@ -369,10 +403,14 @@ func TestTheModelIsBounded(t *testing.T) {
 		m.Traces(td)
 	}
 	s = m.State(Query{})
-	assert.Equal(t, []int{maxSteps - shownSteps, 10}, []int{s.MoreSteps, s.MoreReqs}, "what is omitted is counted")
+	assert.Equal(t, []int{maxSteps, 10}, []int{s.StepCount, s.MoreReqs}, "what is omitted is counted")
 	assert.Len(t, s.Requests, shownRequests)
-	assert.Len(t, s.Steps, shownSteps)
-	assert.EqualValues(t, maxSteps+9, s.Steps[shownSteps-1].Index)
+	assert.LessOrEqual(t, len(s.Steps), shownSteps)
+	count := 0
+	for _, st := range s.Steps {
+		count += st.Count
+	}
+	assert.Equal(t, maxSteps, count, "all are in a mean")
 }
 
 // TestPermanentOperationsCoverLessTime verifies that buckets bound the memory of many operations.

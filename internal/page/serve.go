@@ -5,6 +5,7 @@ package page
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -78,12 +79,13 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		"GET /app.js":  {script(), "text/javascript; charset=utf-8"},
 		"GET /app.css": {read("app.css"), "text/css; charset=utf-8"},
 	} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", asset.kind)
-			_, _ = w.Write(asset.content)
+			write(w, r, asset.content)
 		})
 	}
-	var one sync.Mutex // one at a time queries the model, so that many browsers do not delay spans
+	host, _ := os.Hostname() // two pages are told apart by it
+	var one sync.Mutex       // one at a time queries the model, so that many browsers do not delay spans
 	answer := func(w http.ResponseWriter, r *http.Request, kind string, form func(*State) ([]byte, error)) {
 		q, err := query(r.URL.Query())
 		if err != nil {
@@ -92,7 +94,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		}
 		one.Lock()
 		s := m.State(q)
-		s.TraceURL = traceURL
+		s.TraceURL, s.Host = traceURL, host
 		b, err := form(s)
 		one.Unlock()
 		if err != nil {
@@ -100,7 +102,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(b)
+		write(w, r, b)
 	}
 	mux.HandleFunc("GET /api/state", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, "application/json", encode)
@@ -187,6 +189,19 @@ func finite(v reflect.Value) {
 			}
 		}
 	}
+}
+
+// write sends a body, compressed for clients that accept it.
+func write(w http.ResponseWriter, r *http.Request, body []byte) {
+	w.Header().Set("Vary", "Accept-Encoding")
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		_, _ = w.Write(body)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+	_, _ = z.Write(body)
+	_ = z.Close()
 }
 
 // query parses the query of a State.

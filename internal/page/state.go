@@ -21,14 +21,15 @@ import (
 // Limits of one State: what a person can look at, and a browser can draw at once.
 const (
 	shownOperations = 500
-	shownSteps      = 400
+	shownSteps      = 400 // of more, means are shown
+	shownLongest    = 8
 	shownRequests   = 200
 	shownServices   = 500
 	shownCells      = 300  // of a device's strip
 	shownRecent     = 2000 // newest spans of all devices together, 200 of one
 )
 
-// State is the content of the page: the JSON of /api/state, version 2. Times are unix milliseconds,
+// State is the content of the page: the JSON of /api/state, version 3. Times are unix milliseconds,
 // durations seconds, energies joules, rates per second. Unknown values are omitted.
 type State struct {
 	Version    int               `json:"version"`
@@ -37,6 +38,7 @@ type State struct {
 	Range      float64           `json:"range"`              // seconds before now that the strips show; 0: all
 	From       int64             `json:"from"`               // time range of operations, steps and requests; 0: all
 	To         int64             `json:"to"`                 //
+	Host       string            `json:"host,omitempty"`     // whose page it is
 	TraceURL   string            `json:"traceUrl,omitempty"` // with {traceID}
 	Services   []string          `json:"services,omitempty"` // in the range, whatever Query.Service is
 	Findings   []finding.Finding `json:"findings"`
@@ -45,7 +47,9 @@ type State struct {
 	MoreOps    int               `json:"moreOperations,omitempty"` // that are not listed, for they took the least GPU time
 	Roofs      []Roof            `json:"roofs"`
 	Steps      []Step            `json:"steps"`
-	MoreSteps  int               `json:"moreSteps,omitempty"` // older ones
+	StepCount  int               `json:"stepCount,omitempty"`  // of the range, on all ranks
+	StepsSince float64           `json:"stepsSince,omitempty"` // there were too many before
+	Longest    []Step            `json:"longest,omitempty"`    // each step once, with its slowest rank
 	Requests   []Request         `json:"requests"`
 	MoreReqs   int               `json:"moreRequests,omitempty"` // that took less
 	Health     Health            `json:"health"`
@@ -70,14 +74,15 @@ type Device struct {
 	Model       string     `json:"model,omitempty"`
 	Start       int64      `json:"start"` // unix s
 	Step        int64      `json:"step"`
-	Covered     []*float64 `json:"covered"`     // share of the cell in which a span ran, 0 to 1
-	Busy        []*float64 `json:"busy"`        // as the device reports it, 0 to 1
-	Power       []*float64 `json:"power"`       // W
-	Temperature []*float64 `json:"temperature"` // degrees Celsius
-	Throttled   []bool     `json:"throttled"`
-	Memory      []*float64 `json:"memory"`          // MiB in use
-	Limit       float64    `json:"limit,omitempty"` // total MiB
-	Recent      []Recent   `json:"recent"`          // oldest first
+	Covered     []*float64 `json:"covered"`           // share of the cell in which a span ran, 0 to 1
+	Busy        []*float64 `json:"busy"`              // as the device reports it, 0 to 1
+	Power       []*float64 `json:"power"`             // W
+	Temperature []*float64 `json:"temperature"`       // degrees Celsius
+	Metered     bool       `json:"metered,omitempty"` // power is from the energy counter
+	Throttled   []*float64 `json:"throttled"`         // share of the cell, 0 to 1
+	Memory      []*float64 `json:"memory"`            // MiB in use
+	Limit       float64    `json:"limit,omitempty"`   // total MiB
+	Recent      []Recent   `json:"recent"`            // oldest first
 }
 
 // Recent is a recent span on a device; Start and End are unix milliseconds.
@@ -100,7 +105,8 @@ type Operation struct {
 	Model     string  `json:"model,omitempty"`
 	Count     int64   `json:"count"`
 	Time      float64 `json:"time"`
-	Energy    float64 `json:"energy,omitempty"`
+	Total     float64 `json:"total,omitempty"`  // energy, with the operations inside it
+	Energy    float64 `json:"energy,omitempty"` // own
 	Items     float64 `json:"items,omitempty"`
 	ItemType  string  `json:"itemType,omitempty"`
 	FLOPRate  float64 `json:"flopRate,omitempty"`
@@ -118,13 +124,15 @@ type Roof struct {
 	FLOPs     map[string]float64 `json:"flops"`     // by precision
 }
 
-// Step is one step of a loop.
+// Step is one step of a loop on one rank, or the mean of Count steps.
 type Step struct {
 	Time     float64 `json:"t"` // its end
 	Name     string  `json:"name"`
 	Service  string  `json:"service,omitempty"`
-	Index    int64   `json:"index"`
-	Rank     int64   `json:"rank"` // -1: not stated
+	Index    int64   `json:"index"`           // the first of several
+	Count    int     `json:"count,omitempty"` // of steps in a mean
+	Worst    float64 `json:"worst,omitempty"` // the longest of a mean
+	Rank     int64   `json:"rank"`            // -1: not stated
 	Device   string  `json:"device,omitempty"`
 	Duration float64 `json:"duration"`
 	Phases   []Phase `json:"phases,omitempty"`
@@ -135,8 +143,11 @@ type Step struct {
 	ItemType string  `json:"itemType,omitempty"`
 	MFU      float64 `json:"mfu,omitempty"`
 	Energy   float64 `json:"energy,omitempty"`
-	Trace    string  `json:"trace"`
+	Trace    string  `json:"trace"` // of the longest of a mean
 	Span     string  `json:"span"`
+	// Own time (without exposed communication) over the median of the ranks: mean and maximum.
+	Late      float64 `json:"late,omitempty"`
+	WorstLate float64 `json:"worstLate,omitempty"`
 
 	job string
 }
@@ -205,7 +216,7 @@ func (m *Model) State(q Query) *State {
 		q.From, q.To = now.Add(-span), now
 	}
 	s := &State{
-		Version: 2, Now: now.UnixMilli(), Live: true, Range: span.Seconds(), From: q.From.UnixMilli(),
+		Version: 3, Now: now.UnixMilli(), Live: true, Range: span.Seconds(), From: q.From.UnixMilli(),
 		To:     q.To.UnixMilli(),
 		Health: m.health, Findings: []finding.Finding{}, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{},
 		Steps:    []Step{},
@@ -227,14 +238,7 @@ func (m *Model) State(q Query) *State {
 	for _, entries := range m.sources {
 		s.Contradictions = append(s.Contradictions, entries()...)
 	}
-	m.steps.each(func(st *Step) {
-		if st.Time >= from && st.Time-1000*st.Duration <= to && wanted(st.Service) {
-			s.Steps = append(s.Steps, *st)
-		}
-	})
-	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Compare(a.Time, b.Time) })
-	s.MoreSteps = max(0, len(s.Steps)-shownSteps)
-	s.Steps = s.Steps[s.MoreSteps:]
+	m.stepsOf(s, from, to, wanted)
 	for _, q := range m.requests.All() {
 		if q.End >= from && q.Start <= to && wanted(q.Service) {
 			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
@@ -272,7 +276,7 @@ func (m *Model) operationsOf(s *State, first, last int64, wanted func(service st
 		op := Operation{
 			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model,
 			Memory: o.hostMemory, Held: int64(sum[spansums.Held]), Count: int64(sum[spansums.Count]),
-			Time: sum[spansums.Time], Energy: sum[spansums.SelfEnergy], Items: sum[spansums.Items], ItemType: o.itemType,
+			Time: sum[spansums.Time], Total: sum[spansums.Energy], Energy: sum[spansums.SelfEnergy], Items: sum[spansums.Items], ItemType: o.itemType,
 			FLOPRate: sum.Ratio(spansums.FLOPs, spansums.FLOPTime), ByteRate: sum.Ratio(spansums.Bytes, spansums.ByteTime),
 			Roofline: sum.Ratio(spansums.Roofline, spansums.RoofTime), Bound: sum.Bound(), Trace: o.trace,
 		}
@@ -342,8 +346,8 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 	})
 }
 
-// strip returns the device's last seconds, in at most shownCells cells: the mean of several
-// seconds; throttling if any second has it.
+// strip returns the device's last seconds, in at most shownCells cells, each the mean of its
+// seconds.
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells keep their seconds as time passes
@@ -365,18 +369,17 @@ func (d *device) strip(newest, span int64) Device {
 			*v = math.Round(*v / (1 << 20))
 		}
 	}
-	for _, v := range d.cells(throttled, first, newest, step, 1000) {
-		out.Throttled = append(out.Throttled, v != nil && *v > 0)
-	}
+	out.Throttled, out.Metered = d.cells(throttled, first, newest, step, 1000), d.metered >= first
 	return out
 }
 
 // cells returns the means of a measure, rounded to 1/parts. A sample covers the time since the
 // previous one.
 func (d *device) cells(measure int, first, newest, step int64, parts float64) (list []*float64) {
-	known := func(i int64) bool { s := &d.samples[i%keptSeconds]; return s.at == i && s.known[measure] }
+	read := func(i int64) bool { return d.samples[i%keptSeconds].at == i }
+	known := func(i int64) bool { return read(i) && d.samples[i%keptSeconds].known[measure] }
 	before := first - 1
-	for before > first-maxBetween && !known(before) {
+	for before > first-maxBetween && !read(before) {
 		before--
 	}
 	next := first
@@ -386,9 +389,9 @@ func (d *device) cells(measure int, first, newest, step int64, parts float64) (l
 			for next = max(next, i); next <= newest && !known(next); {
 				next++
 			}
-			held := next <= newest && (next == i || known(before) && next-before <= maxBetween)
+			held := next <= newest && (next == i || read(before) && next-before <= maxBetween)
 			m.add(d.samples[next%keptSeconds].value[measure], held)
-			if next == i {
+			if read(i) {
 				before = i
 			}
 		}

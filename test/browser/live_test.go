@@ -172,7 +172,7 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 	assert.Equal(t, []string{"21 ms", ""}, b.column("requests", "queue"))
 	assert.Equal(t, []string{"0.425", ""}, b.column("requests", "J per item"))
 	assert.Contains(t, b.text("#ranks .hint"), "Rank 1 is the slowest: its own time is 1.06 times the median of the ranks")
-	assert.Contains(t, b.text("#devices figcaption"), "W on average")
+	assert.Contains(t, b.text("#devices figcaption"), "W, mean of its readings")
 	assert.Contains(t, b.text("#health dl"), "of which")
 	assert.Equal(t, []string{"20 GiB", "30 GiB"}, b.column("memory", "most"))
 	assert.Equal(t, []string{"25 %", "37.5 %"}, b.column("memory", "most, share"))
@@ -199,7 +199,8 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 		"50 % of the roof", "bound by compute",
 	}, said)
 	said = lines(b.tip(b.middle("#steps .column", 20)))
-	assert.Regexp(t, `^train \d+, rank [01]: [89]00 ms$`, said[0])
+	assert.Regexp(t, `^train \d+, mean of 2 ranks: 850 ms$`, said[0])
+	assert.Contains(t, said, "longest 900 ms, rank 1")
 	assert.Contains(t, said, "forward 300 ms")
 	assert.Contains(t, said, "backward 400 ms")
 	x, y = b.middle("#devices svg.strip", 0)
@@ -438,7 +439,8 @@ func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
 			"a sample is of the time since the one before")
 		assert.Empty(t, b.text("#memory .legend"), "seven colours tell no 64 lines apart")
 		assert.Contains(t, b.text("#summary"), "3,776 steps", "including steps that are not in the page")
-		assert.Contains(t, b.text("#steps"), "3,376 older steps of this time are not in this page.")
+		assert.Regexp(t, `^train \d+ and \d+ more, mean of 64 ranks: `, lines(b.tip(b.middle("#steps .column", 2)))[0],
+			"all steps are shown, as means")
 	}
 }
 

@@ -42,7 +42,7 @@ function devices(view) {
       {title: "busy", of: (d) => meanOf(d.busy), cell: (d) => or(meanOf(d.busy), percent)},
       {title: "power", of: (d) => meanOf(d.power), cell: (d) => or(meanOf(d.power), (v) => sig(v) + " W")},
       {title: "hottest", of: (d) => Math.max(0, ...d.temperature), cell: (d) => or(Math.max(0, ...d.temperature), (v) => sig(v) + " °C")},
-      {title: "throttled", of: (d) => d.throttled.filter(Boolean).length * d.step, cell: (d) => or(d.throttled.filter(Boolean).length * d.step, seconds)},
+      {title: "throttled", of: (d) => meanOf(d.throttled), cell: (d) => or(meanOf(d.throttled), percent)},
     ], list, {key: "devices", most: 64}))];
 }
 function meanOf(list) {
@@ -68,12 +68,12 @@ function strip(d, g) {
     if (i < 0 || i >= d.covered.length) return [];
     const has = (v, f) => (v === null || v === undefined ? "" : f(v)), t = (d.start + i * d.step) * 1000;
     return [`${titleOf(d)}, ${clock(t)}${d.step > 1 ? " to " + clock(t + d.step * 1000) : ""}`, has(d.covered[i], (v) => "covered by spans " + percent(v)) || "no span yet",
-      has(d.busy[i], (v) => "busy, reported by the device, " + percent(v)), has(d.power[i], (v) => "power " + sig(v) + " W"), has(d.temperature[i], (v) => sig(v) + " °C"), d.throttled[i] ? "throttled" : ""];
+      has(d.busy[i], (v) => "busy, reported by the device, " + percent(v)), has(d.power[i], (v) => "power " + sig(v) + " W"), has(d.temperature[i], (v) => sig(v) + " °C"), d.throttled[i] ? "throttled " + percent(d.throttled[i]) + " of the time" : ""];
   };
   const parts = [svg("line", {x1: L, x2: W - R, y1: base, y2: base, class: "axis"}), svg("path", {d: area(d.busy, cellX, base, height), class: "busy"}),
     svg("path", {d: area(d.covered, cellX, base, height), class: "covered"})];
   if (power.length > 1) parts.push(svg("polyline", {class: "power", points: power.map(([v, i]) => `${((cellX(i) + cellX(i + 1)) / 2).toFixed(1)},${(base - v / top * height).toFixed(1)}`).join(" ")}));
-  d.throttled.forEach((v, i) => { if (v) parts.push(svg("rect", {x: cellX(i), y: 0, width: Math.max(1, cellX(i + 1) - cellX(i)), height: 4, class: "throttle"})); });
+  d.throttled.forEach((v, i) => { if (v) parts.push(svg("rect", {x: cellX(i), y: 0, width: Math.max(1, cellX(i + 1) - cellX(i)), height: Math.max(1, 6 * v), class: "throttle"})); });
   if (!small) parts.push(text(L - 6, 12, "100 %", "end"), text(L - 6, base, "0", "end"), power.length ? text(W - R + 6, base - most / top * height + 4, sig(most) + " W", "start", "powered") : "");
   const shade = () => {
     const p = live.pick;
@@ -122,9 +122,9 @@ function strip(d, g) {
   const label = `${titleOf(d)}: share of time covered by spans, power and throttling.${choosable ? " Arrow keys move, with Shift they choose a time, Escape takes that back." : ""}`;
   const draw1 = svg("svg", {width: W, height: H, class: choosable ? "strip choosable" : "strip", tabindex: 0, role: choosable ? "application" : "img", "aria-label": label, "data-key": "strip " + d.id,
     tip: ({x: px, node: n}) => says(cellAt(px - n.getBoundingClientRect().left)), onkeydown: key, onpointerdown: drag}, ...parts, picked);
-  const mean = meanOf(d.covered), draws = meanOf(d.power);
-  return el("figure", {class: small ? "device small" : "device"}, el("figcaption", {}, named(titleOf(d)), el("span", {class: "dim"}, [or(mean, (v) => "covered " + percent(v)), or(draws, (v) => sig(v) + " W on average"),
-    d.throttled.some(Boolean) ? "throttled" : ""].filter(Boolean).join(", "))), draw1, newest(d, W, L, R, small));
+  const mean = meanOf(d.covered), draws = meanOf(d.power), held = meanOf(d.throttled);
+  return el("figure", {class: small ? "device small" : "device"}, el("figcaption", {}, named(titleOf(d)), el("span", {class: "dim"}, [or(mean, (v) => "covered " + percent(v)), or(draws, (v) => sig(v) + (d.metered ? " W on average" : " W, mean of its readings")),
+    held ? "throttled " + percent(held) + " of the time" : ""].filter(Boolean).join(", "))), draw1, newest(d, W, L, R, small));
 }
 // newest draws the newest spans of a device on a separate axis, because an operation is far shorter than a second.
 function newest(d, W, L, R, small) {
@@ -171,6 +171,7 @@ function operations(view) {
     {title: "type", left: true, of: (o) => [o.type, o.memory].filter(Boolean).join(", ")},
     {title: "count", of: (o) => o.count, cell: (o) => count(o.count)},
     {title: "GPU time", of: (o) => o.time, cell: (o) => el("span", {}, seconds(o.time), gauge(o.time / total))},
+    {title: "J", help: "joules, with operations that ran inside it", of: (o) => o.total, cell: (o) => or(o.total, sig)},
     {title: "own J", help: "joules, without operations that ran inside it", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
     {title: "of roof", of: (o) => o.roofline, cell: (o) => or(o.roofline, percent)},
     {title: "bound", left: true, of: (o) => o.bound || "", cell: (o) => o.bound || ""},
@@ -199,38 +200,45 @@ function partsOfStep(s) {
 function steps(view) {
   const all = state.steps.filter((s) => s.duration > 0);
   if (!all.length) return nothing("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.");
-  const shown = all.slice(-160), middle = median(shown.map((s) => s.duration)), names = new Set(), last = ["exposed communication", "other"];
+  const columnsOf = new Map(); // one column for the same steps of all ranks
+  for (const s of all) { const k = [s.service, s.name, s.index].join("\n"); columnsOf.set(k, [...(columnsOf.get(k) || []), s]); }
+  const groups = [...columnsOf.values()], middle = median(all.map((s) => s.duration)), names = new Set(), last = ["exposed communication", "other"];
   const ranked = all.some((s) => s.rank > 0), label = (s) => `${s.name} ${s.index}${ranked && s.rank >= 0 ? " r" + s.rank : ""}`;
-  const every = shown.map(partsOfStep);
+  const every = groups.map((list) => {
+    const parts = new Map();
+    for (const s of list) for (const [n, d, kind, whole] of partsOfStep(s)) { const p = parts.get(n) || [n, 0, kind, 0]; p[1] += d / list.length; p[3] += whole / list.length; parts.set(n, p); }
+    return [...parts.values()];
+  });
   for (const [n] of every.flat()) if (!last.includes(n)) names.add(n);
   for (const n of last) if (every.some((parts) => parts.some(([m]) => m === n))) names.add(n);
   const order = [...names]; // steps state their phases in any order
-  const list = shown.map((s, i) => {
-    const parts = every[i].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));
-    return {label: String(s.index), total: s.duration, parts, mark: s.duration > 1.5 * middle, open: traceOf(s.trace) ? () => openTrace(s.trace) : undefined, lines: [
-      `${s.name} ${s.index}${s.rank >= 0 ? ", rank " + s.rank : ""}: ${seconds(s.duration)}`, ...parts.map(([n, , , d]) => `${n} ${seconds(d)}`), s.exposed && !parts.some(([n]) => n[0] === "e") ? "exposed communication " + seconds(s.exposed) : "",
-      s.mfu ? "MFU " + percent(s.mfu) : "", s.items ? `${sig(s.items / s.duration)} ${s.itemType || "items"}/s` : "", s.energy ? sig(s.energy) + " J" : "", s.duration > 1.5 * middle ? `${sig(s.duration / middle)} times the median` : "", traceOf(s.trace) ? "click: its trace" : ""]};
+  const list = groups.map((steps, i) => {
+    const parts = every[i].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b)), of = (f) => steps.reduce((t, s) => t + (f(s) || 0) / steps.length, 0), s = steps[0], total = of((s) => s.duration);
+    const slowest = steps.reduce((a, b) => ((a.worst || a.duration) >= (b.worst || b.duration) ? a : b)), worst = slowest.worst || slowest.duration, n = s.count || 1;
+    return {label: String(s.index), total, parts, mark: worst > 1.5 * middle, open: traceOf(slowest.trace) ? () => openTrace(slowest.trace) : undefined, lines: [
+      `${s.name} ${s.index}${n > 1 ? ` and ${n - 1} more` : ""}${steps.length > 1 ? `, mean of ${steps.length} ranks` : s.rank >= 0 ? ", rank " + s.rank : ""}: ${seconds(total)}`, n > 1 || steps.length > 1 ? `longest ${seconds(worst)}${slowest.rank >= 0 ? ", rank " + slowest.rank : ""}` : "",
+      ...parts.map(([n, , , d]) => `${n} ${seconds(d)}`), of((s) => s.exposed) && !parts.some(([n]) => n[0] === "e") ? "exposed communication " + seconds(of((s) => s.exposed)) : "",
+      of((s) => s.mfu) ? "MFU " + percent(of((s) => s.mfu)) : "", of((s) => s.items) ? `${sig(of((s) => s.items) / total)} ${s.itemType || "items"}/s per rank` : "", of((s) => s.energy) ? sig(of((s) => s.energy)) + " J per rank" : "", worst > 1.5 * middle ? `longest: ${sig(worst / middle)} times the median` : "", traceOf(slowest.trace) ? "click: its trace" : ""]};
   });
-  const slow = all.slice().sort((a, b) => b.duration - a.duration).slice(0, 8);
-  return [columns(view, `Length of ${plural(shown.length, "step")} by phase; the median is ${seconds(middle)}`, list, [...names].map((n) => [n, phaseKind(n)]), {key: "step"}),
-    table(`The longest steps; the median of ${plural(shown.length, "step")} is ${seconds(middle)}`, [
+  const slow = state.longest || [], since = state.stepsSince ? el("p", {class: "hint"}, `Steps before ${clock(state.stepsSince)} are no longer kept.`) : null;
+  return [columns(view, `Length of ${plural(state.stepCount, "step")} by phase; the median is ${seconds(middle)}`, list, [...names].map((n) => [n, phaseKind(n)]), {key: "step"}),
+    table(`The longest steps; the median of ${plural(state.stepCount, "step")} is ${seconds(middle)}`, [
       {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)},
       {title: "× median", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
       {title: "exposed", help: "exposed communication", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)},
       {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
-      {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], slow, {key: "slow steps"}), older(state.moreSteps, "older step")];
+      {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], slow, {key: "slow steps"}), since];
 }
-
-const older = (n, what) => (n ? el("p", {class: "hint"}, `${plural(n, what)} of this time ${n === 1 ? "is" : "are"} not in this page.`) : null);
 
 // Which requests use the most energy?
 function requests() {
   if (!state.requests.length) return nothing("No request has a usage record in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python. Requests of vLLM, SGLang, TGI and Triton get theirs with --config llm.");
   const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
+  const metered = sum((q) => (q.energy ? q.items : 0)); // joules and items of the same requests
   for (const q of state.requests) for (const p of q.parts || []) kinds.add(p.name);
   const names = [...kinds].slice(0, 5);
   const most200 = state.moreRequests ? `The ${state.requests.length} of ${plural(state.requests.length + state.moreRequests, "request")} that took most` : plural(state.requests.length, "request");
-  return [el("p", {class: "hint"}, `${most200}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}${sum((q) => q.gpuTime) ? `, ${seconds(sum((q) => q.gpuTime))} of GPU time` : ""}.`),
+  return [el("p", {class: "hint"}, `${most200}: ${sig(sum((q) => q.energy))} J${metered ? `, ${sig(sum((q) => (q.items ? q.energy : 0)) / metered)} J per item` : ""}${sum((q) => q.gpuTime) ? `, ${seconds(sum((q) => q.gpuTime))} of GPU time` : ""}.`),
     table("Requests by use of the GPU", [
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
       {title: "took", help: "as the server saw it", of: (q) => q.duration, cell: (q) => or(q.duration, seconds)},
@@ -245,38 +253,33 @@ const partOf = (q, n) => ((q.parts || []).find((p) => p.name === n) || {}).durat
 
 // Which rank is late?
 function ranks(view) {
-  const ranked = state.steps.filter((s) => s.rank >= 0 && s.duration > 0), own = (s) => Math.max(0, s.duration - (s.exposed || 0));
-  const byIndex = new Map(), byRank = new Map();
-  for (const s of ranked) byIndex.set(s.index, [...(byIndex.get(s.index) || []), s]);
-  const indexes = [...byIndex.keys()].filter((i) => byIndex.get(i).length > 1).sort((a, b) => a - b).slice(-80);
-  for (const i of indexes) {
-    const column = byIndex.get(i), mid = median(column.map(own)) || 1e-12;
-    for (const s of column) {
-      const r = byRank.get(s.rank) || {rank: s.rank, steps: [], sum: 0, worst: 0};
-      const ratio = own(s) / mid;
-      r.steps.push([i, s, ratio]);
-      r.sum += ratio;
-      r.worst = Math.max(r.worst, ratio);
-      byRank.set(s.rank, r);
-    }
+  const ranked = state.steps.filter((s) => s.late), own = (s) => Math.max(0, s.duration - (s.exposed || 0)), byRank = new Map();
+  const columns = [...new Set(ranked.map((s) => [s.service, s.name, s.index].join("\n")))], at = new Map(columns.map((c, i) => [c, i]));
+  for (const s of ranked) {
+    const r = byRank.get(s.rank) || {rank: s.rank, steps: [], count: 0, sum: 0, worst: 0}, n = s.count || 1;
+    r.steps.push(s);
+    r.count += n;
+    r.sum += s.late * n;
+    r.worst = Math.max(r.worst, s.worstLate);
+    byRank.set(s.rank, r);
   }
   if (byRank.size < 2) return nothing("Fewer than two ranks have sent the same steps.", "Ranks are identified by the resource attributes gpu.job.id and gpu.job.rank: rank.Detector in Go, otelgpu.job() in Python.");
-  const every = [...byRank.values()], list = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length).slice(0, 64).sort((a, b) => a.rank - b.rank);
-  const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), T = 4, H = T + list.length * cell + B, each = (W - L) / indexes.length, parts = [], at = new Map(indexes.map((x, i) => [x, i]));
+  const every = [...byRank.values()], lateness = (r) => r.sum / r.count, list = every.slice().sort((a, b) => lateness(b) - lateness(a)).slice(0, 64).sort((a, b) => a.rank - b.rank);
+  const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), T = 4, H = T + list.length * cell + B, each = (W - L) / columns.length, parts = [];
   list.forEach((r, row) => {
-    for (const [i, s, ratio] of r.steps) {
-      const late = ratio > 1.05, how = late ? Math.min(1, 0.35 + (ratio - 1.05) * 3) : Math.min(0.55, 0.2 + Math.abs(ratio - 1) * 3);
-      parts.push(svg("rect", {x: L + at.get(i) * each, y: T + row * cell, width: Math.max(each - 0.8, 0.6), height: cell - 1, class: "mark " + (late ? "k4" : "k0"), "fill-opacity": how.toFixed(2), onclick: () => openTrace(s.trace),
-        tip: [`rank ${s.rank}, step ${i}`, `own time ${seconds(own(s))}, ${sig(ratio)} times the median of the ranks`, or(s.exposed, (v) => "exposed communication " + seconds(v)), traceOf(s.trace) ? "click: its trace" : ""]}));
+    for (const s of r.steps) {
+      const ratio = s.worstLate, n = s.count || 1, late = ratio > 1.05, how = late ? Math.min(1, 0.35 + (ratio - 1.05) * 3) : Math.min(0.55, 0.2 + Math.abs(ratio - 1) * 3);
+      parts.push(svg("rect", {x: L + at.get([s.service, s.name, s.index].join("\n")) * each, y: T + row * cell, width: Math.max(each - 0.8, 0.6), height: cell - 1, class: "mark " + (late ? "k4" : "k0"), "fill-opacity": how.toFixed(2), onclick: () => openTrace(s.trace),
+        tip: [`rank ${s.rank}, step ${s.index}${n > 1 ? ` and ${n - 1} more` : ""}`, `own time ${seconds(own(s))}, ${sig(s.late)} times the median of the ranks`, n > 1 ? `worst: ${sig(ratio)} times` : "", or(s.exposed, (v) => "exposed communication " + seconds(v)), traceOf(s.trace) ? "click: its trace" : ""]}));
     }
     if (cell >= 11 || row % Math.ceil(11 / cell) === 0) parts.push(text(L - 6, T + (row + 0.5) * cell + 4, "rank " + r.rank, "end"));
   });
-  parts.push(...under(indexes.map((x, i) => [L + (i + 0.5) * each, String(x)]), H - 4, W));
-  const late = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length)[0], mean = late.sum / late.steps.length;
+  parts.push(...under(columns.map((c, i) => [L + (i + 0.5) * each, c.split("\n")[2]]), H - 4, W));
+  const late = every.slice().sort((a, b) => lateness(b) - lateness(a))[0], mean = lateness(late);
   return [el("p", {class: "hint"}, mean > 1.02 ? `Rank ${late.rank} is the slowest: its own time is ${sig(mean)} times the median of the ranks.` : "No rank is notably slower than the others."),
     chart("Own time (step without exposed communication) of each rank against the median of the ranks in that step", W, H, ...parts),
-    legend([["as the median of the ranks in that step", "k0"], ["more than 5 % later", "k4"]]),
-    details("ranks table", "as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "steps", of: (r) => r.steps.length}, {title: "mean", of: (r) => r.sum / r.steps.length, cell: (r) => `× ${sig(r.sum / r.steps.length)}`},
+    legend([["at most 5 % slower than the median of the ranks", "k0"], ["more than 5 % slower", "k4"]]),
+    details("ranks table", "as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "steps", of: (r) => r.count}, {title: "mean", of: lateness, cell: (r) => `× ${sig(lateness(r))}`},
       {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], every, {key: "ranks", sort: ["mean", true], most: 64}))];
 }
 

@@ -30,9 +30,10 @@ function draw() {
       fill(v);
     }
   });
-  byId("summary").textContent = report
+  if (state.host) document.title = `${state.host} · otelgpu`;
+  byId("summary").textContent = (state.host ? state.host + ": " : "") + (report
     ? (state.comparison ? `What changed from ${state.comparison.names[0]} to ${state.comparison.names[1]}` : state.profiles.map((p) => p.name).slice(0, 3).join(", ") + (state.profiles.length > 3 ? ` and ${state.profiles.length - 3} more` : ""))
-    : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.steps.length + (state.moreSteps || 0), "step")}, ${plural(state.requests.length + (state.moreRequests || 0), "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB", zone())}`) + ` ${offset(state.now)}`;
+    : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.stepCount || 0, "step")}, ${plural(state.requests.length + (state.moreRequests || 0), "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB", zone())}`) + ` ${offset(state.now)}`);
   options();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
   if (target && byId(target) && !byId(target).hidden) {

@@ -46,6 +46,7 @@ type Options struct {
 	Send      string
 	Simulated bool // simulate a device even if there is a GPU
 	HTML      bool // write the page as a file, too
+	OTLP      bool // write spans.json and metrics.json, too: about 1.8 MB/s
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
 }
@@ -61,6 +62,7 @@ const (
 type files struct {
 	Source, Socket, Spans, Metrics, Trace, Page string
 
+	OTLP            bool   // write Spans and Metrics
 	Store, Endpoint string // the exporter to a store and its endpoint, empty without a store
 	Plain           bool   // without TLS
 }
@@ -82,7 +84,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	defer os.RemoveAll(scratch)
 	f := files{
 		Socket: filepath.Join(scratch, "otlp.sock"), Spans: filepath.Join(o.Out, "spans.json"),
-		Metrics: filepath.Join(o.Out, "metrics.json"), Trace: filepath.Join(o.Out, "trace.json"),
+		Metrics: filepath.Join(o.Out, "metrics.json"), Trace: filepath.Join(o.Out, "trace.json.gz"),
+		OTLP: o.OTLP,
 	}
 	if err := f.send(o.Send); err != nil {
 		return err
@@ -266,17 +269,26 @@ func sentence(f finding.Finding) string {
 }
 
 func epilogue(out io.Writer, f files, width int) error {
-	_, err := io.WriteString(out, wrap(fmt.Sprintf(`
-%s
-    open it in https://ui.perfetto.dev or chrome://tracing: streams, phases and device counters on one time axis
-%s
-    the spans as OTLP JSON, one request per line
-%s
-    the metrics of the device and of the operations, likewise
+	var text strings.Builder
+	wrote := func(path, what string) {
+		size := ""
+		if info, err := os.Stat(path); err == nil {
+			size = fmt.Sprintf(" (%.1f MB)", float64(info.Size())/1e6)
+		}
+		fmt.Fprintf(&text, "\n%s%s\n    %s", path, size, what)
+	}
+	wrote(f.Trace, "open it in https://ui.perfetto.dev: streams, phases and device counters on one time axis")
+	if f.OTLP {
+		wrote(f.Spans, "the spans as OTLP JSON, one request per line")
+		wrote(f.Metrics, "the metrics of the device and of the operations, likewise")
+	}
+	text.WriteString(`
 
-To keep such traces: otelcol-gpu demo --otlp HOST:PORT
+To see the traces in a store: otelcol-gpu demo --otlp HOST:PORT
+To keep spans and metrics as OTLP JSON, too: otelcol-gpu demo --files
 To trace your own service: otelcol-gpu --config jaeger
-`, f.Trace, f.Spans, f.Metrics), width))
+`)
+	_, err := io.WriteString(out, wrap(text.String(), width))
 	return err
 }
 

@@ -17,7 +17,7 @@ func TestTextsAroundTheTableFitTheTerminal(t *testing.T) {
 		"A training job has 4 GPUs and shares the first with an inference service, for 30s. Press Ctrl-C to stop.\n" +
 		"Live page: http://127.0.0.1:9465\n\n"
 	var end strings.Builder
-	require.NoError(t, epilogue(&end, files{Trace: "otelgpu-demo/trace.json", Spans: "s.json", Metrics: "m.json"}, 80))
+	require.NoError(t, epilogue(&end, files{Trace: "otelgpu-demo/trace.json.gz", Spans: "s.json", Metrics: "m.json", OTLP: true}, 80))
 	screen := frame(intro, summarytable.New(), summarytable.Format{Width: 80, Height: 40})
 	for _, code := range []string{home, eraseLine, eraseBelow} {
 		screen = strings.ReplaceAll(screen, code, "")

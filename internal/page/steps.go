@@ -1,0 +1,180 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// stepSeries is one loop of one job on one rank.
+type stepSeries struct {
+	service, name, job string
+	rank               int64
+}
+
+// stepsOf puts the steps of the range into the state. If there are more than shownSteps, those of a
+// rank whose numbers follow each other are one entry with their mean and their slowest, so that all
+// of the range is shown.
+func (m *Model) stepsOf(s *State, from, to float64, wanted func(service string) bool) {
+	var list []Step
+	m.steps.each(func(st *Step) {
+		if st.Time >= from && st.Time-1000*st.Duration <= to && wanted(st.Service) {
+			list = append(list, *st)
+		}
+	})
+	if len(m.steps.list) == maxSteps {
+		m.steps.each(func(st *Step) {
+			if s.StepsSince == 0 || st.Time < s.StepsSince {
+				s.StepsSince = st.Time
+			}
+		})
+		if s.StepsSince <= from {
+			s.StepsSince = 0
+		}
+	}
+	s.StepCount = len(list)
+	againstPeers(list)
+	s.Longest = longest(list)
+	s.Steps = append(s.Steps, merged(list)...)
+	slices.SortStableFunc(s.Steps, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Rank, b.Rank))
+	})
+}
+
+// againstPeers sets Late of the steps that several ranks have made: their own time against the
+// median of the ranks.
+func againstPeers(list []Step) {
+	type number struct {
+		service, name, job string
+		index              int64
+	}
+	peers := map[number][]*Step{}
+	for i := range list {
+		if st := &list[i]; st.Rank >= 0 && st.Duration > 0 {
+			n := number{st.Service, st.Name, st.job, st.Index}
+			peers[n] = append(peers[n], st)
+		}
+	}
+	own := func(st *Step) float64 { return max(0, st.Duration-st.Exposed) }
+	for _, ranks := range peers {
+		if len(ranks) < 2 {
+			continue
+		}
+		times := make([]float64, len(ranks))
+		for i, st := range ranks {
+			times[i] = own(st)
+		}
+		if middle := median(times); middle > 0 {
+			for _, st := range ranks {
+				st.Late = min(own(st)/middle, math.MaxFloat64)
+				st.WorstLate = st.Late
+			}
+		}
+	}
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[(len(list)-1)/2]/2 + list[len(list)/2]/2
+}
+
+// longest returns the longest steps, each with its slowest rank.
+func longest(list []Step) []Step {
+	type number struct {
+		stepSeries
+		index int64
+	}
+	slowest := map[number]*Step{}
+	for i := range list {
+		st := &list[i]
+		n := number{stepSeries{st.Service, st.Name, st.job, 0}, st.Index}
+		if x := slowest[n]; x == nil || st.Duration > x.Duration {
+			slowest[n] = st
+		}
+	}
+	out := make([]Step, 0, len(slowest))
+	for _, st := range slowest {
+		out = append(out, *st)
+	}
+	slices.SortFunc(out, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(b.Duration, a.Duration), cmp.Compare(a.Time, b.Time), cmp.Compare(a.Name, b.Name))
+	})
+	out, _ = most(out, shownLongest)
+	return out
+}
+
+// merged returns at most about shownSteps entries: of all ranks the same groups of numbers.
+func merged(list []Step) []Step {
+	if len(list) <= shownSteps {
+		return list
+	}
+	series := map[stepSeries][]Step{}
+	first := map[stepSeries]int64{} // of a loop on all ranks
+	last := map[stepSeries]int64{}
+	for _, st := range list {
+		k := stepSeries{st.Service, st.Name, st.job, st.Rank}
+		series[k] = append(series[k], st)
+		k.rank = 0
+		if n, ok := first[k]; !ok || st.Index < n {
+			first[k] = st.Index
+		}
+		last[k] = max(last[k], st.Index)
+	}
+	groups := int64(max(4, shownSteps/len(series)))
+	var out []Step
+	for k, steps := range series {
+		loop := k
+		loop.rank = 0
+		size := (last[loop]-first[loop])/groups + 1
+		slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Index, b.Index) })
+		for len(steps) > 0 {
+			group := (steps[0].Index - first[loop]) / size
+			n := 1
+			for n < len(steps) && (steps[n].Index-first[loop])/size == group {
+				n++
+			}
+			out = append(out, meanStep(steps[:n]))
+			steps = steps[n:]
+		}
+	}
+	return out
+}
+
+// meanStep returns the mean of steps; its trace and worst lateness are of the slowest.
+func meanStep(steps []Step) Step {
+	out := slices.MaxFunc(steps, func(a, b Step) int { return cmp.Compare(a.Duration, b.Duration) })
+	n := float64(len(steps))
+	out.Index, out.Count, out.Worst = steps[0].Index, len(steps), out.Duration
+	out.Duration, out.Exposed, out.Other, out.Overlap, out.Items = 0, 0, 0, 0, 0
+	phases, order := map[string]float64{}, []string{}
+	var mfu, joules, late mean
+	for i := range steps {
+		st := &steps[i]
+		out.Time = max(out.Time, st.Time)
+		out.Duration += st.Duration / n // first divided: sums of hostile values overflow
+		out.Exposed += st.Exposed / n
+		out.Other += st.Other / n
+		out.Overlap += st.Overlap / n
+		out.Items += st.Items / n
+		mfu.add(st.MFU/n, st.MFU > 0)
+		joules.add(st.Energy/n, st.Energy > 0)
+		late.add(st.Late/n, st.Late > 0)
+		out.WorstLate = max(out.WorstLate, st.Late)
+		for _, p := range st.Phases {
+			if _, known := phases[p.Name]; !known {
+				order = append(order, p.Name)
+			}
+			phases[p.Name] += p.Duration / n
+		}
+	}
+	of := func(m mean) float64 { return ratio(m.sum, m.count/n) }
+	out.MFU, out.Energy, out.Late = of(mfu), of(joules), of(late)
+	out.Phases = make([]Phase, 0, len(order))
+	for _, name := range order {
+		out.Phases = append(out.Phases, Phase{name, phases[name]})
+	}
+	return out
+}
