@@ -157,7 +157,7 @@ const (
 	GPUEnergyBoundKey = attribute.Key("gpu.energy_bound")
 
 	// GPUEnergyErrorKey (double, J): Possible error of gpu.energy, because power between two samples around the
-	// span's start and end is unknown.
+	// span's start and end is unknown, or because other requests received a part before the span arrived.
 	GPUEnergyErrorKey = attribute.Key("gpu.energy_error")
 
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
@@ -982,7 +982,7 @@ const (
 
 // Values of gpu.energy_bound.
 const (
-	GPUEnergyBoundUpper = "upper" // requests without a span may have run at the same time, so the share may be lower
+	GPUEnergyBoundUpper = "upper" // requests without a span may have run at the same time, so the share may be lower; it is at most gpu.energy plus gpu.energy_error
 )
 
 // Values of gpu.finding.certainty.

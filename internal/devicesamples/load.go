@@ -84,6 +84,10 @@ const (
 // scrapes, a minute.
 const loadHold = int64(30 * time.Second)
 
+// loadKept is for how long a reading is kept at least, in ns: a request of half an hour is divided
+// by the readings of all its time.
+const loadKept = int64(time.Hour)
+
 // maxLoadSeries bounds the series, maxLoadReadings the readings of one.
 const maxLoadSeries, maxLoadReadings = 1 << 10, 1 << 12
 

@@ -95,10 +95,10 @@ func TestLoadsAreBounded(t *testing.T) {
 	}
 	assert.Equal(t, maxLoadSeries, st.loads.count)
 	assert.EqualValues(t, 10, st.loads.dropped.Load())
-	st.WriteLoad(LoadSeries{Service: "new"}, 1000*second, 1)
+	st.WriteLoad(LoadSeries{Service: "new"}, 10_000*second, 1)
 	assert.Equal(t, 1, st.loads.count, "the others ended long ago")
 	for i := range int64(10_000) {
-		st.WriteLoad(LoadSeries{Service: "new"}, 1000*second+i*1e6, 1)
+		st.WriteLoad(LoadSeries{Service: "new"}, 10_000*second+i*1e6, 1)
 	}
 	assert.LessOrEqual(t, len(*st.loads.series["new"][""]), maxLoadReadings)
 }

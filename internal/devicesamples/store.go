@@ -125,7 +125,7 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 		devices:    map[string]*device{},
 		byPCI:      map[hostPCI]*device{},
 		hosted:     map[*device]*Device{},
-		loads:      loadTable{maxAge: int64(cfg.MaxAge)},
+		loads:      loadTable{maxAge: max(int64(cfg.MaxAge), loadKept)},
 		uses:       useTable{maxAge: int64(cfg.MaxAge), now: now, origins: map[UseOrigin]*useList{}},
 	}
 }

@@ -18,6 +18,8 @@ const (
 	UtilizationRange
 	MemoryRange
 	DeviceIdle
+	ServerCount
+	ServerUnnamed
 
 	NumReasons = int(iota) // number of reasons; not a reason
 )
@@ -67,6 +69,16 @@ var table = [NumReasons]Info{
 		"clock_offset", "the newest sample is behind or ahead of this machine's clock for a whole minute",
 		"`gpu.energy_error` is the energy of the offset at the ends of a span, or the energy is omitted",
 		"synchronize the clocks, or set `shift` of `gpu_join`",
+	},
+	ServerCount: {
+		"server_count", "a server counts fewer running requests than have spans at the same time, by a quarter in two readings or more",
+		"the energy of its requests has `gpu.energy_bound`",
+		"check that `endpoint` under `servers` of `gpu_samples` is the server that sends the spans, and lists each of its ranks",
+	},
+	ServerUnnamed: {
+		"server_unnamed", "several services send requests, and an entry of `servers` without `service` counts those of one server",
+		"the count is used for no service, and the energy of their requests has `gpu.energy_bound`",
+		"set `service` of each entry of `servers` of `gpu_samples`, and list each server",
 	},
 	ParentUnknown: {
 		"parent_unknown", "a MIG instance names a physical GPU that has no samples",

@@ -64,7 +64,7 @@ func (a *attributes) write(
 	if coverage > 0 {
 		// Measured values are first: an attribute limit truncates the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			bound := b.boundOf(start, end, share.Value) + furtherBound
+			bound := b.boundOf(start, end, share.Value) + share.Short + furtherBound
 			energy := max(0, share.Value+further)
 			if energy > 0 && bound > energy {
 				to.withheld++

@@ -31,6 +31,8 @@ type checks struct {
 
 	from, busy int64 // settled time, and busy time then, at the start of the window of utilization
 	idle       bool  // the device reports no utilization although spans run
+
+	counts map[uint64]bool // servers whose count was reported as wrong
 }
 
 // check runs the checks. now is on the clock of spans.
@@ -69,6 +71,33 @@ func (b *board) check(now int64, settle time.Duration, report func(plausibility.
 	offset := b.checkClock(now, contradict)
 	e.Widen(x.counter.Deviation, offset)
 	b.checkIdle(contradict)
+	b.checkServers(report)
+}
+
+// checkServers compares the counts of servers with the requests that ran on the board by their
+// spans.
+func (b *board) checkServers(report func(plausibility.Contradiction)) {
+	for id, name := range b.meter.loads.all() {
+		wrong := b.dev.Contradicts(id)
+		if wrong && !b.checks.counts[id] {
+			report(plausibility.Contradiction{
+				Source: serverSource(name), Device: b.meter.dev.Device().ID, Reason: plausibility.ServerCount,
+				Found: "the server's number of running requests", Other: "the spans of its requests",
+			})
+		}
+		if b.checks.counts == nil {
+			b.checks.counts = map[uint64]bool{}
+		}
+		b.checks.counts[id] = wrong
+	}
+}
+
+// serverSource names a server as the source of a contradiction.
+func serverSource(service string) string {
+	if service == "" {
+		return "server"
+	}
+	return "server " + service
 }
 
 // checkClock returns by how much the clock of the samples is ahead.

@@ -5,6 +5,7 @@ package gpujoinprocessor
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type engine struct {
 	ordinals map[int64]string
 	loads    loads
 	shared   sharedIDs
+	unnamed  bool                         // that several services have no count of their own was reported
 	ledger   devicesamples.Contradictions // nil: none are reported
 
 	mu     sync.Mutex
@@ -378,6 +380,13 @@ func (e *engine) tick(now time.Time, views []devicesamples.DeviceView,
 		if dev.Device().Parent == "" && dev.Newest() > 0 {
 			e.boardOf(dev)
 		}
+	}
+	if names := e.loads.unnamedServices(); names != nil && !e.unnamed {
+		e.unnamed = true
+		e.contradict(plausibility.Contradiction{
+			Source: serverSource(""), Reason: plausibility.ServerUnnamed, Found: "a count without a service",
+			Other: "requests of " + strings.Join(names, ", "),
+		})
 	}
 	for _, b := range e.boards {
 		if e.settle(view, b, now, false) {

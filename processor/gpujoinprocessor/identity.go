@@ -18,8 +18,9 @@ type resourceInfo struct {
 	group   uint64 // of processes that may share IDs: the job of a rank, otherwise the service; 0: none
 	// sharesIDs means that other processes of the group send spans with equal IDs, see [sharedIDs].
 	sharesIDs bool
-	server    uint64  // of requests: the service with a known load; 0: none
-	load      string  // the name of that load
+	server    uint64 // of requests: the service with a known load; 0: none
+	load      string // the name of that load
+	service   string
 	loads     *loads  // nil if server is 0
 	weight    float64 // of requests: how many each represents, as stated by the resource
 	workload  devicesamples.Workload
@@ -77,7 +78,9 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 			r.workload.ContainerID = v.Str()
 		}
 	}
+	r.service = service
 	if name, ok := i.loads.of(service); ok {
+		r.service = service
 		r.load, r.server, r.loads = name, i.loads.server(i.seed, name), i.loads
 	}
 	switch {

@@ -5,7 +5,10 @@ package gpujoinprocessor
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -26,6 +29,9 @@ type loads struct {
 	// Processes that sent requests, and the server that they belong to. Their work on the device is
 	// the server's.
 	servers map[uint64]uint64
+	// Services that sent requests and have no count under their own name. The count without a name
+	// is of one server only.
+	unnamed map[string]struct{}
 	arrived map[string]*arrivals // by load
 	wait    int64                // for how long a batch waits at most, ns
 }
@@ -33,14 +39,38 @@ type loads struct {
 // maxServers bounds the processes that sent requests.
 const maxServers = 1 << 12
 
-// serve records that a process sent a request of a server.
-func (l *loads) serve(process, server uint64) {
+// serve records that a process sent a request, and returns the number of the process in the energy
+// attribution: its server's, unless it is unknown which service the count is of.
+func (l *loads) serve(r *resourceInfo) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.servers == nil || len(l.servers) >= maxServers {
-		l.servers = map[uint64]uint64{}
+		l.servers, l.unnamed = map[uint64]uint64{}, map[string]struct{}{}
 	}
-	l.servers[process] = server
+	if r.load == "" && len(l.unnamed) < maxServers {
+		if _, ok := l.unnamed[r.service]; !ok {
+			l.unnamed[strings.Clone(r.service)] = struct{}{}
+		}
+	}
+	if l.ambiguous(r.load) {
+		delete(l.servers, r.process)
+		return r.process
+	}
+	l.servers[r.process] = r.server
+	return r.server
+}
+
+// ambiguous reports whether a load is of one of several services. The caller holds the lock.
+func (l *loads) ambiguous(load string) bool { return load == "" && len(l.unnamed) > 1 }
+
+// unnamedServices returns the services that no count names, if there are several.
+func (l *loads) unnamedServices() (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ambiguous("") {
+		names = slices.Sorted(maps.Keys(l.unnamed))
+	}
+	return names
 }
 
 // processOf returns the number of the process in the energy attribution: its server's if it sent
@@ -75,6 +105,13 @@ func (l *loads) server(seed maphash.Seed, name string) uint64 {
 	return id
 }
 
+// all returns the names of the loads by the numbers of their processes.
+func (l *loads) all() map[uint64]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.names)
+}
+
 // levels appends the load of a process on a board, on the clock of spans.
 func (l *loads) levels(
 	process uint64, board string, from, to, shift int64, dst []attribution.Level,
@@ -85,7 +122,7 @@ func (l *loads) levels(
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name, ok := l.names[process]
-	if !ok {
+	if !ok || l.ambiguous(name) {
 		return dst
 	}
 	var levels [32]devicesamples.LoadLevel
@@ -107,7 +144,13 @@ func (l *loads) levels(
 // known reports whether the share of a request is its fair one: the load of its server covers its
 // time.
 func (l *loads) known(r *resourceInfo, start, end int64) bool {
-	return r.server != 0 && l.reader.LoadKnown(r.load, start, end)
+	if r.server == 0 {
+		return false
+	}
+	l.mu.Lock()
+	unclear := l.ambiguous(r.load)
+	l.mu.Unlock()
+	return !unclear && l.reader.LoadKnown(r.load, start, end)
 }
 
 // weightOf returns how many requests one represents at a sampling ratio; 0: the ratio is invalid.
@@ -122,9 +165,26 @@ func weightOf(v pcommon.Value) float64 {
 	return 0
 }
 
+// contradicted reports whether the server's count is lower than the requests that ran on one of the
+// target's physical GPUs by their spans.
+func (x *target) contradicted() bool {
+	if x.res.server == 0 {
+		return false
+	}
+	if x.board.dev.Contradicts(x.res.server) {
+		return true
+	}
+	for _, s := range x.more {
+		if s.board.dev.Contradicts(x.res.server) {
+			return true
+		}
+	}
+	return false
+}
+
 // bound writes that a request's energy is an upper bound.
 func (a *attributes) bound(g *gpuSpan, x *target, to *results) {
-	if x.request && !a.loads.known(x.res, g.start+a.shift, g.end+a.shift) {
+	if x.request && (x.contradicted() || !a.loads.known(x.res, g.start+a.shift, g.end+a.shift)) {
 		to.putStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
 	}
 }

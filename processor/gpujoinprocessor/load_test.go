@@ -180,3 +180,51 @@ func TestServersOfOneServiceHaveTheirOwnDevices(t *testing.T) {
 		})
 	}
 }
+
+// Two servers on one device, of which only one is listed, without a service: its count is of neither
+// as soon as both send requests. A count of 0 is wrong while a request runs.
+func TestCountsThatTheSpansContradictAreNotUsed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		count    float64
+		services []string // of a request each, from 0 to 12 s
+		want     []float64
+		reason   string
+	}{
+		"one count of two servers": {4, []string{"a", "b"}, []float64{600, 600}, "server_unnamed"},
+		"a count of 0":             {0, []string{"a"}, []float64{1200}, "server_count"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				zero := time.Now()
+				r := newRig(t)
+				r.run(r.device(devicesamples.Device{ID: gpu0}), steady(zero, 100))
+				r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
+				for at := range 20 {
+					r.store.(devicesamples.LoadWriter).WriteLoad(devicesamples.LoadSeries{Source: "engine 0"},
+						zero.Add(time.Duration(at)*time.Second+500*time.Millisecond).UnixNano(), tt.count)
+				}
+				time.Sleep(12*time.Second + time.Millisecond)
+				td := newTraces("")
+				for i, service := range tt.services {
+					td.resource(service)
+					td.rs.Resource().Attributes().PutStr("service.name", service)
+					td.request(uint64(1+i), zero, zero.Add(12*time.Second))
+				}
+				r.consume(td.Traces)
+				time.Sleep(20 * time.Second)
+				got := r.spans()
+				for i, want := range tt.want {
+					assert.InEpsilon(t, want, energy(t, got[uint64(1+i)]), 0.01)
+					bound, _ := got[uint64(1+i)].Attributes().Get("gpu.energy_bound")
+					assert.Equal(t, "upper", bound.Str())
+				}
+				var reasons []string
+				for _, e := range r.store.ContradictionEntries() {
+					reasons = append(reasons, e.Reason)
+				}
+				assert.Equal(t, []string{tt.reason}, reasons)
+				r.close()
+			})
+		})
+	}
+}

@@ -131,7 +131,7 @@ func (a *attributes) writeSeveral(
 		a.events = b.meter.dev.Events(start, end, a.events)
 		late = max(late, s.Late)
 		energy += max(0, s.Value)
-		bound += b.boundOf(start, end, s.Value)
+		bound += b.boundOf(start, end, s.Value) + s.Short
 		own += max(0, s.Own)
 		known = known && s.Ended && s.Covered > 0
 		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))

@@ -85,14 +85,13 @@ func (g *gpuSpan) read(
 		End:     int64(min(f.End, math.MaxInt64)),
 		Yields:  f.HostTimed() || f.InWindow,
 	}
-	if at.request {
+	if share.Request = at.request; at.request {
 		share.Weight = r.weight
 		if n, ok := spanfacts.AdjustedCount(s.TraceState().AsRaw()); ok {
 			share.Weight = max(n, share.Weight)
 		}
 		if r.server != 0 {
-			r.loads.serve(r.process, r.server)
-			share.Process = r.server
+			share.Process = r.loads.serve(r)
 		}
 	} else if r.server != 0 && !share.Yields {
 		share.Process = r.loads.processOf(r.process)

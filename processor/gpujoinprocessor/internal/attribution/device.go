@@ -34,8 +34,8 @@ func (b *Budget) Used() int { return b.used }
 type Totals struct {
 	Attributed   float64 // attributed to spans when it was settled
 	Unattributed float64 // settled while no span was active
-	Unseen       float64 // settled as the part of spans that ran but never arrive: see Load and Span.Weight
-	Late         float64 // taken later from Unattributed by spans that arrived late
+	Unseen       float64 // settled as the part of spans that ran but had not arrived: see Load and Span.Weight
+	Late         float64 // taken later from Unattributed and Unseen by spans that arrived late
 	Orphans      int64   // sums of children dropped because no parent arrived within the time limit or the budget
 }
 
@@ -68,6 +68,11 @@ type Device struct {
 	levels  []Level
 	arrived []float64 // requests at each of the levels
 	changes []change
+
+	ledgers int             // processes that have one
+	claims  []claim         // see wait
+	waiting []waiting       // late requests that have not ended in settled time
+	short   map[ref]float64 // see Share.Short
 }
 
 // New returns a device that has settled nothing yet.
@@ -82,6 +87,7 @@ func New(l Limits, b *Budget) *Device {
 		remembered: list{slab: &b.slab},
 		free:       freeTime{max: l.FreeIntervals},
 		weights:    []float64{1},
+		short:      map[ref]float64{},
 	}
 }
 
@@ -101,6 +107,9 @@ type Share struct {
 	Covered int64   // ns of it in which the counter was known; 0: Value is undefined
 	Late    int64   // ns that were settled before it arrived and that no descendant has received
 	Ended   bool    // its end is settled; false: Value is its value so far
+	// Short is how much larger Value may be at most because others received its part before it
+	// arrived.
+	Short float64
 }
 
 // Handle identifies a span that arrived. The zero Handle has no span.
@@ -113,7 +122,7 @@ func (d *Device) Share(k Key, at Handle) (Share, bool) {
 	if n == nil || n.key != k || !n.known {
 		return Share{}, false
 	}
-	s := Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}
+	s := Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended, Short: d.short[n.self]}
 	if n.active {
 		s.Covered += d.covered
 	}
@@ -240,6 +249,7 @@ func (d *Device) Close() {
 	})
 	d.nodes, d.caller = newIndex(&d.budget.slab), 0
 	d.awaited, d.fresh = awaited{}, nil
+	d.claims, d.waiting, d.short = nil, nil, map[ref]float64{}
 }
 
 // Arrival is the outcome of a span's arrival.
@@ -293,6 +303,9 @@ func (d *Device) Add(s Span, now int64, m Meter) (a Arrival, at Handle, seen int
 	}
 	if s.Yields {
 		n.class |= onHost << 7
+	}
+	if s.Request {
+		d.requests(s, m)
 	}
 	n.proc = d.procs.join(s.Process)
 	d.points.push(point{s.Start, true, n.self})
@@ -356,25 +369,45 @@ func (d *Device) link(n *node, parent Key) {
 	}
 }
 
-// late gives n what is still unattributed in the settled part of s, of which descendants have
-// received ns.
+// late gives n its part of the settled time of s, of which descendants have received ns: from the
+// ledger of its process what requests without a span have, and what is unattributed.
 func (d *Device) late(n *node, s Span, held int64, m Meter) {
 	to := min(s.End, d.settled)
 	n.late = max(0, to-s.Start-held)
 	n.covered = m.Covered(s.Start, to)
-	d.pieces = d.free.take(s.Start, to, d.pieces[:0])
 	var taken int64
-	if k := len(d.pieces); k > 0 {
-		d.knots = m.Knots(d.pieces[0].from, d.pieces[k-1].to, d.knots[:0])
-		line := curve{knots: d.knots}
-		for _, p := range d.pieces {
-			before, _ := line.at(p.from)
-			after, _ := line.at(p.to)
-			n.own += (after - before) / d.crowd(s, p, m)
-			taken += p.to - p.from
+	var p *process
+	if s.Request {
+		p = d.requests(s, m)
+	}
+	if p != nil && p.ledger != nil && !d.inside(n, s.Process) {
+		d.record()
+		if p.counted {
+			d.backfill(p, s.Start, to, m)
+		}
+		x := p.ledger.pay(s.Start, to)
+		own := float64(n.late) / float64(to-s.Start)
+		n.own += x.paid
+		n.covered = max(n.covered, x.covered)
+		taken = min(x.covered, to-s.Start)
+		if short := x.fair*own - x.paid; short > 1e-9*x.fair {
+			d.short[n.self] = short
 		}
 	}
 	d.totals.Late += n.own
+	if p != nil && !p.counted && s.End > d.settled {
+		taken += d.wait(n, s, to, m)
+	} else {
+		own, more := d.takeFree(s, to, m)
+		n.own, taken = n.own+own, taken+more
+		d.totals.Late += own
+		if p != nil && p.counted && more > 0 {
+			// Each second of it is a reading that missed the request.
+			p.judge.add(0, float64(more)*1e-9)
+			p.judge.arrived += float64(n.late-more) * 1e-9
+			p.judge.readings++
+		}
+	}
 	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
 		if s.End <= d.settled { // else its end does this
 			a.below += n.own
@@ -384,4 +417,39 @@ func (d *Device) late(n *node, s Span, held int64, m Meter) {
 			d.remember(a)
 		}
 	}
+}
+
+// takeFree takes the unattributed energy until to.
+func (d *Device) takeFree(s Span, to int64, m Meter) (own float64, taken int64) {
+	d.pieces = d.free.take(s.Start, to, d.pieces[:0])
+	if k := len(d.pieces); k > 0 {
+		d.knots = m.Knots(d.pieces[0].from, d.pieces[k-1].to, d.knots[:0])
+		line := curve{knots: d.knots}
+		for _, p := range d.pieces {
+			before, _ := line.at(p.from)
+			after, _ := line.at(p.to)
+			own += (after - before) / d.crowd(s, p, m)
+			taken += p.to - p.from
+		}
+	}
+	return own, taken
+}
+
+// requests returns the process of a request, with its ledger.
+func (d *Device) requests(s Span, m Meter) *process {
+	p := &d.procs.all[d.procs.of(s.Process)]
+	if p.ledger == nil {
+		if load, ok := m.(Load); ok {
+			d.levels = load.Levels(s.Process, s.Start, s.End, d.levels[:0])
+			p.counted = len(d.levels) > 0
+		}
+		d.keep(p)
+	}
+	return p
+}
+
+// inside reports whether a span is inside a request of its process, which has arrived.
+func (d *Device) inside(n *node, process uint64) bool {
+	p := d.at(n.parent)
+	return p != nil && p.known && p.timed() == onHost && d.procs.all[p.proc].id == process
 }

@@ -15,8 +15,8 @@ import (
 // parts, and no other span gets them. A reading counts all requests, so the reading minus the spans
 // that arrived is the number of absent ones.
 //
-// The number of absent requests between two readings is unknown: the larger of the two is used.
-// Requests that arrived are counted at each instant.
+// The number of absent requests between two readings is unknown: the nearer one is used. Requests
+// that arrived are counted at each instant.
 type Load interface {
 	// Levels appends the readings of a process that cover [from, to] in time order: the last one
 	// until from, if any, all up to to, and the next one. Nothing is appended for a process without
@@ -52,16 +52,22 @@ func (d *Device) collectChanges(to int64, m Meter) {
 	}
 	for id, i := range d.procs.byID {
 		p := &d.procs.all[i]
-		if d.levels = load.Levels(id, d.settled, to, d.levels[:0]); len(d.levels) == 0 {
+		d.levels = load.Levels(id, d.settled, to, d.levels[:0])
+		if p.counted = len(d.levels) > 0; !p.counted {
 			d.changes = append(d.changes, change{d.settled, 0, i})
 			continue
 		}
 		d.countArrived(i)
 		for j, l := range d.levels {
-			d.changes = append(d.changes, change{l.Time, absent(d.levels, d.arrived, j), i})
 			if l.Time <= to {
+				if l.Time > p.read && l.Running >= 0 {
+					p.judge.add(l.Running, d.arrived[j])
+				}
 				p.read, p.arrived = l.Time, d.arrived[j]
 			}
+		}
+		for j := range d.levels {
+			d.changes = append(d.changes, change{d.since(j), max(0, d.running(j)-d.arrived[j]) * p.judge.absent(), i})
 		}
 	}
 	slices.SortFunc(d.changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
@@ -107,17 +113,84 @@ func (d *Device) outermost(n *node) bool {
 	return n.timed() == onHost && (p == nil || !p.known || p.timed() != onHost || p.proc != n.proc)
 }
 
-// absent returns how many requests without a span a process runs from a level to the next one.
-func absent(levels []Level, arrived []float64, j int) (n float64) {
-	if levels[j].Running == Lapsed {
-		return 0
-	}
-	for k := j; k < min(j+2, len(levels)); k++ {
-		if levels[k].Running >= 0 {
-			n = max(n, levels[k].Running-arrived[k])
+// since returns the time from which a level applies: a reading is used from the middle between it
+// and the one before.
+func (d *Device) since(j int) int64 {
+	if l := d.levels[j]; l.Running >= 0 {
+		if j == 0 {
+			return min(l.Time, d.settled)
+		}
+		if before := d.levels[j-1]; before.Running == Ahead {
+			return before.Time
+		} else if before.Running >= 0 {
+			return before.Time + (l.Time-before.Time)/2
 		}
 	}
-	return n
+	return d.levels[j].Time
+}
+
+// running returns how many requests run from a level to the next one; 0 if that is unknown.
+func (d *Device) running(j int) float64 {
+	if l := d.levels[j]; l.Running != Ahead {
+		return max(0, l.Running)
+	} else if j+1 < len(d.levels) {
+		return max(0, d.levels[j+1].Running)
+	}
+	return 0
+}
+
+// judge compares a process's count with the requests that have arrived, over about a minute of
+// readings one second apart. A count that is stale is too high as often as it is too low; requests
+// without a span make it too high only.
+type judge struct {
+	more, less float64 // how much the readings exceeded, and were below, what had arrived
+	arrived    float64 // requests that had arrived, by reading
+	readings   float64 // when any had arrived
+}
+
+const (
+	// judgeFades is by how much older readings weigh less.
+	judgeFades = 63. / 64
+	// mostBelow is the share of the requests with a span that a count may miss before it is wrong,
+	// in at least judgeReadings.
+	mostBelow, judgeReadings = 0.25, 1.9
+)
+
+func (j *judge) fade() {
+	j.more, j.less, j.arrived, j.readings = j.more*judgeFades, j.less*judgeFades, j.arrived*judgeFades, j.readings*judgeFades
+}
+
+func (j *judge) add(running, arrived float64) {
+	if running == 0 && arrived == 0 {
+		return
+	}
+	j.fade()
+	j.more += max(0, running-arrived)
+	j.less += max(0, arrived-running)
+	j.arrived += arrived
+	if arrived > 0 {
+		j.readings++
+	}
+}
+
+// absent returns which part of what readings exceed the arrived requests by is not a matter of
+// their age.
+func (j *judge) absent() float64 {
+	if j.less == 0 {
+		return 1
+	}
+	return max(0, j.more-j.less) / max(j.more, j.less)
+}
+
+// Contradicts reports whether the count of a process is lower than the requests that ran by their
+// spans.
+func (d *Device) Contradicts(process uint64) bool {
+	i, ok := d.procs.byID[process]
+	if !ok {
+		return false
+	}
+	j := &d.procs.all[i].judge
+	return j.readings >= judgeReadings && j.less-j.more > mostBelow*j.arrived
 }
 
 // changeUntil applies the changes up to a time.
@@ -129,9 +202,16 @@ func (s *sweep) changeUntil(t int64) {
 		if p.absent == c.absent {
 			continue
 		}
-		s.advance(c.time)
+		s.advanceBy(c.time)
 		p.advance(d.v)
+		was := p.active()
 		p.absent = c.absent
+		switch {
+		case p.active() && !was:
+			d.active++
+		case was && !p.active():
+			d.active--
+		}
 	}
 }
 
@@ -179,9 +259,9 @@ func (d *Device) crowd(s Span, p interval, m Meter) float64 {
 	for j := range d.levels {
 		to := p.to
 		if j+1 < len(d.levels) {
-			to = d.levels[j+1].Time
+			to = d.since(j + 1)
 		}
-		part(to, absent(d.levels, d.arrived, j))
+		part(to, max(0, d.running(j)-d.arrived[j]))
 	}
 	return float64(p.to-p.from) / share
 }

@@ -18,6 +18,9 @@ type Span struct {
 	// has a part only while no other span of its process is active: timed on the host, or part of a
 	// capture window
 	Yields bool
+	// Request marks a request of a server. One that arrives late is paid from what the server's
+	// requests without a span have.
+	Request bool
 	// Weight is the number of spans that this one represents, as its sampler states it. Below 1:
 	// one.
 	Weight float64
@@ -149,7 +152,17 @@ func (d *Device) expire() {
 		d.forget(n)
 	}
 	d.free.forget(d.settled - int64(d.limits.Free))
+	for i := range d.procs.all {
+		if p := &d.procs.all[i]; p.ledger != nil && p.nodes == 0 && !p.counted && d.settled-p.used > ledgerKept {
+			p.ledger = nil
+			d.ledgers--
+			d.procs.drop(int32(i))
+		}
+	}
 }
+
+// ledgerKept is for how many ns a ledger is kept after the last request of its process.
+const ledgerKept = int64(3600e9)
 
 // forget evicts a remembered node. One with children stays; it is evicted after them. So does one
 // that is pinned.
@@ -172,6 +185,7 @@ func (d *Device) forget(n *node) {
 	}
 	d.remembered.remove(n)
 	d.nodes.remove(n)
+	delete(d.short, n.self)
 	n.key = Key{}
 	d.budget.used--
 	d.budget.slab.give(n)

@@ -206,6 +206,12 @@ func (f *freeTime) drop(n int) {
 	f.list = f.list[:copy(f.list, f.list[n:])]
 }
 
+// overlaps reports whether any free time is in [from, to].
+func (f *freeTime) overlaps(from, to int64) bool {
+	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].to > from })
+	return i < len(f.list) && f.list[i].from < to
+}
+
 // take removes [from, to] from the list and appends its free parts to dst.
 func (f *freeTime) take(from, to int64, dst []interval) []interval {
 	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].to > from })

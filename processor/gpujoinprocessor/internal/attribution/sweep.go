@@ -25,7 +25,7 @@ func (d *Device) Settle(to int64, m Meter) {
 	s := sweep{d: d, line: curve{knots: d.knots}}
 	for p, ok := d.points.pop(to); ok; p, ok = d.points.pop(to) {
 		s.changeUntil(p.t)
-		s.advance(p.t)
+		s.advanceBy(p.t)
 		if p.start {
 			d.start(d.at(p.n))
 		} else {
@@ -33,7 +33,7 @@ func (d *Device) Settle(to int64, m Meter) {
 		}
 	}
 	s.changeUntil(to)
-	s.advance(to)
+	s.advanceBy(to)
 	d.collectUnseen()
 	d.expire()
 }
@@ -107,12 +107,14 @@ func (d *Device) end(n *node) {
 	if n.opened == 0 {
 		d.leave(n)
 	}
+	d.divide(n)
 	n.active, n.ended = false, true
 	n.covered += d.covered
 	if n.class&counted != 0 {
 		n.class &^= counted
 		d.procs.all[n.proc].requests--
 	}
+	d.procs.all[n.proc].used = d.settled
 	d.procs.leave(n.proc)
 	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
 		a.below += n.own
@@ -195,31 +197,48 @@ type process struct {
 	absent float64    // requests without a span that run now: see Load
 	unseen float64    // their parts since the last collection
 
+	counted bool    // it reports how many requests run
+	ledger  *ledger // of a process that has requests
+	request sum     // integral of what one more request would have
+	pot     float64 // parts of requests without a span since the last entry of the ledger
+	used    int64   // when its last request ended, in settled time
+	judge   judge
+
 	requests int     // active spans that are requests, without those inside another one
 	read     int64   // time of the last reading of all requests that ran
 	arrived  float64 // how many of them have arrived
 }
 
-// active reports whether the process has an innermost active span.
-func (p *process) active() bool { return p.inner[onDevice]+p.inner[onHost] > 0 }
+// active reports whether the process has an innermost active span, or runs requests by its own
+// count.
+func (p *process) active() bool { return p.inner[onDevice]+p.inner[onHost] > 0 || p.absent > 0 }
 
 // advance brings own up to V.
 func (p *process) advance(v sum) {
-	for timed, n := range p.inner {
-		if n > 0 {
-			flow := v.since(p.seen)
-			crowd := max(float64(n), p.weight[timed])
-			if timed == onHost { // work on the device is the server's, whichever requests it serves
-				crowd = max(crowd, float64(n)+p.absent)
-			}
-			p.own[timed].add(flow / crowd)
-			if crowd > float64(n) {
-				p.unseen += flow * (1 - float64(n)/crowd)
-			}
-			break
+	flow := v.since(p.seen)
+	p.seen = v
+	timed, n := onDevice, float64(p.inner[onDevice])
+	if n == 0 {
+		timed, n = onHost, float64(p.inner[onHost])
+	}
+	crowd := max(n, p.weight[timed])
+	if timed == onHost { // work on the device is the server's, whichever requests it serves
+		if crowd = max(crowd, n+p.absent); crowd == 0 {
+			p.request.add(flow) // of other processes
+			return
+		}
+		crowd = max(crowd, 1) // the mean of a count
+		if one := crowd; p.counted {
+			p.request.add(flow / one)
+		} else {
+			p.request.add(flow / (one + 1))
 		}
 	}
-	p.seen = v
+	p.own[timed].add(flow / crowd)
+	if crowd > n {
+		p.unseen += flow * (1 - n/crowd)
+		p.pot += flow * (1 - n/crowd)
+	}
 }
 
 // processes are the processes with pending spans. A node refers to its own by number.
@@ -229,8 +248,8 @@ type processes struct {
 	spare []int32
 }
 
-// join adds a span to the process.
-func (p *processes) join(id uint64) int32 {
+// of returns the index of a process.
+func (p *processes) of(id uint64) int32 {
 	i, ok := p.byID[id]
 	if !ok {
 		if last := len(p.spare) - 1; last >= 0 {
@@ -242,17 +261,29 @@ func (p *processes) join(id uint64) int32 {
 		p.all[i] = process{id: id}
 		p.byID[id] = i
 	}
+	return i
+}
+
+// join adds a span to the process.
+func (p *processes) join(id uint64) int32 {
+	i := p.of(id)
 	p.all[i].nodes++
 	return i
 }
 
 // leave removes a span.
 func (p *processes) leave(i int32) {
-	a := &p.all[i]
-	if a.nodes--; a.nodes == 0 {
-		delete(p.byID, a.id)
-		p.spare = append(p.spare, i)
+	if a := &p.all[i]; a.nodes > 1 || a.ledger != nil {
+		a.nodes--
+	} else {
+		p.drop(i)
 	}
+}
+
+func (p *processes) drop(i int32) {
+	delete(p.byID, p.all[i].id)
+	p.all[i].nodes = 0
+	p.spare = append(p.spare, i)
 }
 
 // Meter reads the device's counter.
