@@ -97,6 +97,9 @@ const (
 	// name. Not unique.
 	GPUCollectiveGroupNameKey = attribute.Key("gpu.collective.group.name")
 
+	// GPUCollectiveGroupRankKey (int): Rank within the process group or communicator, from 0.
+	GPUCollectiveGroupRankKey = attribute.Key("gpu.collective.group.rank")
+
 	// GPUCollectiveGroupSizeKey (int, {rank}): Number of ranks of the collective; required for bus bandwidth.
 	GPUCollectiveGroupSizeKey = attribute.Key("gpu.collective.group.size")
 
@@ -225,6 +228,9 @@ const (
 	// GPUGraphNodeRangeKey (string): Innermost annotation or module around that operator. Absent if captures of
 	// equal graphs (layers of a model) differ.
 	GPUGraphNodeRangeKey = attribute.Key("gpu.graph.node.range")
+
+	// GPUHangCauseKey (string): Reason why an operation of several ranks does not end.
+	GPUHangCauseKey = attribute.Key("gpu.hang.cause")
 
 	// GPUIOAccessPatternKey (string): Declared memory access pattern. Rates are not corrected for it.
 	GPUIOAccessPatternKey = attribute.Key("gpu.io.access_pattern")
@@ -1025,6 +1031,7 @@ const (
 	GPUFindingKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
 	GPUFindingKindProfilerOverhead     = "profiler_overhead"     // the profiler itself delays the host
 	GPUFindingKindSinglePrecision      = "single_precision"      // products in single or double precision without tensor cores
+	GPUFindingKindSlowGroup            = "slow_group"            // transfers of a process group take longer than in its sister groups
 	GPUFindingKindSlowRequest          = "slow_request"          // a request takes far longer than others of its service
 	GPUFindingKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
 	GPUFindingKindStarved              = "starved"               // a training process leaves its device without work
@@ -1048,6 +1055,14 @@ const (
 	GPUFLOPPrecisionFp8  = "fp8"  // 8-bit floating point
 	GPUFLOPPrecisionInt8 = "int8" // 8-bit integer
 	GPUFLOPPrecisionTf32 = "tf32" // TensorFloat-32 on tensor cores
+)
+
+// Values of gpu.hang.cause.
+const (
+	GPUHangCauseDead       = "dead"       // the rank left no dump, and the others wait for it
+	GPUHangCauseMismatched = "mismatched" // the rank called another operation, size or type than the others
+	GPUHangCauseMissing    = "missing"    // the rank has not called the operation
+	GPUHangCauseStalled    = "stalled"    // the rank called the operation, which does not begin or end on its device
 )
 
 // Values of gpu.io.access_pattern.

@@ -271,6 +271,11 @@ func FindingKinds() []FindingKind {
 			Remedy:     "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
 		},
 		{
+			Kind: "slow_group", Title: "transfers of a process group take longer than in its sister groups",
+			ReportedBy: []string{"ranks"},
+			Remedy:     "look at the links between the devices of the group: NVLink and PCIe errors, the network's port and cable, placement",
+		},
+		{
 			Kind: "slow_request", Title: "a request takes far longer than others of its service", Threshold: FindingSlowRequestThreshold, Of: "median of the service",
 			ReportedBy: []string{"page"},
 			Remedy:     "look at its trace: its queue, its batches, what ran beside it",

@@ -18,6 +18,39 @@ const (
 	GPUClockFrequencyUnit        = "Hz"
 	GPUClockFrequencyDescription = "Frequency of a clock at the sample."
 
+	// GPUCollectiveBusIOName (counter, By): Bytes that each link carries at least. Its increase divided by the
+	// increase of gpu.collective.time is the bus bandwidth as in NCCL's tests.
+	GPUCollectiveBusIOName        = "gpu.collective.bus.io"
+	GPUCollectiveBusIOUnit        = "By"
+	GPUCollectiveBusIODescription = "Bytes that each link carries at least."
+
+	// GPUCollectiveCountName (counter, {operation}): Collectives and transfers that a rank recorded.
+	GPUCollectiveCountName        = "gpu.collective.count"
+	GPUCollectiveCountUnit        = "{operation}"
+	GPUCollectiveCountDescription = "Collectives and transfers that a rank recorded."
+
+	// GPUCollectiveIOName (counter, By): Bytes of one rank in collectives, as NCCL counts them.
+	GPUCollectiveIOName        = "gpu.collective.io"
+	GPUCollectiveIOUnit        = "By"
+	GPUCollectiveIODescription = "Bytes of one rank in collectives, as NCCL counts them."
+
+	// GPUCollectiveLatenessName (counter, s): Time by which a rank arrived at collectives after the first rank
+	// of its communicator. The rank with the largest increase is the one that the others wait for.
+	GPUCollectiveLatenessName        = "gpu.collective.lateness"
+	GPUCollectiveLatenessUnit        = "s"
+	GPUCollectiveLatenessDescription = "Time by which a rank arrived at collectives after the first rank of its communicator."
+
+	// GPUCollectiveTimeName (counter, s): Time of the kernels of collectives, which includes the wait for the
+	// last rank.
+	GPUCollectiveTimeName        = "gpu.collective.time"
+	GPUCollectiveTimeUnit        = "s"
+	GPUCollectiveTimeDescription = "Time of the kernels of collectives, which includes the wait for the last rank."
+
+	// GPUCollectiveWaitName (counter, s): Time that a rank waited in collectives for the last rank to arrive.
+	GPUCollectiveWaitName        = "gpu.collective.wait"
+	GPUCollectiveWaitUnit        = "s"
+	GPUCollectiveWaitDescription = "Time that a rank waited in collectives for the last rank to arrive."
+
 	// GPUDRAMUtilizationName (gauge, 1): Share of time in which the memory interface was active (field 1005), or
 	// of theoretical bandwidth where GPM measures it. Not a rate in bytes.
 	GPUDRAMUtilizationName        = "gpu.dram.utilization"
@@ -29,6 +62,12 @@ const (
 	GPUFLOPRateLimitName        = "gpu.flop.rate.limit"
 	GPUFLOPRateLimitUnit        = "{flop}/s"
 	GPUFLOPRateLimitDescription = "Dense peak at boost clock for a precision, from the table of device models or the configuration."
+
+	// GPUJobHangsName (counter, {hang}): Operations of a job that did not end, by the dumps of PyTorch's flight
+	// recorder.
+	GPUJobHangsName        = "gpu.job.hangs"
+	GPUJobHangsUnit        = "{hang}"
+	GPUJobHangsDescription = "Operations of a job that did not end, by the dumps of PyTorch's flight recorder."
 
 	// GPUMemoryActivityName (gauge, 1): Share of time in which device memory was read or written, also without
 	// profiling. Not bandwidth.
@@ -347,6 +386,9 @@ const (
 const (
 	// GPUECCEventName: A memory error counter went up.
 	GPUECCEventName = "gpu.ecc"
+
+	// GPUFindingEventName: A rank is late or hangs, or a communicator is slow.
+	GPUFindingEventName = "gpu.finding"
 
 	// GPUThrottleEventName: A throttle reason started or ended.
 	GPUThrottleEventName = "gpu.throttle"

@@ -65,7 +65,8 @@ With --pprof FILE, it also writes the stacks of all files with their GPU time an
 go tool pprof.
 
 Dumps of PyTorch's flight recorder (one file per rank, whose name ends with the rank) are compared instead: the command
-prints which rank the others wait for, in which collective, and why. They need no --out.
+prints which rank the others wait for, in which collective, and why. So are files of NCCL Inspector: it prints which
+rank arrives last, and which communicator is slow. Both need no --out; with it, DIR/findings.json has the findings.
 
 With --compare, it prints what changed per step between two profiles, by cause, operator and kernel. With --html, it
 also writes DIR/compare.html.
@@ -96,19 +97,6 @@ least that share of its window: a check for continuous integration.`,
 				return comparison(ctx, cmd.OutOrStdout(), args, common, o.Rows, html)
 			}
 			o.Terminal = terminal(os.Stdout)
-			args, found, failed := hangs(cmd.OutOrStdout(), cmd.ErrOrStderr(), args, summarytable.Terminal(o.Terminal).Width)
-			switch {
-			case failed && len(args) == 0:
-				return errReported
-			case found && len(args) == 0:
-				return nil
-			case o.Out == "":
-				return errors.New("no output directory (set --out DIR, or --html to use otelgpu-report)")
-			}
-			if os.Getenv("GOGC") == "" {
-				defer gcpace.Start(heapBudget, garbagePercent)()
-			}
-			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
 			for _, text := range failOn {
 				c, err := convert.ParseCondition(text)
 				if err != nil {
@@ -116,6 +104,28 @@ least that share of its window: a check for continuous integration.`,
 				}
 				o.FailOn = append(o.FailOn, c)
 			}
+			width := summarytable.Terminal(o.Terminal).Width
+			of := collectives{out: cmd.OutOrStdout(), problems: cmd.ErrOrStderr(), width: width}
+			args = of.inspected(ctx, of.hangs(args))
+			failed := of.failed
+			o.Collectives = of.found
+			if len(args) == 0 {
+				switch err := convert.RunCollectives(of.out, of.problems, o); {
+				case errors.Is(err, convert.ErrFound):
+					return errFound
+				case err == nil && failed:
+					return errReported
+				default:
+					return err
+				}
+			}
+			if o.Out == "" {
+				return errors.New("no output directory (set --out DIR, or --html to use otelgpu-report)")
+			}
+			if os.Getenv("GOGC") == "" {
+				defer gcpace.Start(heapBudget, garbagePercent)()
+			}
+			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {
 			case errors.Is(err, convert.ErrSomeFailed), err == nil && failed:

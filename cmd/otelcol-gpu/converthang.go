@@ -13,16 +13,35 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/flightrecorder"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
+// collectives prints what files about collectives show.
+type collectives struct {
+	out, problems io.Writer
+	width         int
+	found         []convert.CollectivesDocument
+	failed        bool // a file cannot be read
+}
+
+// hang prints and keeps what the dumps of a job show.
+func (c *collectives) hang(path, job string, r *flightrecorder.Report) {
+	doc := convert.CollectivesDocument{Path: path, Findings: []finding.Finding{}}
+	for i := range r.Hangs {
+		doc.Findings = append(doc.Findings, r.Hangs[i].Finding())
+	}
+	c.found = append(c.found, doc)
+	fmt.Fprint(c.out, hangReport(job, r, c.width))
+}
+
 // hangs prints which rank hangs by the dumps of PyTorch's flight recorder in args, and returns the
 // arguments without dumps. Dumps in one folder are of one job. Other files in a folder with dumps
 // are not converted.
-func hangs(out, problems io.Writer, args []string, width int) (rest []string, found, failed bool) {
+func (c *collectives) hangs(args []string) (rest []string) {
 	var alone []*flightrecorder.Dump
 	var folders []string
 	for _, arg := range args {
@@ -44,29 +63,31 @@ func hangs(out, problems io.Writer, args []string, width int) (rest []string, fo
 			case errors.Is(err, flightrecorder.ErrNotADump):
 				rest = append(rest, arg)
 			case err != nil:
-				fmt.Fprintf(problems, "cannot read %s: %s\n", printable.Line(arg), printable.Line(err.Error()))
-				failed = true
+				fmt.Fprintf(c.problems, "cannot read %s: %s\n", printable.Line(arg), printable.Line(err.Error()))
+				c.failed = true
 			default:
 				alone = append(alone, d)
 			}
 		}
 	}
 	if len(alone) > 0 {
-		fmt.Fprint(out, hangReport("the job", flightrecorder.Analyze(alone), width))
+		r := flightrecorder.Analyze(alone)
+		c.hang("", "the job", &r)
 	}
 	for _, folder := range folders {
 		dumps, others, errs := flightrecorder.ReadFolder(folder)
 		for _, err := range errs {
-			fmt.Fprintln(problems, printable.Line(err.Error()))
-			failed = true
+			fmt.Fprintln(c.problems, printable.Line(err.Error()))
+			c.failed = true
 		}
-		fmt.Fprint(out, hangReport(folder, flightrecorder.Analyze(dumps), width))
+		r := flightrecorder.Analyze(dumps)
+		c.hang(folder, folder, &r)
 		if others > 0 {
-			fmt.Fprintf(out, "  %s not read (name profiles among them one by one)\n",
+			fmt.Fprintf(c.out, "  %s not read (name profiles among them one by one)\n",
 				finding.Count(int64(others), "other file", "other files"))
 		}
 	}
-	return rest, len(alone)+len(folders) > 0, failed
+	return rest
 }
 
 // mayBeDump reports whether a file is opened to find out whether it is a dump: not if it is named
@@ -96,7 +117,7 @@ func foldersOfDumps(path string) (folders []string) {
 }
 
 // hangReport returns what the dumps of a job show: one sentence for each hang, and its evidence.
-func hangReport(job string, r flightrecorder.Report, width int) string {
+func hangReport(job string, r *flightrecorder.Report, width int) string {
 	var b strings.Builder
 	line := func(format string, args ...any) {
 		b.WriteString(printable.Wrapped(fmt.Sprintf(format, args...), width, "  ", "    ") + "\n")
@@ -110,12 +131,7 @@ func hangReport(job string, r flightrecorder.Report, width int) string {
 	}
 	for i := range r.Hangs {
 		f := r.Hangs[i].Finding()
-		line("%s", printable.Line(fmt.Sprintf("%s, %s: %s (certainty %s)",
-			f.Kind, f.Subject, strings.Join(f.Chain, " -> "), f.Certainty)))
-		if f.Evidence != "" {
-			line("%s", printable.Line(f.Evidence))
-		}
-		line("try: %s", f.Remedy)
+		printFinding(line, &f)
 	}
 	if len(r.Stale) > 0 {
 		line("the dump of %s is of an earlier run", flightrecorder.Ranks(r.Stale))
@@ -124,4 +140,14 @@ func hangReport(job string, r flightrecorder.Report, width int) string {
 		line("no dump of %s", flightrecorder.Ranks(r.Without))
 	}
 	return b.String()
+}
+
+// printFinding prints a finding on collectives.
+func printFinding(line func(string, ...any), f *finding.Finding) {
+	line("%s", printable.Line(fmt.Sprintf("%s, %s: %s (certainty %s)",
+		f.Kind, f.Subject, strings.Join(f.Chain, " -> "), f.Certainty)))
+	if f.Evidence != "" {
+		line("%s", printable.Line(f.Evidence))
+	}
+	line("try: %s", f.Remedy)
 }

@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -29,15 +31,19 @@ func convertDumps(t *testing.T, args ...string) (out, problems string, err error
 
 func TestConvertNamesTheRankThatHangs(t *testing.T) {
 	folder := recorded.Path(t, "flight-recorder-nccl", "missing-v2.10")
-	out, problems, err := convertDumps(t, folder)
+	results := t.TempDir()
+	out, problems, err := convertDumps(t, folder, "--out", results)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
+	rank := 4
+	assert.Equal(t, &finding.Hang{Rank: &rank, Group: "TP_GROUP_1", Sequence: 11, Cause: "missing"},
+		findingsOf(t, results).Collectives[0].Findings[0].Hang)
+	out, _, _ = strings.Cut(out, "\n\n")
 	assert.Equal(t, folder+`: dumps of 8 of 8 ranks
   hung_rank, rank 4: rank 4 has not entered all_reduce 11 of TP_GROUP_1 -> ranks 5 to 7 wait there since 2026-09-21T14:30:00Z -> 4 other ranks wait for them (certainty high)
   newest operation of rank 4: all_reduce 5 of default_pg, finished, at train.py:240 clip_grad_norm
   try: see what the rank does instead (py-spy dump --pid): a data loader, a save, an exception, or a branch that only it took
-  1 other file not read (name profiles among them one by one)
-`, out)
+  1 other file not read (name profiles among them one by one)`, out)
 }
 
 func TestConvertTakesDumpsOneByOne(t *testing.T) {

@@ -52,6 +52,16 @@ type Finding struct {
 	Remedy    string    `json:"remedy,omitempty"`
 	Outside   bool      `json:"outside_window,omitempty"` // Gain is time before or after the device's window
 	Trace     string    `json:"trace,omitempty"`          // of live telemetry: trace to open
+	*Hang
+}
+
+// Hang is the operation of several ranks that does not end, of a hung_rank.
+type Hang struct {
+	Rank     *int   `json:"rank,omitempty"`  // nil: none or several are waited for
+	Ranks    []int  `json:"ranks,omitempty"` // that are waited for, if there are several
+	Group    string `json:"group"`
+	Sequence int64  `json:"sequence"`
+	Cause    string `json:"cause"`
 }
 
 // New returns a finding of a kind with the threshold and the remedy that the registry has for it.

@@ -36,6 +36,12 @@ func (h *Hang) Finding() finding.Finding {
 	}
 	f := finding.New(semconv.GPUFindingKindHungRank, sure)
 	f.Subject, f.Chain, f.Evidence, f.Remedy = h.Subject(), h.chain(), h.evidence(), remedies[h.Cause]
+	f.Hang = &finding.Hang{Group: h.Group.String(), Sequence: h.Sequence, Cause: string(h.Cause)}
+	if len(h.Ranks) == 1 {
+		f.Rank = &h.Ranks[0]
+	} else {
+		f.Ranks = h.Ranks
+	}
 	return f
 }
 

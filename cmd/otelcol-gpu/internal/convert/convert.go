@@ -71,11 +71,13 @@ type Options struct {
 	Full      bool // there is no more detail than the user requested
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
-	FailOn    []Condition // findings with which the run fails, with complete results
-	Rows      int         // operations in the table; 0 is all
-	HTML      bool        // also write the page
-	Pprof     string      // file for GPU time and idle time by stack; "": none
-	Terminal  *os.File    // whose width limits texts and names; nil: output is not a terminal, lines have any length
+	// Collectives are the findings on collectives, which are part of the results.
+	Collectives []CollectivesDocument
+	FailOn      []Condition // findings with which the run fails, with complete results
+	Rows        int         // operations in the table; 0 is all
+	HTML        bool        // also write the page
+	Pprof       string      // file for GPU time and idle time by stack; "": none
+	Terminal    *os.File    // whose width limits texts and names; nil: output is not a terminal, lines have any length
 }
 
 // Errors of a run whose results are complete except for some files, which have been reported

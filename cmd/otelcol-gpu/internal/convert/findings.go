@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
@@ -25,6 +27,14 @@ type Document struct {
 	Version  int               `json:"version"` // changes if a field changes its meaning or is removed
 	Jobs     []JobDocument     `json:"jobs"`
 	Profiles []ProfileDocument `json:"profiles"`
+
+	Collectives []CollectivesDocument `json:"collectives,omitempty"`
+}
+
+// CollectivesDocument is what dumps of PyTorch's flight recorder or files of NCCL Inspector show.
+type CollectivesDocument struct {
+	Path     string            `json:"path"` // of the folder; empty: files of several ones
+	Findings []finding.Finding `json:"findings"`
 }
 
 // JobDocument is a job of several ranks.
@@ -61,7 +71,10 @@ const (
 
 // document returns what was found.
 func (r *conversion) document(found []jobs.Job) Document {
-	doc := Document{Format: findingsFormat, Version: findingsVersion, Jobs: []JobDocument{}, Profiles: []ProfileDocument{}}
+	doc := Document{
+		Format: findingsFormat, Version: findingsVersion, Jobs: []JobDocument{}, Profiles: []ProfileDocument{},
+		Collectives: r.Collectives,
+	}
 	for i := range found {
 		doc.Jobs = append(doc.Jobs, JobDocument{found[i], found[i].Findings()})
 	}
@@ -92,6 +105,28 @@ func (r *conversion) writeFindings(found []jobs.Job) error {
 		return fmt.Errorf("cannot write %s: %w", findingsFile, r.results.named(err))
 	}
 	return nil
+}
+
+// RunCollectives writes the results of a run without profiles, if there is a folder for them.
+func RunCollectives(out, problems io.Writer, o Options) error {
+	r := &conversion{Options: o, problems: problems}
+	if o.Out != "" {
+		results, err := newResults(o.Out)
+		if err != nil {
+			return err
+		}
+		defer results.remove()
+		r.results = results
+		if err := r.writeFindings(nil); err != nil {
+			return err
+		}
+		if _, err := results.publish(); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "\n%s\n    the findings as JSON\n", printable.Line(filepath.Join(o.Out, findingsFile)))
+	}
+	doc := r.document(nil)
+	return r.failing(&doc)
 }
 
 // Condition is a finding with which a run fails.
@@ -141,6 +176,9 @@ func (r *conversion) failing(doc *Document) error {
 	}
 	for i := range doc.Jobs {
 		check("job of "+strconv.Itoa(len(doc.Jobs[i].Ranks))+" ranks", doc.Jobs[i].Findings...)
+	}
+	for _, c := range doc.Collectives {
+		check(c.Path, c.Findings...)
 	}
 	for _, p := range doc.Profiles {
 		if p.Host != nil {
