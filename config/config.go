@@ -44,6 +44,33 @@ func YAML(name string) (string, error) {
 	return string(b), nil
 }
 
+// About returns the beginning of the comment at the head of a pipeline, and what the pipeline
+// needs beyond the default build, which is empty for most.
+func About(name string) (sentence, needs string) {
+	text, err := YAML(name)
+	if err != nil {
+		return "", ""
+	}
+	var comment []string
+	for line := range strings.Lines(text) {
+		words, isComment := strings.CutPrefix(strings.TrimSpace(line), "#")
+		if !isComment {
+			break
+		}
+		comment = append(comment, strings.TrimSpace(words))
+	}
+	all := strings.Join(comment, " ")
+	switch _, gate, gated := strings.Cut(all, "--feature-gates "); {
+	case gated:
+		needs = "--feature-gates " + strings.Fields(gate)[0]
+	case strings.Contains(all, "eeds the full build"):
+		needs = "full build"
+	}
+	sentence, _, _ = strings.Cut(all, ". ")
+	sentence, _, _ = strings.Cut(sentence, ": ")
+	return strings.TrimSuffix(strings.TrimSpace(sentence), "."), needs
+}
+
 // JaegerUI returns a configuration of Jaeger's page that shows GPU attributes first
 // (`ui::config_file` of its jaeger_query).
 func JaegerUI() []byte {

@@ -192,10 +192,8 @@ func newConfigCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 0 {
-				for _, name := range config.Names() {
-					fmt.Fprintln(cmd.OutOrStdout(), name)
-				}
-				return nil
+				_, err := fmt.Fprint(cmd.OutOrStdout(), pipelines())
+				return err
 			}
 			text, err := config.YAML(args[0])
 			if err != nil {
@@ -240,6 +238,19 @@ var (
 	noFile      = regexp.MustCompile(`unable to read the file file:([\w/-]+): .*: no such file`)
 	unknownType = regexp.MustCompile(`'(extension|receiver|processor|exporter|connector)s' unknown type: "(\w+)"`)
 )
+
+// pipelines lists the ready pipelines, what each is for and what it needs.
+func pipelines() string {
+	var b strings.Builder
+	for _, name := range config.Names() {
+		about, needs := config.About(name)
+		if needs != "" {
+			about += " (" + needs + ")"
+		}
+		fmt.Fprintf(&b, "%-25s %s\n", name, about)
+	}
+	return b.String()
+}
 
 // withHint adds a remedy to an error of the Collector that has none; conf is the configuration, if
 // it could be read.

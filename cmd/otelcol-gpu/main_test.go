@@ -6,6 +6,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,5 +48,25 @@ func TestTheVersionIsReportedInOneWay(t *testing.T) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.Contains(t, string(b), text, file)
+	}
+}
+
+func TestConfigSaysWhatEachPipelineNeeds(t *testing.T) {
+	for _, name := range config.Names() {
+		about, needs := config.About(name)
+		require.Contains(t, pipelines(), about)
+		require.Regexp(t, `^[A-Z][^\n]{15,110}$`, about)
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		args := []string{"validate", "--config=yaml:" + text}
+		if gate, ok := strings.CutPrefix(needs, "--feature-gates "); ok {
+			args = append(args, "--feature-gates", gate)
+		}
+		_, _, err = inProcess(t, args...)
+		if needs == "full build" {
+			require.ErrorContains(t, err, "unknown type", name)
+			continue
+		}
+		require.NoError(t, err, "%s does not need more than the default build", name)
 	}
 }
