@@ -69,13 +69,13 @@ class Program:
         return self.lib.stub_count(what.encode())
 
 
-def build(folder, *flags):
+def build(folder, *flags, source="cuda.c"):
     gcc = shutil.which("gcc")
     if gcc is None:
-        pytest.skip("gcc is not installed: the driver's stub cannot be built")
+        pytest.skip("gcc is not installed: the stub cannot be built")
     if not SOURCES.is_dir():
-        pytest.skip("not in a checkout of the repository: the driver's stub is not here")
-    out = folder / "libcuda.so.1"
+        pytest.skip("not in a checkout of the repository: the stub is not here")
+    out = folder / ("libcuda.so.1" if source == "cuda.c" else "tool.so")
     subprocess.run([gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", *flags, "-o", str(out),
-                    str(SOURCES / "cuda.c"), "-lm", "-lpthread"], check=True)
+                    str(SOURCES / source), "-lm", "-lpthread"], check=True)
     return out

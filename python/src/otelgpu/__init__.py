@@ -23,16 +23,18 @@ No function raises into the program; stats() counts losses by reason. OTELGPU_EN
 from . import flops
 from ._capture import pop, push
 from ._collectives import watch_collectives
+from ._configure import configure
 from ._init import init
 from ._job import job
-from ._loop import Schedule, Step, loop
+from ._loop import Step, loop
 from ._profiler import trace_handler
 from ._report import Report
 from ._runtime import VERSION, flush, report, reset_report, stats
 from ._section import Section, section
+from ._settings import Schedule
 from ._stepcsv import step_csv
 
 __version__ = VERSION
 
-__all__ = ["Report", "Schedule", "Section", "Step", "flops", "flush", "init", "job", "loop", "pop", "push", "report",
-           "reset_report", "section", "stats", "step_csv", "trace_handler", "watch_collectives", "__version__"]
+__all__ = ["Report", "Schedule", "Section", "Step", "configure", "flops", "flush", "init", "job", "loop", "pop", "push",
+           "report", "reset_report", "section", "stats", "step_csv", "trace_handler", "watch_collectives", "__version__"]

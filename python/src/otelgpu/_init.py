@@ -31,7 +31,7 @@ def init(service: Optional[str] = None, *, endpoint: Optional[str] = None, attri
     missing package is logged, and the program goes on without spans.
     """
     rt = runtime()
-    if not rt.enabled or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if not rt.settings.allowed or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return
     try:
         current = trace.get_tracer_provider()

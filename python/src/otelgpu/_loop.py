@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import gc
 import inspect
+import logging
 import sys
 import threading
 import time
 import types
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, TypeVar, Union, overload
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypeVar, Union, overload
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -18,43 +19,15 @@ from opentelemetry.trace import Status, StatusCode
 
 from . import _capture
 from . import _names as n
-from ._names import CopyDirection, HostMemory, OperationType, Precision
-from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, log, runtime
+from ._names import CopyDirection, HostMemory, OperationType, Precision, Verbosity
+from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, line, lines, log, runtime
 from ._section import Linkable, Section, current_step, failure
+from ._settings import Schedule
 
 MAX_PHASES = 64      # of one step
 COMM = "comm"         # the phase of waiting for other ranks
 MAX_INTERVALS = 4096  # of one phase of one step; with more its duration is unknown
 MAX_MEETINGS = 16     # process groups and partners of one step whose last collective becomes a span
-
-
-class Schedule(NamedTuple):
-    """Selects the steps to record; the others are only counted. As in torch.profiler.schedule, after skip_first steps
-    follow cycles of wait, warmup and active steps; repeat is the number of cycles, 0 means unlimited. every is the
-    length of a cycle, instead of wait: Schedule(every=10) records steps 10, 20, 30 and so on. Schedule() records
-    every step."""
-
-    skip_first: int = 0
-    wait: int = 0
-    warmup: int = 0
-    active: int = 0
-    repeat: int = 0
-    every: int = 0
-
-    def records(self, index: int) -> bool:
-        """Reports whether the step with that index, from 1, is recorded."""
-        active = max(self.active, 1) if self.every > 0 else max(self.active, 0)
-        warmup = max(self.warmup, 0)
-        wait = max(self.every - warmup - active, 0) if self.every > 0 else max(self.wait, 0)
-        i = index - 1 - max(self.skip_first, 0)
-        if i < 0:
-            return False
-        if active == 0:
-            return i >= wait + warmup
-        cycle = wait + warmup + active
-        if self.repeat > 0 and i // cycle >= self.repeat:
-            return False
-        return i % cycle >= wait + warmup
 
 
 class _Phase:
@@ -121,13 +94,14 @@ class Step:
         self._stream_id: Optional[int] = None
         self._host_start = self._host_end = 0
         self._wall_start = 0
+        self._range: Any = None  # NVTX
         self._done = False
 
     def phase(self, name: str, *, type: OperationType = "section", category: Optional[str] = None,
               items: Optional[int] = None, item_type: Optional[str] = None, flops: Optional[float] = None,
               precision: Optional[Precision] = None, read: Optional[int] = None, written: Optional[int] = None,
               size: Optional[int] = None, copy: Optional[CopyDirection] = None, host_memory: Optional[HostMemory] = None,
-              stream: Any = None, batched: bool = False, links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
+              stream: Any = None, verbosity: Verbosity = "default", batched: bool = False, links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
               attributes: Optional[Dict[str, Any]] = None) -> Section:
         """A phase of the step, a section whose category is the phase: data, forward, backward, comm, optimizer and
         others. It ends at the latest with the step."""
@@ -135,7 +109,7 @@ class Step:
             return _Nothing(name)
         section = Section(name, type=type, category=name if category is None else category, items=items,
                           item_type=item_type, flops=flops, precision=precision, read=read, written=written, size=size,
-                          copy=copy, host_memory=host_memory, stream=stream, batched=batched, links=links,
+                          copy=copy, host_memory=host_memory, stream=stream, verbosity=verbosity, batched=batched, links=links,
                           attributes=attributes)
         section._step, section._phase = self, _text(name, 64)
         return section
@@ -202,6 +176,11 @@ class Step:
         return merged(out)
 
     # -- called by sections and by the reading thread -----------------------------------------------------------------
+
+    def end_range(self) -> None:
+        started, self._range = self._range, None
+        if started is not None:
+            started[0].end(started[1])
 
     def opened(self, section: Section, node: Node) -> bool:
         """Called when a section of the step begins; returns False if the step has ended."""
@@ -342,6 +321,8 @@ class Step:
         span.set_attributes(out)
         seconds = total / 1e9 if timed or first is None else None
         rt.report.step(self._name, seconds, out)
+        if lines.isEnabledFor(logging.INFO):
+            lines.info("%s step %d%s", self._name, self.index, line(seconds, host_ns / 1e9, None, self.failure))
         for file in rt.step_files:
             try:
                 file.write(self._name, seconds, out)
@@ -475,16 +456,16 @@ _T = TypeVar("_T")
 
 @overload
 def loop(name: str, iterable: None = None, *, item_type: Optional[str] = None, total_steps: Optional[int] = None,
-         first: int = 1, schedule: Schedule = Schedule(), stream: Any = None) -> Iterator[Step]: ...
+         first: int = 1, schedule: Optional[Schedule] = None, stream: Any = None) -> Iterator[Step]: ...
 
 
 @overload
 def loop(name: str, iterable: Iterable[_T], *, item_type: Optional[str] = None, total_steps: Optional[int] = None,
-         first: int = 1, schedule: Schedule = Schedule(), stream: Any = None) -> Iterator[Tuple[Step, _T]]: ...
+         first: int = 1, schedule: Optional[Schedule] = None, stream: Any = None) -> Iterator[Tuple[Step, _T]]: ...
 
 
 def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Optional[str] = None,
-         total_steps: Optional[int] = None, first: int = 1, schedule: Schedule = Schedule(),
+         total_steps: Optional[int] = None, first: int = 1, schedule: Optional[Schedule] = None,
          stream: Any = None) -> Iterator[Any]:
     """Creates a span for each step of a training or serving loop.
 
@@ -568,11 +549,11 @@ def _instruction(frame: types.FrameType) -> str:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]]
 
 
-def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, stream: Any, boundary: Any) -> Step:
+def _begin(name: str, index: int, item_type: Optional[str], schedule: Optional[Schedule], stream: Any, boundary: Any) -> Step:
     rt = runtime()
     idle = Step(None, name, index, item_type)
     try:
-        if not rt.enabled or not schedule.records(index):
+        if not rt.settings.level or not (rt.settings.schedule if schedule is None else schedule).records(index):
             return idle
         above = trace.get_current_span()
         parent = above.get_span_context()
@@ -595,6 +576,9 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, 
             else:
                 step._start_event = backend.record(on)
         step._wall_start = time.time_ns()
+        ranges = rt.settings.ranges
+        if ranges is not None:
+            step._range = ranges, ranges.start(_text(name), index=index)
         step._span = rt.tracer(step.device).start_span(_text(name), start_time=step._wall_start)
         if rt.comparison is not None and parent.is_valid:
             rt.comparison.observe(above)
@@ -637,6 +621,7 @@ def _detach(token: Any) -> None:
 def _forget(step: Step) -> None:
     """The iterable is exhausted: discards the step."""
     step.index = -1
+    step.end_range()
     if step._span is not None:
         step._done = True
 
@@ -659,6 +644,7 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
                 boundary = (number, step._end_event)
         step._host_end = time.monotonic_ns()
         step.end_phases()
+        step.end_range()
         if isinstance(failed, Exception):
             step.failure = failure(failed)
         if rt is runtime():

@@ -66,6 +66,10 @@ OperationType = Literal["collective", "copy", "graph", "host", "kernel", "memset
 Precision = Literal["bf16", "fp16", "fp32", "fp4", "fp64", "fp8", "int8", "tf32"]
 CopyDirection = Literal["device_to_device", "device_to_host", "host_to_device", "host_to_host", "peer_to_peer"]
 HostMemory = Literal["managed", "pageable", "pinned"]
+Verbosity = Literal["default", "verbose", "debug"]
+
+# What is recorded, from nothing to all; a section states from which on it is.
+VERBOSITIES = ("off", *get_args(Verbosity))
 
 # Values of enumeration attributes.
 WORDS = {OPERATION_TYPE: get_args(OperationType), FLOP_PRECISION: get_args(Precision),

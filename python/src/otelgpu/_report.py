@@ -201,9 +201,9 @@ class Collector:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._positions: Dict[Path, _Position] = {}
+        self.positions: Dict[Path, _Position] = {}
         self._streams: Dict[Any, _Union] = {}
-        self._loops: Dict[str, _Steps] = {}
+        self.loops: Dict[str, _Steps] = {}
         self._devices: Dict[int, str] = {}
 
     def add(self, root: Any, device: Optional[str]) -> None:
@@ -215,13 +215,13 @@ class Collector:
 
     def _add(self, node: Any, above: Path) -> None:
         path = (*above, node.name)
-        position = self._positions.get(path)
+        position = self.positions.get(path)
         if position is None:
-            if len(self._positions) >= MAX_POSITIONS:
+            if len(self.positions) >= MAX_POSITIONS:
                 path = (OTHER,)
-                position = self._positions.get(path)
+                position = self.positions.get(path)
             if position is None:
-                position = self._positions[path] = _Position(node)
+                position = self.positions[path] = _Position(node)
         _, items, item_type, flops, precision, size, read, written, direction, _, category = node.declared
         if category is not None and position.category is None:
             position.category = str(category)
@@ -263,11 +263,11 @@ class Collector:
     def step(self, name: str, seconds: Optional[float], values: Dict[str, Any]) -> None:
         """Adds a step with the attributes of its span."""
         with self._lock:
-            steps = self._loops.get(name)
+            steps = self.loops.get(name)
             if steps is None:
-                if len(self._loops) >= MAX_LOOPS:
+                if len(self.loops) >= MAX_LOOPS:
                     name = OTHER
-                steps = self._loops.setdefault(name, _Steps())
+                steps = self.loops.setdefault(name, _Steps())
             if steps.all.count == 0:
                 steps.first = seconds
             steps.all.add(seconds, n.ERROR_TYPE in values)
@@ -285,15 +285,15 @@ class Collector:
 
     def reset(self) -> None:
         with self._lock:
-            self._positions, self._streams, self._loops = {}, {}, {}
+            self.positions, self._streams, self.loops = {}, {}, {}
 
     def snapshot(self, lost: Dict[str, int]) -> "Report":
         with self._lock:
             total = sum(u.length for u in self._streams.values())
             operations: List[Operation] = []
-            for path, p in self._positions.items():
+            for path, p in self.positions.items():
                 every = p.first.join(p.rest)
-                above = self._positions.get(path[:-1])
+                above = self.positions.get(path[:-1])
                 share = every.total / total if p.device and total > 0 else None
                 of_parent = None
                 if p.device and above is not None and above.device:
@@ -302,7 +302,7 @@ class Collector:
                 operations.append(Operation(
                     path, p.category, p.precision, p.item_type, "device" if p.device else "host", share, of_parent,
                     every.figures(p.device), p.first.figures(p.device), p.rest.figures(p.device)))
-            loops = [_loop(name, s) for name, s in self._loops.items()]
+            loops = [_loop(name, s) for name, s in self.loops.items()]
             return Report(operations, loops, total, [self._devices[d] for d in sorted(self._devices)], lost)
 
 
@@ -409,7 +409,7 @@ class Report:
                 logger.log(level, "%s", line)
 
     def __str__(self) -> str:
-        out = [f"{_time(self.total)} of GPU time in sections" + (f", {', '.join(self.devices)}" if self.devices else "")]
+        out = [f"{duration(self.total)} of GPU time in sections" + (f", {', '.join(self.devices)}" if self.devices else "")]
         if self.lost:
             out.append("not recorded: " + ", ".join(f"{v} ({k})" for k, v in self.lost.items()))
         if self.operations:
@@ -418,8 +418,8 @@ class Report:
                 f = o.all
                 count = str(f.runs) if f.timed == f.runs else f"{f.timed}/{f.runs}"
                 out.append(_row(_label(o), (
-                    count, _time(f.total), _percent(o.share_of_parent), _percent(o.share), _time(f.mean), _time(f.stddev),
-                    _time(f.min), _time(f.max), _time(o.first.mean), _time(o.rest.mean))))
+                    count, duration(f.total), _percent(o.share_of_parent), _percent(o.share), duration(f.mean), duration(f.stddev),
+                    duration(f.min), duration(f.max), duration(o.first.mean), duration(o.rest.mean))))
         work = [o for o in self.operations if any(x is not None for x in o.all[8:14])]
         if work:
             out += ["", _row("Work", ("read", "write", "to device", "from dev.", "TFLOP/s", "items/s", "GB", "TFLOP", "items"))
@@ -432,13 +432,13 @@ class Report:
                     _scaled(f.flops_rate, 1e12), _scaled(f.items_rate, 1), _scaled(sum(moved) if moved else None, 1e9),
                     _scaled(f.flops, 1e12), _scaled(f.items, 1))))
         for loop in self.loops:
-            out += ["", f"Loop {loop.name}: {loop.steps} steps of {_time(loop.mean)}, the first {_time(loop.first)}"
+            out += ["", f"Loop {loop.name}: {loop.steps} steps of {duration(loop.mean)}, the first {duration(loop.first)}"
                     + (f", {_scaled(loop.items_rate, 1)} items/s" if loop.items_rate is not None else "")
                     + (f"; {loop.incomplete} with sections that have no time" if loop.incomplete else "")]
             parts = [*loop.phases.items(), ("(overlap)", loop.overlap), ("(other)", loop.other)]
             for name, seconds in parts:
                 share = seconds / loop.mean if seconds is not None and loop.mean else None
-                out.append(_row("  " + name, (_time(seconds), _percent(share))))
+                out.append(_row("  " + name, (duration(seconds), _percent(share))))
         return "\n".join(out) + "\n"
 
 
@@ -458,7 +458,7 @@ def _percent(value: Optional[float]) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-def _time(seconds: Optional[float]) -> str:
+def duration(seconds: Optional[float]) -> str:
     if seconds is None:
         return "-"
     for limit, unit, name in ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "us"), (1.0, 1e-3, "ms")):

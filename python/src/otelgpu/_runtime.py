@@ -14,6 +14,7 @@ import collections
 import functools
 import logging
 import os
+import sys
 import threading
 import time
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
@@ -24,10 +25,14 @@ from opentelemetry.trace import Status, StatusCode
 from . import _capture, _ids
 from . import _names as n
 from ._clock import DeviceClock, wall_offset
-from ._report import Collector, Report
+from ._report import Collector, Report, duration
+from ._settings import Settings
 from ._device import Backend, find_backend
 
 log = logging.getLogger("otelgpu")
+# lines has a record for each section and step, which only its own level switches on.
+lines = logging.getLogger("otelgpu.sections")
+lines.setLevel(logging.WARNING)
 
 SCOPE = "otelgpu"
 # VERSION is the version of the package and of the instrumentation scope.
@@ -47,10 +52,6 @@ PAUSE = 0.0002         # s
 END_DEADLINE = 5.0     # s that program exit waits for the end of the reading thread
 
 
-def enabled_by_environment() -> bool:
-    return os.environ.get("OTELGPU_ENABLED", "true").strip().lower() not in ("0", "false", "no", "off")
-
-
 def _text(value: Any, limit: int = 256) -> str:
     """Returns a name that OTLP accepts: a string within the length limit, without lone surrogates."""
     s = value if isinstance(value, str) else str(value)
@@ -66,6 +67,12 @@ DECLARED: Dict[str, Callable[[Any], Any]] = {
     n.COPY_HOST_MEMORY: str, n.OPERATION_CATEGORY: _text}
 DECLARED_ITEMS = tuple(DECLARED.items())
 PLAIN = frozenset((type(None), str, int, float))
+
+
+def line(measured: Optional[float], host: float, category: Optional[str], failed: Optional[Tuple[str, str]]) -> str:
+    """Returns what a record states after the name; measured and host are times in s."""
+    out = f": {duration(host)} (host)" if measured is None else f": {duration(measured)}"
+    return out + (f", {category}" if category else "") + (f", failed: {failed[1]}" if failed else "")
 
 
 class Node:
@@ -141,7 +148,6 @@ class Runtime:
     """State of one process."""
 
     def __init__(self) -> None:
-        self.enabled = enabled_by_environment()
         self.lock = threading.Lock()
         self.wake = threading.Condition(self.lock)
         self.backend: Optional[Backend] = None
@@ -162,6 +168,7 @@ class Runtime:
         self.finished: List[Tuple[float, Node]] = []
         self.tracers: Dict[Optional[int], Tuple[Any, Any]] = {}
         self.said: Set[str] = set()
+        self.settings = Settings(self.trouble)
         self.report = Collector()
         self.step_files: List[Any] = []  # of step_csv()
         self.scopeless = False  # scopes of the provider have no attributes
@@ -312,6 +319,8 @@ class Runtime:
         self._compare_ids()
         if self.backend is not None:
             self.backend.close(END_DEADLINE)
+        if self.settings.print_report and (self.report.positions or self.report.loops):
+            print(report(), file=sys.stderr)
         with self.lock:
             waiting = [*self.inbox, *(r for q in self.pending.values() for r in q), *(r for _, r in self.finished)]
             lost = sum(r.size for r in waiting)
@@ -465,6 +474,10 @@ class Runtime:
                 node.start_event = node.end_event = None
         identity = self.backend.identity(root.device) if root.device is not None and self.backend is not None else {}
         self.report.add(root, identity.get(n.HW_MODEL))
+        if lines.isEnabledFor(logging.INFO):
+            for node in root.walk():
+                failed = (node.error, node.message or "") if node.error is not None else None
+                lines.info("%s%s", node.name, line(node.elapsed, (node.end - node.start) / 1e9, node.declared[-1], failed))
         if self.comparison is not None and root.context is not None:
             self.comparison.observe(trace.get_current_span(root.context))
         self._emit(root, self._context(root), offset)
@@ -679,7 +692,8 @@ def _after_fork() -> None:
     """Gives a forked child its own empty state. The parent's locks may be locked, and its thread does not exist
     here."""
     global _runtime
-    _runtime = Runtime()
+    settings, _runtime = _runtime.settings, Runtime()
+    _runtime.settings = settings
 
 
 def _exit() -> None:

@@ -15,7 +15,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from . import _capture
-from ._names import CopyDirection, HostMemory, OperationType, Precision
+from ._names import VERBOSITIES, CopyDirection, HostMemory, OperationType, Precision, Verbosity
 from ._runtime import MAX_NEST, PLAIN, Node, Runtime, _text, runtime
 
 _current: "contextvars.ContextVar[Optional[Section]]" = contextvars.ContextVar("otelgpu_section", default=None)
@@ -54,7 +54,7 @@ def failure(error: Union[BaseException, str]) -> Tuple[str, str]:
 
 # Values that a decorator's calls and a nested use of one object repeat.
 _GIVEN = ("name", "type", "category", "items", "item_type", "flops", "precision", "read", "written", "size", "copy",
-          "host_memory", "batched", "attributes", "_given_stream", "_given_links", "_step", "_phase")
+          "host_memory", "batched", "attributes", "_level", "_given_stream", "_given_links", "_step", "_phase")
 
 
 class Section:
@@ -64,7 +64,8 @@ class Section:
     bytes of a copy, or if the direction is unknown. precision: fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8. type:
     section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
     peer_to_peer), collective, graph, or host for host work (such as compilation). stream: a stream of torch, CuPy,
-    Numba or cuda.core, or its handle; the current one by default. batched=True records the section when any linked
+    Numba or cuda.core, or its handle; the current one by default. verbosity: default, verbose or debug, from which on
+    configure() or OTELGPU_VERBOSITY lets the section be recorded. batched=True records the section when any linked
     request is sampled, also below an unsampled span.
 
     A decorated generator is one section from its first item until it is exhausted or closed, and a function that
@@ -86,12 +87,15 @@ class Section:
     _stream: Any = None
     _failure: Optional[Tuple[str, str]] = None
     _pushed = False
+    _range: Any = None  # NVTX
+    _level = 1          # index of the verbosity
 
     def __init__(self, name: str, *, type: OperationType = "section", category: Optional[str] = None,
                  items: Optional[int] = None, item_type: Optional[str] = None, flops: Optional[float] = None,
                  precision: Optional[Precision] = None, read: Optional[int] = None, written: Optional[int] = None,
                  size: Optional[int] = None, copy: Optional[CopyDirection] = None,
-                 host_memory: Optional[HostMemory] = None, stream: Any = None, batched: bool = False,
+                 host_memory: Optional[HostMemory] = None, stream: Any = None,
+                 verbosity: Verbosity = "default", batched: bool = False,
                  links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
                  attributes: Optional[Dict[str, Any]] = None) -> None:
         self.name = name
@@ -110,6 +114,11 @@ class Section:
         self.attributes = attributes
         self._given_stream = stream
         self._given_links = links
+        if verbosity != "default":
+            if verbosity in VERBOSITIES[1:]:
+                self._level = VERBOSITIES.index(verbosity)
+            else:
+                runtime().trouble("verbosity", f"{verbosity!r} is not one of {', '.join(VERBOSITIES[1:])}")
 
     @property
     def elapsed(self) -> Optional[float]:
@@ -148,7 +157,7 @@ class Section:
         if compiling():
             return self  # sections would break the graph of a compiled region
         rt = runtime()
-        if not rt.enabled:
+        if rt.settings.level < self._level:
             return self
         if self._runtime is rt:  # open already: each use is a section
             again = self._again()
@@ -312,6 +321,9 @@ class Section:
             node.step = None  # it has ended
         self._runtime, self._ran_in, self._node = rt, rt, node
         self._token = _current.set(self)
+        ranges = rt.settings.ranges
+        if ranges is not None:
+            self._range = ranges, ranges.start(node.name, self.category)
         backend = rt.backend or rt.device_backend()
         if not rt.not_captured:
             self._pushed = _capture.push_span(parent, self._links)
@@ -354,6 +366,10 @@ class Section:
         if self._token is not None:
             token, self._token = self._token, None
             self._leave(token)
+        if self._range is not None:
+            ranges, started = self._range
+            self._range = None
+            ranges.end(started)
         if node is None:
             return
         if node.start_event is not None:

@@ -8,16 +8,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Iterator, Optional, cast
 
-from ._loop import Schedule, Step, _attach, _begin, _detach, _end, _forget
+from ._loop import Step, _attach, _begin, _detach, _end, _forget
 from ._runtime import runtime
 from ._section import Section
+from ._settings import Schedule
 
 
 class Turns:
     """The steps of one training run. Each begins at the end of the previous one, with the wait for its batch. No
     method raises into the trainer."""
 
-    def __init__(self, name: str, item_type: Optional[str], schedule: Schedule) -> None:
+    def __init__(self, name: str, item_type: Optional[str], schedule: Optional[Schedule]) -> None:
         self.step: Optional[Step] = None
         self._name, self._item_type, self._schedule = name, item_type, schedule
         self._token: Any = None

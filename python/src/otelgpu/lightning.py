@@ -18,7 +18,7 @@ except ImportError:
     from pytorch_lightning import Callback  # type: ignore[assignment, no-redef, unused-ignore, import-not-found]
 
 from ._collectives import watch_collectives
-from ._loop import Schedule
+from ._settings import Schedule
 from ._turns import Turns
 
 __all__ = ["GPUSteps"]
@@ -29,7 +29,7 @@ class GPUSteps(Callback):  # type: ignore[misc, unused-ignore]
     or with item_type="token" the elements of "input_ids". A module's flops_per_batch, as for Lightning's own throughput
     monitor, is the step's model_flops. Records the waits for other ranks. Validation is not part of a step."""
 
-    def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Schedule = Schedule()) -> None:
+    def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Optional[Schedule] = None) -> None:
         self._turns = Turns(name, item_type, schedule)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

@@ -15,8 +15,8 @@ from typing import Any, List, Optional
 from transformers import TrainerCallback
 
 from ._collectives import watch_collectives
-from ._loop import Schedule
 from ._runtime import runtime
+from ._settings import Schedule
 from ._turns import Turns
 
 __all__ = ["GPUSteps"]
@@ -28,7 +28,7 @@ class GPUSteps(TrainerCallback):  # type: ignore[misc, unused-ignore]
     parameter outside of the embeddings and each token, as the trainer counts them. Evaluation and checkpoints are not part
     of a step."""
 
-    def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Schedule = Schedule()) -> None:
+    def __init__(self, name: str = "train", item_type: Optional[str] = None, schedule: Optional[Schedule] = None) -> None:
         self._turns = Turns(name, item_type, schedule)
         self._hooks: List[Any] = []
         self._names: List[str] = ["input_ids"]

@@ -112,9 +112,11 @@ EXPORT int InitializeInjectionNvtx2(const void *(*get)(uint32_t)) {
 	v->set_version(3);
 	void ***core;
 	if (!c->get_table(1, &core, &core_size) || !c->get_table(5, &core2, &core2_size)) return 0;
+#ifndef ANY_CLIENT /* NVIDIA's client has a table for CUDA's objects, too */
 	void ***other;
 	unsigned n;
 	if (c->get_table(2, &other, &n)) return 0;
+#endif
 	/* Slots contain the application's no-ops or NULL; entry 0 is NULL and the end is marked. */
 	if (core[0] || core2[0] || core[core_size] || core2[core2_size]) return 0;
 	*core2[1] = mark;
