@@ -88,8 +88,8 @@ func sendRequests(t *testing.T, address string, n int) {
 }
 
 const (
-	rejects  = "the next component rejects spans"
-	full     = "the storage of a queue cannot be written"
+	rejects = "the next component rejects spans"
+	full    = "the storage of a queue cannot be written"
 	noStore = "Exporting failed. Will retry"
 )
 

@@ -72,9 +72,7 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 			return
 		}
 		n := td.SpanCount()
-		err := resend.Until(ctx, func(ctx context.Context) error {
-			try := ptrace.NewTraces()
-			td.CopyTo(try)
+		err := resend.Copies(ctx, td, ptrace.NewTraces, func(ctx context.Context, try ptrace.Traces) error {
 			err := next.ConsumeTraces(ctx, try)
 			refusal.note(c.log, n, err)
 			return err

@@ -69,6 +69,17 @@ func (d *Delay) Next() time.Duration {
 	return time.Duration(float64(d.now) * (1 + spread))
 }
 
+// Copies is Until with a copy of data for each attempt. empty returns the target of a copy.
+func Copies[T interface{ CopyTo(T) }](
+	ctx context.Context, data T, empty func() T, send func(context.Context, T) error,
+) error {
+	return Until(ctx, func(ctx context.Context) error {
+		try := empty()
+		data.CopyTo(try)
+		return send(ctx, try)
+	})
+}
+
 // Until calls try until it returns nil or a permanent error, or the context ends, and returns its
 // last error. The delays between the attempts grow from 10 ms to 1 s.
 func Until(ctx context.Context, try func(context.Context) error) error {

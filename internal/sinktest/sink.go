@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -36,8 +37,8 @@ var ErrRejected = errors.New("sending queue is full")
 // changes marks what a Sink has changed.
 const changes = "sinktest.changes"
 
-// Sink consumes spans and metrics and records the outcome of each item: a span by its ID, a data
-// point by its metric, attributes and time.
+// Sink consumes spans, metrics, logs and profiles and records the outcome of each item: a span by its
+// ID, a data point by its metric, attributes and time.
 type Sink struct {
 	// Shares marks data as read-only, as a fan-out to several consumers does.
 	Shares bool
@@ -171,6 +172,25 @@ func (s *Sink) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 		maps.Copy(s.last, values)
 	}
 	return err
+}
+
+// ConsumeLogs implements consumer.Logs. An item is a record by its contents.
+func (s *Sink) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
+	if pref.MarkPipelineOwnedLogs(ld) {
+		defer pref.UnrefLogs(ld)
+	}
+	return s.consume(ctx, ld.MarkReadOnly, func(item func(string, string, pcommon.Map)) {
+		for _, rl := range ld.ResourceLogs().All() {
+			s.change("a resource", rl.Resource().Attributes())
+			for _, sl := range rl.ScopeLogs().All() {
+				s.change("a scope", sl.Scope().Attributes())
+				for _, r := range sl.LogRecords().All() {
+					id := fmt.Sprint(r.EventName(), r.Timestamp(), r.Body().AsString(), without(r.Attributes()))
+					item(id, fmt.Sprint(id, without(rl.Resource().Attributes())), r.Attributes())
+				}
+			}
+		}
+	})
 }
 
 // ConsumeProfiles implements xconsumer.Profiles. An item is a profile by its type, time and values.

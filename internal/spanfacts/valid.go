@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
@@ -53,6 +54,24 @@ func ValidMetrics(md pmetric.Metrics) {
 			validText(sm.SchemaUrl(), sm.SetSchemaUrl)
 			for _, m := range sm.Metrics().All() {
 				validMetric(m)
+			}
+		}
+	}
+}
+
+// ValidLogs is ValidTraces for logs.
+func ValidLogs(ld plog.Logs) {
+	for _, rl := range ld.ResourceLogs().All() {
+		ValidMap(rl.Resource().Attributes())
+		validText(rl.SchemaUrl(), rl.SetSchemaUrl)
+		for _, sl := range rl.ScopeLogs().All() {
+			validScope(sl.Scope())
+			validText(sl.SchemaUrl(), sl.SetSchemaUrl)
+			for _, r := range sl.LogRecords().All() {
+				validText(r.SeverityText(), r.SetSeverityText)
+				validText(r.EventName(), r.SetEventName)
+				validValue(r.Body(), 0)
+				ValidMap(r.Attributes())
 			}
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
 	metricsv1 "go.opentelemetry.io/proto/otlp/metrics/v1"
 	"go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -177,5 +179,42 @@ func TestValidMetricsAreAcceptedByStrictReaders(t *testing.T) {
 		ValidMetrics(md)
 		assert.NoError(t, strict(md), place)
 		assert.Equal(t, with("a\uFFFDb"), md, place)
+	}
+}
+
+// Each function puts a text at a different place of logs.
+var logPlaces = map[string]func(rl plog.ResourceLogs, text string){
+	"resource":             func(rl plog.ResourceLogs, x string) { rl.Resource().Attributes().PutStr("k", x) },
+	"schema of a resource": func(rl plog.ResourceLogs, x string) { rl.SetSchemaUrl(x) },
+	"scope":                func(rl plog.ResourceLogs, x string) { rl.ScopeLogs().At(0).Scope().SetName(x) },
+	"schema of a scope":    func(rl plog.ResourceLogs, x string) { rl.ScopeLogs().At(0).SetSchemaUrl(x) },
+	"severity":             func(rl plog.ResourceLogs, x string) { recordOf(rl).SetSeverityText(x) },
+	"event":                func(rl plog.ResourceLogs, x string) { recordOf(rl).SetEventName(x) },
+	"body":                 func(rl plog.ResourceLogs, x string) { recordOf(rl).Body().SetStr(x) },
+	"list":                 func(rl plog.ResourceLogs, x string) { recordOf(rl).Body().SetEmptySlice().AppendEmpty().SetStr(x) },
+	"attribute":            func(rl plog.ResourceLogs, x string) { recordOf(rl).Attributes().PutStr(x, x) },
+}
+
+func recordOf(rl plog.ResourceLogs) plog.LogRecord { return rl.ScopeLogs().At(0).LogRecords().At(0) }
+
+func TestValidLogsAreAcceptedByStrictReaders(t *testing.T) {
+	strict := func(ld plog.Logs) error {
+		b, err := (&plog.ProtoMarshaler{}).MarshalLogs(ld)
+		require.NoError(t, err)
+		return proto.Unmarshal(b, &logsv1.LogsData{})
+	}
+	for place, put := range logPlaces {
+		with := func(text string) plog.Logs {
+			ld := plog.NewLogs()
+			rl := ld.ResourceLogs().AppendEmpty()
+			rl.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+			put(rl, text)
+			return ld
+		}
+		ld := with("a\xff\xfeb")
+		require.Error(t, strict(ld), place)
+		ValidLogs(ld)
+		assert.NoError(t, strict(ld), place)
+		assert.Equal(t, with("a\uFFFDb"), ld, place)
 	}
 }

@@ -190,13 +190,13 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 		case <-next.C:
 			begin := time.Now()
 			res, err := (&window{cfg: r.cfg, ring: q}).run(ctx, r.emit)
+			if res.Records > 0 && err != nil {
+				log.Error("spans of a window are lost: the next component rejects them", zap.Error(err))
+			}
 			if ctx.Err() != nil {
 				return
 			}
 			r.count(ctx, res)
-			if err != nil {
-				log.Error("the next component rejected the spans of a window; they are lost", zap.Error(err))
-			}
 			if res.Message != said && res.Message != "" {
 				log.Warn("cannot record a window; will retry", zap.String("outcome", res.Outcome),
 					zap.String("reason", res.Message))

@@ -30,6 +30,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
+	"github.com/otelgpu/otelgpu/internal/sinktest"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
@@ -397,6 +399,53 @@ func TestTheReceiverFollowsProcesses(t *testing.T) {
 	m, err := tel.GetMetric("otelcol_receiver_gpu_capture_windows")
 	require.NoError(t, err)
 	require.NotNil(t, m)
+}
+
+func TestRejectedSpansOfWindowsArriveOnce(t *testing.T) {
+	dir := t.TempDir()
+	cfg := testConfig(dir, 50*time.Millisecond)
+	cfg.Every = 100 * time.Millisecond
+	p := capturetest.Start(t, dir)
+	for name, sink := range map[string]*sinktest.Sink{
+		"shares": {Shares: true, Reject: sinktest.First(5)}, "changes": {Changes: true, Reject: sinktest.First(5)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), cfg, sink)
+			require.NoError(t, err)
+			require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+			require.Eventually(t, func() bool {
+				p.Do("launch 10 k")
+				return len(sink.Accepted()) > 0
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, r.Shutdown(t.Context()))
+			assert.NotZero(t, sink.Rejected())
+			sink.Check(t, len(sink.Accepted()), false)
+		})
+	}
+	t.Run("the next component hangs", func(t *testing.T) {
+		called, release := make(chan struct{}), make(chan struct{})
+		r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), cfg, &sinktest.Sink{Wait: func(context.Context) error {
+			called <- struct{}{}
+			<-release
+			return nil
+		}})
+		require.NoError(t, err)
+		require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+		require.Eventually(t, func() bool {
+			p.Do("launch 10 k")
+			select {
+			case <-called:
+				return true
+			default:
+				return false
+			}
+		}, time.Minute, time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, r.Shutdown(ctx), sharedcomponent.ErrRunning)
+		close(release)
+		require.NoError(t, r.Shutdown(t.Context()))
+	})
 }
 
 func TestABusyProcessIsReportedOnce(t *testing.T) {

@@ -13,9 +13,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -73,6 +76,7 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e devicesamples.Event) {
 	}
 }
 
+// emitLogs sends the waiting log records until they are accepted or the context ends.
 func (r *gpuReceiver) emitLogs(ctx context.Context) {
 	r.mu.Lock()
 	logs := r.logs
@@ -84,9 +88,13 @@ func (r *gpuReceiver) emitLogs(ctx context.Context) {
 	if n == 0 || r.nextLogs == nil {
 		return
 	}
+	spanfacts.ValidLogs(logs)
 	ctx = r.obsrep.StartLogsOp(ctx)
-	err := r.nextLogs.ConsumeLogs(ctx, logs)
+	err := resend.Copies(ctx, logs, plog.NewLogs, r.nextLogs.ConsumeLogs)
 	r.obsrep.EndLogsOp(ctx, metadata.Type.String(), n, err)
+	if err != nil {
+		r.set.Logger.Error("log records of GPUs are lost", zap.Int("records", n), zap.Error(err))
+	}
 }
 
 // host is the machine that the receiver runs on: what device data from here belongs to.

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -31,7 +32,7 @@ import (
 )
 
 // gpuReceiver serves the metrics and the logs pipelines of one configuration. The engine's
-// goroutine takes samples and must never wait for a pipeline, so a second goroutine emits.
+// goroutine takes samples and must never wait for a pipeline, so others emit.
 type gpuReceiver struct {
 	cfg     *Config
 	id      component.ID
@@ -150,7 +151,16 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		r.giveUpDevices()
 		r.forgetUses()
 	})
-	r.done.Go(func() { r.emit(ctx) })
+	if r.nextLogs != nil {
+		r.done.Go(func() { emit(ctx, r.wakeLogs, r.emitLogs) })
+	}
+	if r.nextMetrics != nil {
+		ticker := time.NewTicker(r.cfg.CollectionInterval)
+		r.done.Go(func() {
+			defer ticker.Stop()
+			emit(ctx, ticker.C, r.emitMetrics)
+		})
+	}
 	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.samples != nil) {
 		r.done.Go(func() { r.followPods(ctx, k.PodResources) })
 	}
@@ -174,38 +184,34 @@ func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// emit sends metrics at every collection interval and logs when they occur, until the context ends;
-// then the rest.
-func (r *gpuReceiver) emit(ctx context.Context) {
-	ticker := time.NewTicker(r.cfg.CollectionInterval)
-	defer ticker.Stop()
-	for {
+// emit calls send at each signal until the context ends, and then once more. What is being sent then
+// has further time.
+func emit[T any](ctx context.Context, signal <-chan T, send func(context.Context)) {
+	to, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(resend.DrainTimeout, cancel) })()
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.Background(), r.cfg.CallTimeout)
-			r.emitLogs(last)
-			r.emitMetrics(last)
-			cancel()
-			return
-		case <-r.wakeLogs:
-			r.emitLogs(ctx)
-		case <-ticker.C:
-			r.emitMetrics(ctx)
+		case <-signal:
+			send(to)
 		}
 	}
+	send(to)
 }
 
+// emitMetrics sends what is new until it is accepted, the next output is due or the context ends.
+// Cumulative sums are right again with their next points.
 func (r *gpuReceiver) emitMetrics(ctx context.Context) {
-	if r.nextMetrics == nil {
-		return
-	}
 	md := r.collect(time.Now())
 	n := md.DataPointCount()
 	if n == 0 {
 		return
 	}
 	ctx = r.obsrep.StartMetricsOp(ctx)
-	err := r.nextMetrics.ConsumeMetrics(ctx, md)
+	limited, cancel := context.WithTimeout(ctx, r.cfg.CollectionInterval)
+	err := resend.Copies(limited, md, pmetric.NewMetrics, r.nextMetrics.ConsumeMetrics)
+	cancel()
 	r.obsrep.EndMetricsOp(ctx, metadata.Type.String(), n, err)
 }
 

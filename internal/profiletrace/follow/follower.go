@@ -18,10 +18,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
@@ -65,7 +65,8 @@ type sighting struct {
 	since time.Time
 }
 
-// New returns a follower; next is the consumer of batches.
+// New returns a follower; next is a Consumer of batches, or another whose errors are permanent unless
+// the context ends.
 func New(cfg Config, id component.ID, log *zap.Logger, read Read, next consumer.ConsumeTracesFunc) *Follower {
 	return &Follower{
 		cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{},
@@ -267,25 +268,12 @@ func (f *Follower) file(ctx context.Context, path string, v version) (content ui
 	return content, err
 }
 
-// deliver tries again while the next consumer's error is not permanent: the file waits, nothing is
-// lost.
+// deliver passes a batch on. A batch that was rejected permanently is counted by the consumer, and the
+// rest of the file follows.
 func (f *Follower) deliver(ctx context.Context, td ptrace.Traces) error {
-	const first, most = 100 * time.Millisecond, 30 * time.Second
-	for wait := first; ; wait = min(wait*2, most) {
-		retry := ptrace.NewTraces()
-		td.CopyTo(retry)
-		err := f.next(ctx, td)
-		if err == nil || consumererror.IsPermanent(err) {
-			return nil // a permanent refusal is counted by the caller's own telemetry
-		}
-		if ctx.Err() != nil {
-			return errors.Join(err, context.Cause(ctx))
-		}
-		td = retry
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
-		case <-time.After(wait):
-		}
+	err := f.next(ctx, td)
+	if err == nil || resend.Permanent(err) {
+		return nil
 	}
+	return errors.Join(err, context.Cause(ctx))
 }

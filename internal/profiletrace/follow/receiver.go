@@ -17,10 +17,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// Consumer passes batches to next and counts them as the receiver's.
+// Consumer passes batches to next, which gets copies of those that it rejects until it accepts them
+// or the context ends, and counts them as the receiver's.
 func Consumer(set receiver.Settings, next consumer.Traces) (consumer.ConsumeTracesFunc, error) {
 	obs, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
 		ReceiverID: set.ID, Transport: "file", ReceiverCreateSettings: set,
@@ -32,7 +34,7 @@ func Consumer(set receiver.Settings, next consumer.Traces) (consumer.ConsumeTrac
 	return func(ctx context.Context, td ptrace.Traces) error {
 		n := td.SpanCount()
 		op := obs.StartTracesOp(ctx)
-		err := next.ConsumeTraces(op, td)
+		err := resend.Copies(op, td, ptrace.NewTraces, next.ConsumeTraces)
 		obs.EndTracesOp(op, format, n, err)
 		return err
 	}, nil

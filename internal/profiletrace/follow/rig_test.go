@@ -21,6 +21,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/internal/resend"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,7 +130,9 @@ func config(dir string) Config {
 }
 
 func start(t *testing.T, c Config, h component.Host, s *sink) *Follower {
-	f := New(c, owner, zap.NewNop(), lines, s.consume)
+	f := New(c, owner, zap.NewNop(), lines, func(ctx context.Context, td ptrace.Traces) error {
+		return resend.Copies(ctx, td, ptrace.NewTraces, s.consume)
+	})
 	require.NoError(t, f.Start(t.Context(), h))
 	return f
 }

@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otlpreceiver is the OTLP receiver of the Collector, with valid UTF-8 in metrics. That
-// receiver accepts other bytes. An exporter joins the requests of several senders, and a strict
-// store rejects all of their points, with each output of a series again. Texts of spans are made
+// Package otlpreceiver is the OTLP receiver of the Collector, with valid UTF-8 in metrics and logs.
+// That receiver accepts other bytes. An exporter joins the requests of several senders, and a strict
+// store rejects all of them, points with each output of a series again. Texts of spans are made
 // valid by gpu_derive.
 package otlpreceiver
 
@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
@@ -36,9 +37,21 @@ func NewFactory() receiver.Factory {
 		}
 		return of.CreateMetrics(ctx, set, cfg, valid)
 	}
+	logs := func(
+		ctx context.Context, set receiver.Settings, cfg component.Config, next consumer.Logs,
+	) (receiver.Logs, error) {
+		valid, err := consumer.NewLogs(func(ctx context.Context, ld plog.Logs) error {
+			spanfacts.ValidLogs(ld)
+			return next.ConsumeLogs(ctx, ld)
+		}, consumer.WithCapabilities(next.Capabilities()))
+		if err != nil {
+			return nil, err
+		}
+		return of.CreateLogs(ctx, set, cfg, valid)
+	}
 	return xreceiver.NewFactory(of.Type(), of.CreateDefaultConfig,
 		xreceiver.WithTraces(of.CreateTraces, of.TracesStability()),
 		xreceiver.WithMetrics(metrics, of.MetricsStability()),
-		xreceiver.WithLogs(of.CreateLogs, of.LogsStability()),
+		xreceiver.WithLogs(logs, of.LogsStability()),
 		xreceiver.WithProfiles(of.CreateProfiles, of.ProfilesStability()))
 }
