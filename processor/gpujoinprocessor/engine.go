@@ -14,8 +14,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/internal/spantree"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -36,7 +34,7 @@ type engine struct {
 	others []*board // scratch: see awaiting
 	budget attribution.Budget
 	beside boundedmap.Recent[uint64, struct{}] // other spans of batches, by batch.others
-	hosts  *spantree.Tree[struct{}, struct{}]  // host spans, whose children may arrive in other requests
+	hosts  hosts
 }
 
 // boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose
@@ -115,7 +113,7 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	for i, p := range b.joinable() {
 		g, share := &b.spans[i], &b.shares[i]
 		if k := (attribution.Key{Trace: share.Trace, Span: share.Parent}); k != from {
-			from, parent = k, e.above(k)
+			from, parent = k, e.hosts.above(k)
 		}
 		share.Parent = parent
 		b.waiting++
@@ -143,28 +141,20 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 }
 
 // follow remembers host spans, and moves what waits for them to their parents.
-func (e *engine) follow(hosts []hostSpan) {
-	for _, h := range hosts {
-		at := spanfacts.Key{Trace: h.key.Trace, Span: h.key.Span}
-		e.hosts.Add(spantree.Span{Key: at, Parent: h.parent}, struct{}{}, false, 0)
-		for _, w := range e.boards {
-			if w.dev.Awaits(h.key) {
-				w.dev.Pass(h.key, e.above(h.key))
+func (e *engine) follow(list []hostSpan) {
+	for i := range list {
+		e.hosts.add(list[i])
+	}
+	for _, b := range e.boards {
+		if !b.dev.Awaiting() {
+			continue
+		}
+		for i := range list {
+			if k := list[i].key; b.dev.Awaits(k) {
+				b.dev.Pass(k, e.hosts.above(k))
 			}
 		}
 	}
-}
-
-// above returns the first of a span and its ancestors that is not a known host span.
-func (e *engine) above(k attribution.Key) [8]byte {
-	for range maxBridge {
-		host, up := e.hosts.Find(0, spanfacts.Key{Trace: k.Trace, Span: k.Span})
-		if host == nil {
-			break
-		}
-		k.Span = up
-	}
-	return k.Span
 }
 
 // awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived
@@ -417,9 +407,6 @@ func (e *engine) known() int {
 	defer e.mu.Unlock()
 	return e.budget.Used()
 }
-
-// maxHosts bounds the host spans that are remembered, of 70 bytes each.
-const maxHosts = 1 << 16
 
 // maxSums bounds how many repeated requests are remembered, whose other spans are passed on again
 // later: half a megabyte, and half a minute of 500 requests a second.

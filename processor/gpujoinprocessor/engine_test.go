@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
-	"github.com/otelgpu/otelgpu/internal/spantree"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -35,7 +34,6 @@ func newStill(t *testing.T, edit ...func(*Config)) *still {
 	}
 	s.engine = &engine{
 		cfg: cfg, reader: s.store, boards: map[string]*board{}, budget: attribution.Budget{Max: cfg.MaxSpans},
-		hosts: spantree.New(spantree.Rules[struct{}, struct{}]{}),
 	}
 	return s
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/queuestorage"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
-	"github.com/otelgpu/otelgpu/internal/spantree"
 )
 
 // tickEvery is how often idle devices are settled and the energy is reported.
@@ -87,7 +86,6 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 	p.engine = &engine{
 		cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{},
 		beside: boundedmap.NewRecent[uint64, struct{}](maxSums),
-		hosts:  spantree.New(spantree.Rules[struct{}, struct{}]{MaxSpans: maxHosts}),
 	}
 	p.ident, p.attrs.loads = identifier{maphash.MakeSeed(), &p.engine.loads, &p.engine.shared}, &p.engine.loads
 	p.engine.loads.wait = int64(cfg.MaxWait)
