@@ -70,15 +70,20 @@ func (c *calibration) learn(e *Energy, a, b, d knot) {
 	c.shape += (shape*shape - c.shape) * weight
 }
 
+// distances returns the times from t to the knots around it.
+func (e *Energy) distances(p *period, t float64) (x, y float64) {
+	end := p.k1
+	if !p.ended {
+		end = p.k0 + e.track.period()*float64(e.thin.every)
+	}
+	return max(t-p.k0, 0), max(end-t, 0)
+}
+
 // ends returns the standard errors of the curve at t inside of a period: of the refresh times, and
 // of the shape. at is power's running sum of squared steps at t, and slot where power keeps what is
 // around t.
 func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (time, shape float64) {
-	x := max(t-p.k0, 0)
-	y := max(p.k1-t, 0)
-	if !p.ended {
-		y = max(p.k0+e.track.period()*float64(e.thin.every)-t, 0)
-	}
+	x, y := e.distances(p, t)
 	f := 0.0
 	if x+y > 0 {
 		f = x / (x + y)
@@ -105,6 +110,35 @@ func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (
 	lo, hi := e.power.around(slot, t+p.lag-w/2, w)
 	edge := (hi - lo) * w / 4
 	return time, min(math.Hypot(bridge, edge), max(line, edge))
+}
+
+// levels returns by how much power can be above and below its mean in a period, as far as the
+// readings near it show. Pulses that no reading shows are assumed to last half of the time.
+func (e *Energy) levels(p *period) (above, below float64) {
+	end := p.k1
+	if !p.ended {
+		end = p.k0 + e.track.period()*float64(e.thin.every)
+	}
+	lo, hi := e.power.around(periodRange, p.k0-e.power.gap, end-p.k0+2*e.power.gap)
+	switch above, below = hi-p.mean, p.mean-lo; {
+	case above < 0:
+		above = below
+	case below < 0:
+		below = above
+	}
+	return above, below
+}
+
+// hidden returns by how much the energy up to t can be above and below the curve if power is read
+// so rarely that nothing shows when it changed: it may have had its highest value for as long as
+// the period's mean permits, before t or after it.
+func (e *Energy) hidden(p *period, t float64) (over, under float64) {
+	if e.power.gap <= longestGap || !e.power.known() {
+		return 0, 0
+	}
+	x, y := e.distances(p, t)
+	above, below := e.levels(p)
+	return min(above*x, below*y), min(below*x, above*y)
 }
 
 // indexFrom is index for a time that is probably in the piece of a position or in the next one.
@@ -170,6 +204,7 @@ type mark struct {
 	value       float64 // J of the curve
 	most, step  float64
 	time, shape float64 // standard errors, shape with its calibration
+	over, under float64 // see hidden
 }
 
 // mark returns the mark of a time, which is valid until the next one but one is requested.
@@ -204,8 +239,9 @@ func (e *Energy) mark(at int64) *mark {
 		}
 		m.time, m.shape = e.ends(&p.period, m.most, m.step, m.t, steps, 0, edge)
 		m.shape *= e.used(p, m.shape) * p.c
+		m.over, m.under = e.hidden(&p.period, m.t)
 		if math.IsNaN(p.rate) {
-			m.time, m.shape = 0, 0
+			m.time, m.shape, m.over, m.under = 0, 0, 0, 0
 		}
 	}
 	return m
@@ -252,6 +288,9 @@ func (e *Energy) Bound(start, end int64, energy float64) float64 {
 		return e.powerBound(s, t, energy)
 	}
 	b := kappa*math.Sqrt(m.time*m.time+n.time*n.time+m.shape*m.shape+n.shape*n.shape) + floorError*energy
+	if hidden := max(m.over+n.under, m.under+n.over); hidden > 0 {
+		b = max(b, math.Hypot(hidden, kappa*math.Hypot(m.time, n.time)))
+	}
 	if apart <= 1 {
 		b = min(b, e.near(p, q, s, t, max(m.step, n.step)))
 	}
@@ -346,6 +385,11 @@ func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
 		} else {
 			change := d * (e.power.gap + e.power.window/2) / 4
 			used = min(max(e.used(p, change), e.used(q, change)), 2*e.power.used())
+		}
+		if e.power.gap > longestGap {
+			a1, b1 := e.levels(&p.period)
+			a2, b2 := e.levels(&q.period)
+			d, used = max(d, a1+b1, a2+b2), 1
 		}
 	}
 	most := (used*d + jitter) * length

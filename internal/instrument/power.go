@@ -38,6 +38,7 @@ const (
 	wideEnd
 	clockStart
 	clockEnd
+	periodRange
 	slots
 )
 

@@ -68,6 +68,9 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 	for i, l := range lengths {
 		for range spans {
 			s := length*.25 + rng.Float64()*(length*.65-l)
+			if spec.Early > 0 {
+				s = list[0].Time + rng.Float64()*spec.Early
+			}
 			if length*.65 > l {
 				todo = append(todo, span{ns(s), ns(s + l), int64(i)})
 			}

@@ -24,7 +24,8 @@ const (
 // Truth is the true energy of a device, on a grid of a millisecond.
 type Truth struct{ energy []float64 }
 
-// NewTruth returns the energy of a device whose power is of a kind.
+// NewTruth returns the energy of a device whose power is of a kind: one of Kinds, or alternating
+// between 500 and 200 W, each for the duration that the kind is.
 func NewTruth(kind string, length time.Duration, rng *rand.Rand) *Truth {
 	n := int(length / time.Millisecond)
 	watts := make([]float64, n)
@@ -53,7 +54,7 @@ func NewTruth(kind string, length time.Duration, rng *rand.Rand) *Truth {
 				watts[i] = w
 			}
 		}
-	default:
+	case "pulses":
 		low, high := between(idle, 150), between(300, limit)
 		for i := 0; i < n; {
 			for k := dwell(.02, 5); k > 0 && i < n; k, i = k-1, i+1 {
@@ -62,6 +63,14 @@ func NewTruth(kind string, length time.Duration, rng *rand.Rand) *Truth {
 			for k := dwell(.005, 1); k > 0 && i < n; k, i = k-1, i+1 {
 				watts[i] = high
 			}
+		}
+	default: // alternates between two levels, each for the time that is its name
+		each, err := time.ParseDuration(kind)
+		if err != nil {
+			panic(err)
+		}
+		for i := range watts {
+			watts[i] = []float64{500, 200}[time.Duration(i)*time.Millisecond/each%2]
 		}
 	}
 	t := &Truth{energy: make([]float64, n+1)}
@@ -98,6 +107,7 @@ type Spec struct {
 	Freeze  float64 // when the counter stops; 0: never
 	Settle  float64 // how long after an instant its energy is attributed; 0: 6 s, as the default of gpu_join
 	MaxWait float64 // how long spans wait; 0: 10 s, likewise
+	Early   float64 // spans begin in the first seconds only; 0: after a quarter of the time
 }
 
 // Specs are the instruments of the table.
