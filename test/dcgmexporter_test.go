@@ -356,9 +356,7 @@ func (c *standardCluster) check(store *store, sent map[time.Duration]int) {
 		sums[gpu] += energy
 	}
 	c.t.Logf("collected every %s: spans with energy %v of %v, %d of %d within the stated error", c.collect, known, sent, inside, all)
-	if c.collect < 20*time.Second { // of 30 s, the stated errors are too small while power alternates between collections
-		assert.GreaterOrEqual(c.t, inside, all*95/100-1, "of so few spans, one may be outside")
-	}
+	assert.GreaterOrEqual(c.t, inside, all*95/100-1, "of so few spans, one may be outside")
 	long := 22 * c.collect / 10
 	assert.Positive(c.t, known[long], "spans of two collections have energy")
 	for gpu, sum := range sums {
