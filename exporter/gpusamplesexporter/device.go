@@ -16,6 +16,7 @@ import (
 // device is the state of one device between two batches.
 type device struct {
 	desc    devicesamples.Device
+	out     devicesamples.Contradictions
 	w       devicesamples.DeviceWriter // nil when refused
 	retry   time.Time                  // if refused: not before
 	last    time.Time
@@ -143,6 +144,7 @@ func (d *device) convert(r *rule, p *reading) (v float64, o outcome) {
 		v *= r.scale
 	}
 	if !r.field.Valid(v) {
+		devicesamples.ContradictRatio(d.out, &d.desc, r.field, v)
 		return v, outOfRange
 	}
 	return v, written

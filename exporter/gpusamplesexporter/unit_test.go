@@ -155,3 +155,24 @@ func TestOpenLITsMetricsAreRead(t *testing.T) {
 	}
 	assert.Equal(t, "0000:17:00.0", d.Device().PCIBDF)
 }
+
+// Values outside their range are omitted and reported, on devices and on parts of them.
+func TestValuesOutsideTheirRangeAreReported(t *testing.T) {
+	r := newRig(t)
+	now := time.Now()
+	r.write(
+		point{name: "DCGM_FI_DEV_GPU_UTIL", at: now, value: 9700, attrs: labels()},
+		point{name: "DCGM_FI_DEV_GPU_UTIL", at: now, value: 250, attrs: labels("pod", "a", "namespace", "ml")},
+		point{name: "DCGM_FI_PROF_DRAM_ACTIVE", at: now, value: -0.5, attrs: labels()},
+		point{name: "DCGM_FI_DEV_POWER_USAGE", at: now, value: 300, attrs: labels()},
+	)
+	for _, f := range []devicesamples.Field{devicesamples.Utilization, devicesamples.DRAMUtilization} {
+		_, ok := r.value("GPU-1", f, now)
+		assert.False(t, ok, f)
+	}
+	assert.EqualValues(t, 3, r.outcomes()["out_of_range"])
+	entries := r.store.ContradictionEntries()
+	require.Len(t, entries, 1)
+	assert.Equal(t, "utilization_range", entries[0].Reason)
+	assert.EqualValues(t, 3, entries[0].Count)
+}

@@ -307,6 +307,7 @@ func (x *writer) device(said devicesamples.Device, now time.Time) *device {
 			desc: devicesamples.Device{
 				ID: said.ID, Ordinal: -1, Refresh: time.Hour, PowerWindow: time.Second,
 			},
+			out:     x.out,
 			groups:  map[groupKey]*group{},
 			pending: map[int64]*devicesamples.Sample{},
 		}

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
 )
 
@@ -30,6 +31,17 @@ type Contradictions interface {
 	Contradict(c plausibility.Contradiction)
 	// ContradictionEntries returns the contradictions so far, one entry for each source and reason.
 	ContradictionEntries() []plausibility.Entry
+}
+
+// ContradictRatio reports a value that was omitted because it is outside the range of a quantity, if
+// the quantity is a ratio.
+func ContradictRatio(to Contradictions, d *Device, q gpuquantity.Quantity, v float64) {
+	if to != nil && q.Ratio() {
+		to.Contradict(plausibility.Contradiction{
+			Source: d.Source, Device: d.ID, Reason: plausibility.UtilizationRange,
+			Found: fmt.Sprintf("%s of %.4g %%", q, 100*v), Other: "a range of 0 to 100 %",
+		})
+	}
 }
 
 // DeviceWriter writes the samples of one device. Its methods can be called from several goroutines.

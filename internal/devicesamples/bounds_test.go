@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // Values of a broken exporter must not stay in the running integrals, where they would corrupt all
@@ -192,5 +194,45 @@ func TestAJumpIsJudgedByTheLengthOfTheGap(t *testing.T) {
 			joules, _ := d.Integral(Energy, t0, t0+int64(tt.gap))
 			assert.InDelta(t, tt.want, joules, 1e-6, "%v", tt)
 		})
+	}
+}
+
+// A ratio outside its range, and more memory in use than there is, are omitted, counted and logged
+// once with both values. A little more than the whole is rounding.
+func TestValuesOutsideTheirRangeContradictTheDevice(t *testing.T) {
+	for reason, write := range map[string]func(r *rig, i int, share float64){
+		"memory_range": func(r *rig, i int, share float64) {
+			r.put(MemoryUsed, time.Duration(i)*time.Second, share*80*(1<<30))
+		},
+		"utilization_range": func(r *rig, _ int, share float64) {
+			if !Utilization.Valid(share) {
+				ContradictRatio(r.store, &Device{ID: "GPU-a", Source: "dcgm"}, Utilization, share)
+			}
+			ContradictRatio(r.store, &Device{ID: "GPU-a", Source: "dcgm"}, Power, share) // has no range
+		},
+	} {
+		core, logs := observer.New(zap.WarnLevel)
+		r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", Source: "dcgm", Limits: Limits{Memory: 80 << 30}})
+		r.store.SetLogger(zap.New(core))
+		for i, share := range []float64{0, 0.5, 1, 1.015} {
+			write(r, i, share)
+		}
+		require.Empty(t, r.store.ContradictionEntries(), reason)
+		stored := r.store.Counts().Written
+		for i, share := range []float64{1.06, 9.7, 97} {
+			write(r, 100+i, share)
+		}
+		require.Equal(t, stored, r.store.Counts().Written, reason)
+		entries := r.store.ContradictionEntries()
+		require.Len(t, entries, 1)
+		assert.Equal(t, reason, entries[0].Reason)
+		assert.EqualValues(t, 3, entries[0].Count)
+		require.Equal(t, 1, logs.Len(), reason)
+		for key, part := range map[string]string{"found": "%", "other": "100 %"} {
+			if reason == "memory_range" {
+				part = "GiB"
+			}
+			assert.Contains(t, logs.All()[0].ContextMap()[key], part)
+		}
 	}
 }

@@ -235,6 +235,9 @@ func (q Quantity) Valid(v float64) bool {
 	return v >= d.Least && v <= d.Most && (catalogue[q].Kind != Mask || bits.OnesCount64(uint64(v)) <= maxBits)
 }
 
+// Ratio reports whether the quantity is a share of time or capacity, from 0 to 1.
+func (q Quantity) Ratio() bool { return catalogue[q].Domain == ratio }
+
 // HasRing reports whether gpu_samples keeps the quantity.
 func (q Quantity) HasRing() bool { return int(q) < NumRings }
 

@@ -437,6 +437,11 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	}
 	r.take(b)
 	assert.Len(t, r.scratch, 100)
+	b.Reset()
+	b.Add(0, gpuquantity.EncoderUtilization, at(500), 97)
+	r.take(b)
+	require.Len(t, store.ContradictionEntries(), 1)
+	assert.Equal(t, "utilization_range", store.ContradictionEntries()[0].Reason)
 	v := store.Acquire()
 	defer v.Release()
 	d, ok := v.Lookup("GPU-1")

@@ -71,6 +71,11 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 			r.sample(v.Time).Set(v.Quantity, v.V)
 		}
 	}
+	for _, v := range b.Wrong {
+		if v.Device == index {
+			devicesamples.ContradictRatio(r.samples, &d.desc, v.Quantity, v.V)
+		}
+	}
 	for _, e := range b.Events {
 		if e.Device == index {
 			r.event(d, e.Event)

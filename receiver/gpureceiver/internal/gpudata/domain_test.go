@@ -20,6 +20,13 @@ func TestValuesThatNoDeviceCanHaveAreDropped(t *testing.T) {
 	}
 	assert.Empty(t, b.Values)
 	assert.Equal(t, int64(5), b.Dropped[DropOutOfRange])
+	assert.Len(t, b.Wrong, 2, "ratios")
+	for range 1000 {
+		b.Add(0, gpuquantity.Utilization, 1, 97)
+	}
+	assert.Len(t, b.Wrong, mostWrong)
+	b.Reset()
+	assert.Empty(t, b.Wrong)
 	b.Add(0, gpuquantity.EncoderUtilization, 1, 1)
 	b.Add(0, gpuquantity.Temperature, 1, -20)
 	assert.Len(t, b.Values, 2)

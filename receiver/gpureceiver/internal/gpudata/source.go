@@ -177,6 +177,7 @@ type Batch struct {
 	Notices   []Notice // all that hold now
 	Refused   int64    // failed attempts to obtain what a notice is about
 	Dropped   [NumDropReasons]int64
+	Wrong     []Value // some of the ratios that were dropped as out of range, to be reported
 }
 
 // Reset empties the batch and keeps its memory, unless an unusual burst (after a long stall) made
@@ -188,8 +189,11 @@ func (b *Batch) Reset() {
 	}
 	*b = Batch{
 		Values: b.Values[:0], Events: b.Events[:0], Processes: b.Processes[:0], Health: b.Health[:0], Notices: b.Notices[:0],
+		Wrong: b.Wrong[:0],
 	}
 }
+
+const mostWrong = 64
 
 // Add appends a value that is finite.
 func (b *Batch) Add(device int, q gpuquantity.Quantity, t int64, v float64) {
@@ -199,6 +203,9 @@ func (b *Batch) Add(device int, q gpuquantity.Quantity, t int64, v float64) {
 	}
 	if !q.Valid(v) {
 		b.Dropped[DropOutOfRange]++
+		if q.Ratio() && len(b.Wrong) < mostWrong {
+			b.Wrong = append(b.Wrong, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
+		}
 		return
 	}
 	b.Values = append(b.Values, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
