@@ -147,11 +147,12 @@ func TestFirstFindingsOfHeldOutJobs(t *testing.T) {
 	if !all {
 		return
 	}
+	unseen := tally(slices.DeleteFunc(slices.Clone(list), func(o outcome) bool { return o.kind.unseen == nil }))
 	for kind, r := range c.rows {
 		assert.GreaterOrEqual(t, r.precision(), aim, kind)
 		assert.GreaterOrEqual(t, r.recall(), aim, kind)
 	}
-	page := c.page(len(kinds))
+	page := c.page(len(kinds), unseen.summary)
 	const path = "../../docs/simulated-jobs.md"
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(page), 0o644)) //nolint:gosec // a document
@@ -221,7 +222,7 @@ func tally(list []outcome) confusion {
 	return c
 }
 
-func (c *confusion) page(kinds int) string {
+func (c *confusion) page(kinds int, unseen string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Simulated jobs
 
@@ -241,12 +242,21 @@ jobs whose healthy twin had a loss or whose cause cost too little.
 except `+"`healthy` (0.90) and `not_judged` (0.75)"+`; recall was 1.00 except for `+"`tail_wave`"+`, missed in all six of its jobs, whose files lacked
 shapes and the shared memory of a multiprocessor. Both the rule and these jobs were changed. A loss below 5 %% may be `+"`healthy`"+`.
 
+Another %d kinds of seven areas (fine-tuning, diffusion, graph networks, reinforcement learning, a solver, serving, data
+parallel training) come from a second simulation that shares no code with the first one. They were written before the
+rules were read, with names from the libraries of each area. **First contact**: 190 of 210 jobs right (90.5 %%), 90 of 109
+gains. Of the 20 misses, 3 were faults and led to changes: a server's empty queue was taken for a loader (1), and transfers that a
+late rank pushes out from under the computation were taken for slow communication (2); so did one gain, which a numbered annotation split.
+The other 17 were changes of jobs: a cause below the documented threshold or hidden by the queue (8), work that has no shapes to judge
+it by (2), and unnamed work of less than 2 ms after a wait, which no file tells from launching (7). **After these changes**,
+with other seeds: %s
+
 `+"`OTELGPU_ALL_JOBS=1 go test -tags sqlite ./internal/heldoutjobs -update`"+` writes this page; without the variable the test runs one job of
 each kind.
 
 | finding | planted | found first | of these right | precision | recall |
 |---|--:|--:|--:|--:|--:|
-`, kinds, c.summary, len(laterKinds()))
+`, kinds, c.summary, len(laterKinds()), len(unseenKinds()), unseen)
 	for _, kind := range slices.Sorted(maps.Keys(c.rows)) {
 		r := c.rows[kind]
 		fmt.Fprintf(&b, "| `%s` | %d | %d | %d | %.2f | %.2f |\n", kind, r.planted, r.found, r.right, r.precision(), r.recall())

@@ -22,6 +22,8 @@ type Kind struct {
 	ranks []int
 	watch int
 	run   func(w *world)
+	// unseen runs the job in the other simulation.
+	unseen func(style Style, seed uint64, caused bool) *program
 }
 
 // Job is a profile and its true cause.
@@ -43,6 +45,9 @@ func (k *Kind) In(s Style) bool {
 
 // Run simulates the job and its twin and writes the profile into a directory.
 func (k *Kind) Run(ctx context.Context, dir string, style Style, seed uint64) (Job, error) {
+	if k.unseen != nil {
+		return k.runUnseen(dir, style, seed)
+	}
 	twin := newWorld(k.Name, style, seed, k.ranks, k.watch, false)
 	k.run(twin)
 	w := newWorld(k.Name, style, seed, k.ranks, k.watch, true)
@@ -80,7 +85,7 @@ const Healthy = "healthy"
 func Kinds() (list []Kind) {
 	for _, part := range [][]Kind{
 		hostKinds(), launchKinds(), memoryKinds(), rankKinds(), kernelKinds(), otherKinds(), mixedKinds(), healthyKinds(),
-		laterKinds(),
+		laterKinds(), unseenKinds(),
 	} {
 		list = append(list, part...)
 	}

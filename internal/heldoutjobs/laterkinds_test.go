@@ -74,7 +74,9 @@ func laterKinds() []Kind {
 			func(p *process, d int64) {
 				p.inFrames([]string{"train.py(140): cleanup", "<built-in function collect>"}, func() { p.spend(d) })
 			})},
-		{Name: "Triton kernels compiled in the window", Gain: true, want: []string{"compilation"}, run: func(w *world) {
+		{Name: "Triton kernels compiled in the window", Gain: true, want: []string{"compilation"}, other: map[Style][]string{
+			Sparse: {"host_work"}, Nsight: {"host_work"},
+		}, run: func(w *world) {
 			d, every := w.share(1, 3), 3+w.draw.IntN(2)
 			w.train(hooks{after: func(p *process, step int) {
 				if w.sick && step%every == 1 {

@@ -42,6 +42,7 @@ type Device struct {
 
 	pace     pace
 	chains   map[int64]link   // by stream: the elementwise kernel that ended last
+	backlog  backlog          // of the stream of collectives
 	scores   map[int64]scores // by stream: of attention in parts
 	launched int64            // start of the last launch
 	fed      bool             // what ended last was a copy from the host
@@ -87,6 +88,8 @@ type active struct {
 	exposed  time.Duration
 	duration time.Duration
 	opaque   bool
+	stream   int64 // of a collective
+	queued   int64 // of a collective: computing beside which it could have run earlier
 	sent     int64 // elements, of an all-to-all
 	received int64
 	pages    bool    // a migration towards the device
@@ -158,7 +161,7 @@ func (d *Device) Add(a *timeline.Activity, l *timeline.Launch, begin int64) {
 	if anew && a.Class != timeline.Copying && d.Warm.launched(a.Graph) {
 		d.Warm.Spending, d.Spending = d.Spending, Spending{}
 	}
-	d.begin(a)
+	d.begin(a, l)
 	d.end = max(d.end, a.End)
 }
 
@@ -214,7 +217,7 @@ func (d *Device) took(c timeline.Claim) {
 	}
 }
 
-func (d *Device) begin(a *timeline.Activity) {
+func (d *Device) begin(a *timeline.Activity, l *timeline.Launch) {
 	t := active{
 		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, opaque: a.Opaque,
 		duration: a.Length(), filled: 1, tail: a.Tail, module: d.moduleOf(a.Module), backward: a.Backward,
@@ -236,6 +239,7 @@ func (d *Device) begin(a *timeline.Activity) {
 		t.kernel = d.kernelOf(a, t.duration)
 		if a.Class == timeline.Computing {
 			t.op = d.operatorOf(a, t.duration)
+			d.backlog.computes(a.End, l)
 			if a.Moves != timeline.MovesNothing {
 				t.moved = d.moves(a)
 				t.op.MovedTime += t.duration
@@ -252,6 +256,7 @@ func (d *Device) begin(a *timeline.Activity) {
 			d.Trials.launched(a)
 		} else {
 			t.coll, t.sent, t.received = d.collectiveOf(a), a.Sent, a.Received
+			t.stream, t.queued = a.Stream, d.backlog.beside(a.Start, l)
 			d.transferred(a)
 		}
 	case timeline.Copying:
@@ -386,15 +391,8 @@ func (d *Device) stall(n time.Duration) {
 func (d *Device) retire(a *active) {
 	if c := a.coll; c != nil {
 		d.Experts.add(a)
-		c.count++
-		c.time += a.duration
-		c.exposed += a.exposed
-		if a.duration > 0 {
-			c.shares += float64(a.exposed) / float64(a.duration)
-		}
-		if c.count == 1 || a.duration < c.least {
-			c.least = a.duration
-		}
+		c.add(a)
+		d.backlog.add(a)
 	}
 }
 

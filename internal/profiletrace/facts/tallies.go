@@ -77,7 +77,74 @@ type collectiveKey struct {
 type collective struct {
 	count                int64
 	time, exposed, least time.Duration
-	shares               float64 // sum of exposed ÷ length
+	pushed               time.Duration // of exposed, not of waits: exposed by the waits of earlier collectives
+	shares               float64       // sum of exposed ÷ length
+}
+
+func (c *collective) add(a *active) {
+	c.count++
+	c.time += a.duration
+	c.exposed += a.exposed
+	if a.duration > 0 {
+		c.shares += float64(a.exposed) / float64(a.duration)
+	}
+	if c.count == 1 || a.duration < c.least {
+		c.least = a.duration
+	}
+}
+
+// backlog is how much earlier the next collective of a stream would have run without the waits of
+// the collectives before it. Where those waits were hidden by computing, the next one would have
+// been, too: a late rank exposes transfers that it does not delay itself.
+type backlog struct {
+	stream, end int64
+	hidden      time.Duration // waiting beside computing, not yet charged
+
+	computed [64]struct{ launched, end int64 } // the last kernels that compute
+	kernels  int
+}
+
+func (b *backlog) computes(end int64, l *timeline.Launch) {
+	if l.Known {
+		k := &b.computed[b.kernels%len(b.computed)]
+		k.launched, k.end = l.Start, end
+		b.kernels++
+	}
+}
+
+// beside returns how long the device computed before the start of a collective that could have run
+// beside it: it was launched, and the kernels launched before it, whose results it may need, had
+// ended.
+func (b *backlog) beside(start int64, l *timeline.Launch) int64 {
+	if !l.Known {
+		return 0
+	}
+	from, to := l.End, int64(0)
+	for _, k := range b.computed[:min(b.kernels, len(b.computed))] {
+		if to = max(to, k.end); k.launched < l.Start {
+			from = max(from, k.end)
+		}
+	}
+	return max(0, min(start, to)-from)
+}
+
+// queuedBehind is the largest pause between two collectives of which the second one was queued.
+const queuedBehind = int64(20 * time.Microsecond)
+
+func (b *backlog) add(a *active) {
+	start := a.end - int64(a.duration)
+	if a.stream != b.stream || start < b.end || start-b.end > queuedBehind {
+		b.hidden = 0
+	}
+	b.stream, b.end = a.stream, a.end
+	if a.duration <= 0 {
+		return
+	}
+	c := a.coll
+	part := float64(a.exposed) / float64(a.duration)
+	n := min(b.hidden, time.Duration(float64(c.least)*part), time.Duration(a.queued))
+	c.pushed += n
+	b.hidden += time.Duration(float64(a.duration-c.least)*(1-part)) - n
 }
 
 func (d *Device) collectiveOf(a *timeline.Activity) *collective {
@@ -89,13 +156,13 @@ func (d *Device) collectiveOf(a *timeline.Activity) *collective {
 }
 
 // waiting returns the part of the exposed time in which the collectives waited for others: the time
-// of each beyond the shortest of its kind. Kinds are distinguished by sizes, otherwise by positions
+// of each beyond the shortest of its kind, and what such waits pushed out of hiding. Kinds are distinguished by sizes, otherwise by positions
 // in steps.
 func (c *collective) waiting(k collectiveKey) time.Duration {
 	if !c.comparable(k) {
 		return 0
 	}
-	return max(0, min(c.exposed, c.exposed-time.Duration(float64(c.least)*c.shares)))
+	return max(0, min(c.exposed, c.exposed-time.Duration(float64(c.least)*c.shares)+c.pushed))
 }
 
 // comparable reports whether there are enough collectives of the kind, and a way to distinguish it.

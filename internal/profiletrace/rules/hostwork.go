@@ -6,6 +6,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,21 @@ import (
 // module begins the names of modules of PyTorch.
 const module = "nn.Module: "
 
+// instances returns the name that a module or an annotation shares with its other instances:
+// "nn.Module: Linear" of "nn.Module: Linear_83", "iteration" of "iteration 3".
+func instances(name string) string {
+	if strings.HasPrefix(name, module) {
+		class, _, _ := vocabulary.SplitInstance(name)
+		return class
+	}
+	if class := strings.TrimRight(name, "0123456789"); class != name {
+		if word := strings.TrimRight(class, " #"); word != class && word != "" {
+			return word
+		}
+	}
+	return name
+}
+
 // hostRanges adds a finding for each range that is worth one by itself, and one for the rest.
 func (j *judge) hostRanges() {
 	by := map[string]*finding.Location{}
@@ -33,9 +49,10 @@ func (j *judge) hostRanges() {
 		if k.In != k.Name {
 			around = j.f.Name(k.In &^ timeline.InnerName)
 		}
-		// A function that many modules call is one entry, and so are the instances of a module.
+		// A function that many modules or numbered annotations call is one entry, and so are the
+		// instances of a module or annotation.
 		inner := k.In&timeline.InnerName != 0
-		if class, _, ok := vocabulary.SplitInstance(name); ok && strings.HasPrefix(name, module) {
+		if class := instances(name); class != name {
 			name = class
 			if inner && around != "" {
 				name, around, inner = around, class, false
@@ -49,7 +66,13 @@ func (j *judge) hostRanges() {
 		if inner {
 			at.Name, at.In = at.In, at.Name
 		}
-		in[name] = append(in[name], at)
+		same := slices.IndexFunc(in[name], func(l finding.Location) bool { return l.Name == at.Name && l.In == at.In })
+		if same < 0 {
+			in[name] = append(in[name], at)
+			continue
+		}
+		in[name][same].Time += at.Time
+		in[name][same].Count += at.Count
 	}
 	var list []finding.Location
 	for _, p := range by {

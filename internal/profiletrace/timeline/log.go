@@ -91,6 +91,8 @@ func (d hostState) within(class Range, name uint32, start, end int64) hostState 
 			return d
 		}
 		return hostState{RangeLoader, d.name, name, start}
+	case d.class == RangeOutside && (class == RangeLoader || class == RangeBuiltin): // the queue of a server's requests
+		return d
 	case class == RangeLoader:
 		return hostState{RangeLoader, name, 0, start}
 	case d.class == RangePeer:

@@ -230,7 +230,9 @@ var loaderWords = map[string]int{
 // themselves; polls are parts of the frames in which they wait, as others do for files and
 // processes.
 var (
-	eventLoops = []string{"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py"}
+	eventLoops = []string{
+		"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py", "_process_input_queue", // of vLLM
+	}
 	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
 
