@@ -38,6 +38,7 @@ type Stats struct {
 	Graphs       link.Graphs
 	Outliers     event.Outliers
 	Untimed      event.Untimed
+	Overlong     event.Overlong
 	event.Unused
 }
 
@@ -46,7 +47,7 @@ type Stats struct {
 func (p *Profile) Emit(ctx context.Context, next consumer.ConsumeTracesFunc) (Stats, error) {
 	s, err := p.emit(ctx, next)
 	s.Unused = event.Unused{
-		Skipped: maps.Clone(p.Skipped), Faults: slices.Concat(p.Faults, s.Outliers.Named, s.Untimed.Named),
+		Skipped: maps.Clone(p.Skipped), Faults: slices.Concat(p.Faults, s.Outliers.Named, s.Untimed.Named, s.Overlong.Named),
 	}
 	for _, loss := range []struct {
 		n      int64
@@ -78,7 +79,7 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 			return st, err
 		}
 	}
-	st.Outliers, st.Untimed = p.Outliers(), p.Untimed()
+	st.Outliers, st.Untimed, st.Overlong = p.Outliers(), p.Untimed(), p.Overlong()
 	st.Events = p.Len() - st.Outliers.Count - st.Untimed.Count
 	st.Kernels, st.Copies = p.Count(event.KindKernel), p.Count(event.KindCopy)
 	st.Memsets, st.Steps = p.Count(event.KindMemset), p.Count(event.KindStep)

@@ -37,6 +37,8 @@ type collect struct {
 	foreign      *producer             // the other writer of the file
 	found        int64                 // events that the profile was given
 	activities   int64                 // of devices among them
+	proton       int64                 // of these, from Triton's Proton
+	fractions    bool                  // some of Proton's times have a fraction
 }
 
 var (
@@ -153,6 +155,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 			return nil
 		}
 		c.activities++
+		c.protonTimes(j)
 	}
 	return c.p.Add(e)
 }
@@ -261,7 +264,9 @@ func (c *collect) arguments(e *event.Event, j *chromejson.Event, name []byte) {
 		}
 		c.deviceArgs(e, j.Args, &device, &stream)
 		if !device {
-			e.Device = c.deviceOf(j.PID)
+			if e.Device = c.deviceOf(j.PID); stream && string(j.PID) == "-1" && bytes.Contains(j.Args, []byte(`"op_name"`)) {
+				e.Device = 0 // ONNX Runtime does not record the device
+			}
 		}
 		if !stream {
 			e.Stream = c.id(j.TID)

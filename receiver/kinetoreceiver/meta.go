@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -71,6 +73,8 @@ func (m *metaReader) field(key string, v []byte) {
 		} else {
 			m.faults = append(m.faults, "traceparent in the metadata is not valid")
 		}
+	case "WARNING", "ERROR": // what Kineto logged, among it how many records CUPTI dropped
+		m.warnings(v)
 	case "resource_attributes":
 		m.resourceObject(v)
 	case "OTEL_RESOURCE_ATTRIBUTES":
@@ -79,6 +83,21 @@ func (m *metaReader) field(key string, v []byte) {
 		m.maker = makerAMD
 	case "cuda_runtime_version", "cuda_driver_version", "cupti_version":
 		m.maker = max(m.maker, makerNVIDIA)
+	}
+}
+
+// warnings reads a list of messages; others than those on lost records are the profiler's affair.
+func (m *metaReader) warnings(v []byte) {
+	var list []string
+	if json.Unmarshal(v, &list) != nil {
+		list = []string{text(v)}
+	}
+	for _, w := range list {
+		if vocabulary.LosesRecords(w) {
+			m.meta.Dropped = finding.Clip(strings.TrimSpace(w))
+			m.faults = append(m.faults, "Kineto: "+m.meta.Dropped)
+			return
+		}
 	}
 }
 

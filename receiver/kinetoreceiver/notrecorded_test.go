@@ -4,6 +4,7 @@
 package kinetoreceiver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -104,6 +105,22 @@ func TestDisplacedKernelsAreOmitted(t *testing.T) {
 	}
 }
 
+// Ends of a few kernels, in the order of the file or not, are far beyond those of the next ones of
+// their queue, as ROCm has them.
+func TestImpossibleEndsCountUntilTheNextKernel(t *testing.T) {
+	st := statsOf(t, kernelsChanged(t, func(i int, e map[string]any) {
+		if i%40 == 5 {
+			e["dur"] = 9000.0
+		}
+	}))
+	d := st.Devices[0]
+	assert.EqualValues(t, 120, d.Kernels)
+	assert.InDelta(t, 24.1, d.Window.Seconds()*1e3, 0.1)
+	assert.InDelta(t, 24.0, d.Parts.Computing.Seconds()*1e3, 0.1)
+	require.Len(t, st.Faults, 3)
+	assert.Contains(t, st.Faults[0], "counts until the next kernel of its queue starts: its end is 8.8")
+}
+
 // Clocks that differ by more than the sweep allows for displace all kernels alike: no record is
 // wrong by itself.
 func TestDifferentClocksLoseNoKernel(t *testing.T) {
@@ -116,4 +133,42 @@ func TestTheCriticalPathFollowsOverlappingKernels(t *testing.T) {
 	p := statsOf(t, publicCase(t, "pdl_overlap")).Paths[0]
 	assert.Greater(t, p.Share(p.Kinds[0].Time), 0.97)
 	assert.Equal(t, "kernel", p.Kinds[0].Kind.String())
+}
+
+// The profiler states itself that it dropped records: what is concluded from idle time is less
+// certain.
+func TestTheProfilersOwnCountOfDroppedRecordsLowersCertainty(t *testing.T) {
+	path := kernelsChanged(t, func(_ int, e map[string]any) { e["dur"] = 20.0 })
+	before := statsOf(t, path).Devices[0]
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	text = bytes.Replace(text, []byte("{"), []byte(`{"WARNING":["Dropped 512 activity records","stack depth"],`), 1)
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	st := statsOf(t, path)
+	assert.Contains(t, st.Faults, "Kineto: Dropped 512 activity records")
+	require.NotEmpty(t, before.Findings)
+	v := st.Devices[0].Findings[0]
+	require.Equal(t, before.Findings[0].Kind, v.Kind)
+	assert.Equal(t, before.Findings[0].Certainty.Lower(), v.Certainty)
+	assert.Contains(t, v.Evidence, "the file lacks records: Dropped 512 activity records")
+}
+
+func TestONNXRuntimesKernelsAreOfDevice0(t *testing.T) {
+	d := statsOf(t, publicCase(t, "onnxruntime")).Devices[0]
+	assert.EqualValues(t, 20, d.Kernels)
+	assert.Equal(t, 6*time.Millisecond, d.Parts.Computing)
+}
+
+func TestNanosecondsOfProtonAreNamed(t *testing.T) {
+	assert.Empty(t, statsOf(t, publicCase(t, "proton_us")).Faults)
+	st := statsOf(t, publicCase(t, "proton_ns"))
+	require.Len(t, st.Faults, 1)
+	assert.Contains(t, st.Faults[0], "Proton that write nanoseconds")
+}
+
+func TestControlBytesInTextsOfROCprofiler(t *testing.T) {
+	st := statsOf(t, recorded.Path(t, "cases", "profiles", "rocprofv3_control_char_results.json"))
+	assert.False(t, st.Partial)
+	assert.EqualValues(t, 1, st.Devices[0].Kernels)
+	assert.Equal(t, 2*time.Microsecond, st.Devices[0].Parts.Computing)
 }

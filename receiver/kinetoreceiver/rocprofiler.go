@@ -115,9 +115,23 @@ func isRocprofiler(b *bufio.Reader) bool {
 	return bytes.Contains(head, []byte(`"rocprofiler-sdk-tool"`))
 }
 
+// spaced replaces control bytes by spaces. rocprofv3 writes the bytes of arguments that it takes for
+// texts, which JSON does not allow; outside texts, they are white space.
+type spaced struct{ from io.Reader }
+
+func (s spaced) Read(b []byte) (int, error) {
+	n, err := s.from.Read(b)
+	for i, c := range b[:n] {
+		if c < ' ' {
+			b[i] = ' '
+		}
+	}
+	return n, err
+}
+
 // read passes the file's records to the collector's profile.
 func (r *rocprofiler) read(from io.Reader) error {
-	r.json = json.NewDecoder(from)
+	r.json = json.NewDecoder(spaced{from})
 	r.json.UseNumber()
 	err := r.object(func(key string) error {
 		if key != "rocprofiler-sdk-tool" {

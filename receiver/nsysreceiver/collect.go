@@ -8,7 +8,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
@@ -31,6 +33,7 @@ const (
 	tableSystem   = "TARGET_INFO_SYSTEM_ENV"
 	tableCapture  = "META_DATA_CAPTURE"
 	tableExport   = "META_DATA_EXPORT"
+	tableProblems = "DIAGNOSTIC_EVENT"
 
 	tableSystemCalls = "OSRT_API"
 )
@@ -53,13 +56,29 @@ type collect struct {
 func (c *collect) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.graphs, c.calls, c.ranges, c.clocks,
-		c.overhead,
+		c.overhead, c.diagnostics,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// diagnostics reads what Nsight Systems itself reports on the recording. Messages of severity 1 are
+// information.
+func (c *collect) diagnostics(ctx context.Context) error {
+	return c.db.each(ctx, tableProblems, []string{"severity", "text"}, func(r []any) error {
+		if severity, ok := number(r[0]); ok && severity < 2 || c.p.Meta.Dropped != "" {
+			return nil
+		}
+		text, err := c.first(r[1:], "")
+		if err == nil && vocabulary.LosesRecords(text) {
+			c.p.Meta.Dropped = finding.Clip(strings.TrimSpace(text))
+			c.p.Faults = append(c.p.Faults, "Nsight Systems: "+c.p.Meta.Dropped)
+		}
+		return err
+	})
 }
 
 func (c *collect) session(ctx context.Context) error {

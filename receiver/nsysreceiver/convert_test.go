@@ -454,3 +454,31 @@ func TestDeviceClocksExplainSlowKernels(t *testing.T) {
 	assert.NotEqual(t, finding.High, v.Certainty)
 	assert.Contains(t, v.Chain[0], "though its clock did not")
 }
+
+func TestRenamedColumnsOfKernels(t *testing.T) {
+	st, err := ReadFile(t.Context(), recorded.Path(t, "cases", "profiles", "nsys_renamed_columns.sqlite"), Options{},
+		func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
+	kernels := map[string]time.Duration{}
+	for _, k := range st.Devices[0].ByKernel {
+		kernels[k.Name] = k.Time
+	}
+	assert.Equal(t, map[string]time.Duration{"gemm_0": 600 * time.Microsecond, "gemm_1": 600 * time.Microsecond}, kernels)
+	for _, v := range st.Devices[0].Findings {
+		assert.NotEqual(t, semconv.GPUFindingKindUnexplainedIdle, v.Kind, "kernels have their launches")
+	}
+}
+
+// A table of a newer version, and the profiler's own warnings.
+func TestNewerRangesAndDiagnostics(t *testing.T) {
+	path := export(t, strings0, strings1, session0, session1, kernel0, strings.Replace(nvtx0, "NVTX_EVENTS", "NVTX_EVENTS_V2", 1),
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, demangledName) VALUES (10, 20, 0, 7, 1, 1)",
+		"INSERT INTO NVTX_EVENTS_V2 (start, end, eventType, textId, globalTid) VALUES (5, 30, 59, 4, 1)",
+		"CREATE TABLE DIAGNOSTIC_EVENT (timestamp INT, timestampType INT, source INT, severity INT, text TEXT)",
+		"INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 0, 1, 1, 'Number of CUDA events that might matter: 1'), (2, 0, 1, 2, 'CPU sampling may not be available'), "+
+			"(3, 0, 1, 2, 'Not all CUDA events might have been collected.')")
+	spans, _, st := convert(t, path, Options{})
+	assert.Contains(t, spans, "forward")
+	assert.Contains(t, st.Faults, "Nsight Systems: Not all CUDA events might have been collected.")
+	assert.Len(t, st.Faults, 1)
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/profilefile"
@@ -32,6 +33,13 @@ func open(f *os.File) (*database, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	// Newer versions add a number to the names of tables whose columns changed.
+	for name, table := range file.Tables {
+		base := versionOfTable.ReplaceAllString(name, "")
+		if t := file.Tables[base]; base != name && t == nil {
+			file.Tables[base] = table
+		}
 	}
 	return &database{file}, nil
 }
@@ -88,11 +96,22 @@ func (d *database) lists(table, column string) bool {
 	return d.has(table) && slices.Contains(d.Tables[table].Columns(), column)
 }
 
+var versionOfTable = regexp.MustCompile(`_V\d+$`)
+
+// renamed are columns and their names in other versions of the export.
+var renamed = map[string]string{"correlationId": "correlation", "shortName": "nameId"}
+
 // each calls f for every row with the requested columns; missing ones are nil.
 func (d *database) each(ctx context.Context, table string, columns []string, f func(row []any) error) error {
 	t := d.Tables[table]
 	if t == nil {
 		return nil
+	}
+	columns = slices.Clone(columns)
+	for i, c := range columns {
+		if other := renamed[c]; other != "" && !d.lists(table, c) && d.lists(table, other) {
+			columns[i] = other
+		}
 	}
 	var own error // of f, which is returned as it is
 	err := t.Each(columns, func(row []any) error {

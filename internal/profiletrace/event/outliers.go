@@ -60,6 +60,9 @@ func (s *Store) Bound() error {
 	if err := s.findUntimed(); err != nil {
 		return err
 	}
+	if err := s.findOverlong(); err != nil {
+		return err
+	}
 	if err := s.findOutliers(); err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ type Meta struct {
 	Resource     map[string]string // resource attributes that the application left in the file
 	TimingSource string            // value of gpu.timing.source of device activities; empty if it has no name
 	Partial      string            // why only the beginning of the file could be read; empty: all of it was
+	Dropped      string            // the profiler's own statement that records are missing; empty: none
 }
 
 // DeviceOf returns the description of a device. Files with one model return it for any ordinal:
@@ -105,6 +106,8 @@ type Store struct {
 	latest    int64
 	outliers  Outliers
 	untimed   Untimed
+	overlong  Overlong
+	rows      map[uint32]*kernelRow // by track, of kernels
 	// correlations of calls, of activities with a time, and of those whose time is not usable
 	called, worked, lost *numbers
 	calls                map[uint32]*callSample // by name
@@ -138,7 +141,7 @@ type ProcessCount struct{ PID, Calls, Steps int64 }
 func NewStore(l Limits) *Store {
 	return &Store{
 		Names: newNames(namesLimit), limits: l, sorter: newSorter(l.Dir, l.Memory),
-		tracks: map[Track]uint32{}, processes: map[int64]*ProcessCount{}, clocks: map[int64][]ClockReading{},
+		rows: map[uint32]*kernelRow{}, tracks: map[Track]uint32{}, processes: map[int64]*ProcessCount{}, clocks: map[int64][]ClockReading{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
 		earliest: math.MaxInt64, latest: math.MinInt64,
 		calls: map[uint32]*callSample{}, called: &numbers{}, worked: &numbers{}, lost: &numbers{},
@@ -186,7 +189,7 @@ func (s *Store) Add(e *Event) error {
 		}
 	}
 	id := s.trackID(t)
-	s.count(e)
+	s.count(e, id)
 	if s.scratch = s.scratch[:0]; e.Kind != KindFrame {
 		s.scratch = e.Detail.AppendTo(s.scratch)
 	}
@@ -286,7 +289,7 @@ func (s *Store) Window(start, end int64) {
 	s.windowFirst, s.windowLast, s.hasWindow = start, end, true
 }
 
-func (s *Store) count(e *Event) {
+func (s *Store) count(e *Event, id uint32) {
 	s.counts[e.Kind]++
 	s.earliest, s.latest = min(s.earliest, e.Start), max(s.latest, e.End())
 	if e.Kind != KindMemory && e.Process != ProfilerProcess {
@@ -305,6 +308,9 @@ func (s *Store) count(e *Event) {
 	case e.Kind.Device():
 		s.worked.add(e.Correlation)
 		s.firstLaunched = min(s.firstLaunched, e.Start)
+	}
+	if e.Kind == KindKernel {
+		boundedmap.Of(s.rows, id).add(e)
 	}
 	switch e.Kind {
 	case KindOperator, KindRuntime, KindAnnotation, KindStep:

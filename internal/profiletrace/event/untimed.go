@@ -85,13 +85,19 @@ func (s *Store) causal() func(*Record) bool {
 
 // timed calls f for all records in order of time, except activities without a usable time.
 func (s *Store) timed(f func(*Record) error) error {
-	if s.untimed.Count == 0 {
+	if s.untimed.Count == 0 && s.overlong.Count == 0 {
 		return s.sorter.each(f)
 	}
-	keep := s.causal()
+	keep := func(*Record) bool { return true }
+	if s.untimed.Count > 0 {
+		keep = s.causal()
+	}
 	return s.sorter.each(func(r *Record) error {
 		if !keep(r) {
 			return nil
+		}
+		if end, ok := s.overlong.ends[r.Seq]; ok {
+			r.Duration = end - r.Start()
 		}
 		return f(r)
 	})

@@ -4,6 +4,7 @@
 package link
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -62,7 +63,7 @@ func (s *Sweep) context(ordinal int64) *facts.Context {
 			}
 		}
 	}
-	f.Incomplete = s.in.Meta.Partial
+	f.Incomplete = cmp.Or(s.in.Meta.Partial, s.in.Meta.Dropped)
 	return f
 }
 

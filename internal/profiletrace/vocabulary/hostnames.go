@@ -233,7 +233,7 @@ var (
 	eventLoops = []string{
 		"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py", "_process_input_queue", // of vLLM
 	}
-	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
+	polls = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
 
 // awaits reports whether a range is waiting for work from outside: a word for waiting or taking

@@ -1,0 +1,16 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vocabulary
+
+import "strings"
+
+// LosesRecords reports whether a warning of a profiler states that records of the device or of
+// calls may be missing: "Not all CUDA events might have been collected", "Dropped 5 activity
+// records". What concerns samples of the processor does not count.
+func LosesRecords(warning string) bool {
+	w := strings.ToLower(warning)
+	return ContainsAny(w, []string{"event", "record", "activit", "buffer", "trace"}) && ContainsAny(w, []string{
+		"drop", "lost", "missing", "might", "may not", "incomplete", "not all", "overflow", "ran out", "out of memory", "exceed",
+	}) && !ContainsAny(w, []string{"cpu ", "sampl", "backtrace", "context switch"})
+}
