@@ -24,7 +24,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style gremlins mutate fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger
+.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module changed-modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style gremlins mutate fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger pictures
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -156,6 +156,9 @@ hardware: capture build ## everything that needs a GPU; prints the rows of docs/
 
 run: ## run the Collector with its built-in pipeline
 	$(GO) run ./cmd/otelcol-gpu
+
+pictures: build ## take the pictures of docs/images (Chromium; of a trace with OTELGPU_JAEGER_UI, the folder of a built jaeger-ui)
+	cd test/browser && OTELGPU_INTEGRATION=1 GOWORK=off $(GO) test -count=1 -timeout 20m -v -run Pictures -pictures $(CURDIR)/docs/images -program $(BIN)/otelcol-gpu .
 
 jaeger: ## build Jaeger and run it on its usual loopback ports, in memory
 	$(GO) run ./test/cmd/jaeger

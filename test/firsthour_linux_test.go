@@ -46,19 +46,17 @@ func TestStubOfVLLM(t *testing.T) {
 	export(t, endpoint, []*sender{{td: vllm(zero, "", 0, func(int) bool { return true })}})
 }
 
-// Runs every command of the README's first hour unchanged, in this checkout, and verifies that git
+var firstHour = filepath.Join("..", "docs", "first-hour.md")
+
+// Runs every command of the first hour unchanged, in this checkout, and verifies that git
 // sees no changes.
-func TestTheFirstHourOfTheREADME(t *testing.T) {
+func TestTheFirstHour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the first hour takes minutes")
 	}
 	t.Parallel() // it mostly waits for the Collector's first points
-	b, err := os.ReadFile(filepath.Join("..", "README.md"))
+	text, err := os.ReadFile(firstHour)
 	require.NoError(t, err)
-	_, text, found := strings.Cut(string(b), "\n## The first hour\n")
-	require.True(t, found)
-	text, _, _ = strings.Cut(text, "\n## ")
-
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
 	program := filepath.Join(root, "bin", "otelcol-gpu")
@@ -66,7 +64,7 @@ func TestTheFirstHourOfTheREADME(t *testing.T) {
 		t.Cleanup(func() { _ = os.Remove(program) })
 	}
 	before := untracked(t, root)
-	parts := regexp.MustCompile(`(?m)^### `).Split(text, -1)[1:]
+	parts := regexp.MustCompile(`(?m)^## `).Split(string(text), -1)[1:]
 	require.Len(t, parts, 4)
 	blocks := 0
 	for _, part := range parts {
@@ -89,9 +87,9 @@ func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is built")
 	}
-	b, err := os.ReadFile(filepath.Join("..", "README.md"))
+	b, err := os.ReadFile(firstHour)
 	require.NoError(t, err)
-	_, text, found := strings.Cut(string(b), "\n### A Go service\n")
+	_, text, found := strings.Cut(string(b), "\n## A Go service\n")
 	require.True(t, found)
 	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindStringSubmatch(text)
 	require.NotNil(t, block)

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/test/internal/jaeger"
+	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 )
 
 var (
@@ -70,7 +73,15 @@ func (b *tab) picture(name, from, to string) {
 	require.NoError(b.t, err)
 	var out bytes.Buffer
 	require.NoError(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, fewColours(img)))
-	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), out.Bytes(), 0o600))
+	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), out.Bytes(), 0o644))
+	// The titles in the picture, which TestThePicturesSayWhatThePageSays in internal/page looks for.
+	titles := eval[[]string](b, fmt.Sprintf(`[...document.querySelectorAll("main h2")].filter((n) => {
+		const r = n.getBoundingClientRect();
+		return r.height > 0 && r.top >= %g && r.bottom <= %g;
+	}).map((n) => n.textContent.trim()).filter((t, i, all) => t && all.indexOf(t) === i)`, box[1], box[3]))
+	if len(titles) > 0 {
+		require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".txt"), []byte(strings.Join(titles, "\n")+"\n"), 0o644))
+	}
 	assert.Less(b.t, out.Len(), 150_000, name)
 	b.t.Logf("%s: %s, %d kB", name, img.Bounds().Size(), out.Len()/1000)
 }
@@ -129,7 +140,7 @@ func (o *output) String() string {
 
 // needsPictures skips a test that takes pictures of docs/images, unless they are requested:
 //
-//	go test -run Pictures -pictures ../../docs/images -program ../../bin/otelcol-gpu .
+//	make pictures
 func needsPictures(t *testing.T) {
 	t.Helper()
 	if *pictures == "" || *program == "" {
@@ -191,6 +202,34 @@ func TestPicturesOfTheDemo(t *testing.T) {
 	b.do(prefers("dark"))
 	b.until(`getComputedStyle(document.body).backgroundColor === "rgb(17, 20, 23)"`)
 	b.picture("page-dark", "header", "#operations")
+}
+
+// TestPicturesOfATrace takes the picture of a request of the demo in Jaeger.
+func TestPicturesOfATrace(t *testing.T) {
+	needsPictures(t)
+	assets := os.Getenv(jaeger.PageVariable)
+	if assets == "" {
+		t.Skip(jaeger.PageVariable + " does not name Jaeger's page, of which its Go module has a placeholder")
+	}
+	j := jaegertest.Start(t)
+	cmd := exec.CommandContext(t.Context(), *program, "demo", "--simulated", "--duration", "12s", "--out", t.TempDir(),
+		"--otlp", j.OTLPGRPC)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(text))
+	m := regexp.MustCompile(`slow request: .* \(trace ([0-9a-f]{32})\)`).FindSubmatch(text)
+	require.NotNil(t, m, string(text))
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	b := &tab{t: t, ctx: ctx}
+	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(fmt.Sprintf("http://%s/trace/%s", j.Query, m[1])))
+	b.until(`document.querySelectorAll(".span-row .span-view").length > 5`)
+	const row = `[...document.querySelectorAll(".span-row")].find((r) => r.textContent.includes("prefill.long"))`
+	b.until(row + ` !== undefined`)
+	b.run(row + `.querySelector(".span-view").click()`)
+	b.until(`document.querySelector(".AccordianKeyValues--header") !== null`)
+	b.run(`document.querySelector(".AccordianKeyValues--header").click()`)
+	b.until(`document.querySelectorAll(".KeyValueTable--keyColumn").length > 0`)
+	b.picture("trace", "body", "body")
 }
 
 // served returns the address of the page of the pipeline for inference servers, with vLLM's spans

@@ -10,7 +10,7 @@
     for step, batch in otelgpu.loop("train", loader, item_type="image"):
         with step.phase("forward"):
             loss = model(batch)
-        step.items = len(batch)
+        step.items = len(batch[0])
 
 A section records two events of the device (through torch, or the CUDA driver that CuPy, Numba, JAX or others have
 loaded) and returns without waiting. A background thread reads the events later and makes the span, whose start and end
