@@ -14,6 +14,7 @@ require (
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest v0.159.0
 	github.com/otelgpu/otelgpu/gpuspan v0.1.0
+	github.com/otelgpu/otelgpu/internal/spanfiles v0.1.0
 	github.com/otelgpu/otelgpu/semconv v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/collector/client v1.65.0
@@ -137,5 +138,6 @@ require (
 
 replace (
 	github.com/otelgpu/otelgpu/gpuspan => ./gpuspan
+	github.com/otelgpu/otelgpu/internal/spanfiles => ./internal/spanfiles
 	github.com/otelgpu/otelgpu/semconv => ./semconv
 )

@@ -27,6 +27,7 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
+	github.com/otelgpu/otelgpu/internal/spanfiles v0.1.0 // indirect
 	github.com/otelgpu/otelgpu/semconv v0.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
@@ -44,5 +45,6 @@ replace (
 	github.com/otelgpu/otelgpu/gpuspan => ../gpuspan
 	github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml => ../gpuspan/gpuspanyaml
 	github.com/otelgpu/otelgpu/gpuspan/report/ddsketch => ../gpuspan/report/ddsketch
+	github.com/otelgpu/otelgpu/internal/spanfiles => ../internal/spanfiles
 	github.com/otelgpu/otelgpu/semconv => ../semconv
 )

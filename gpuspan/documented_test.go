@@ -20,10 +20,10 @@ import (
 func TestTypesHaveExamplesThatGodocShows(t *testing.T) {
 	for folder, types := range map[string]string{
 		".":       "Annotator Elapsed IDGenerator Operation OperationOption Option Profiler Section Stream StreamOption Work",
-		"backend": "StatusError Unimplemented", "chrometrace": "Exporter Writer", "cuda": "Backend", "flops": "Einsum Transformer",
+		"backend": "StatusError Unimplemented", "chrometrace": "Exporter", "cuda": "Backend", "flops": "Einsum Transformer",
 		"gpuspanyaml": "Runtime", "hip": "Backend", "nvtx": "Annotator", "otlp": "Sink", "outputs": "FirstDivergence",
 		"peaks": "Device", "rank": "Detector", "report": "Change Summary", "report/ddsketch": "New", "sampler": "LinksBased",
-		"settings": "Schedule Settings", "simgpu": "GPU", "stepcsv": "Exporter Writer", "train": "Loop Step",
+		"settings": "Schedule Settings", "simgpu": "GPU", "stepcsv": "Exporter", "train": "Loop Step",
 	} {
 		set := token.NewFileSet()
 		names, err := filepath.Glob(filepath.Join(folder, "*.go"))

@@ -4,6 +4,7 @@ go 1.25.0
 
 require (
 	github.com/ebitengine/purego v0.11.3
+	github.com/otelgpu/otelgpu/internal/spanfiles v0.1.0
 	github.com/otelgpu/otelgpu/semconv v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
@@ -24,4 +25,7 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 )
 
-replace github.com/otelgpu/otelgpu/semconv => ../semconv
+replace (
+	github.com/otelgpu/otelgpu/internal/spanfiles => ../internal/spanfiles
+	github.com/otelgpu/otelgpu/semconv => ../semconv
+)

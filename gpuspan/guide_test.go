@@ -164,7 +164,7 @@ func TestTheCodeOfTheDocumentsCompiles(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	require.NoError(t, err)
 	text := strings.Replace(string(mod), "module github.com/otelgpu/otelgpu/gpuspan", "module example.com/docs", 1)
-	text = strings.Replace(text, "=> ../semconv", "=> "+filepath.Join(clone, "semconv"), 1)
+	text = strings.ReplaceAll(text, "=> ../", "=> "+clone+string(filepath.Separator))
 	text += fmt.Sprintf(
 		"\nrequire github.com/otelgpu/otelgpu/gpuspan v0.0.0\n\nreplace github.com/otelgpu/otelgpu/gpuspan => %s\n",
 		filepath.Join(clone, "gpuspan"))

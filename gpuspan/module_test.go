@@ -75,7 +75,7 @@ func TestModulesOfAUser(t *testing.T) {
 			main := "package main\n\nimport _ \"github.com/otelgpu/otelgpu/" + path + "\"\n\nfunc main() {}\n"
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(main), 0o600))
 			mod := "module example.com/user\n\ngo 1.25.0\n\nrequire github.com/otelgpu/otelgpu/gpuspan v0.1.0\n"
-			for _, name := range []string{"gpuspan", "semconv"} {
+			for _, name := range []string{"gpuspan", "internal/spanfiles", "semconv"} {
 				mod += "\nreplace github.com/otelgpu/otelgpu/" + name + " => " + filepath.Join(root, name) + "\n"
 			}
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600))
@@ -100,6 +100,7 @@ func TestModulesOfAUser(t *testing.T) {
 			// and purego.
 			require.Subset(t, append([]string{
 				"github.com/ebitengine/purego", "github.com/otelgpu/otelgpu/gpuspan", "github.com/otelgpu/otelgpu/semconv",
+				"github.com/otelgpu/otelgpu/internal/spanfiles",
 			}, sdk...), moduleGraph(t, dir))
 		})
 	}

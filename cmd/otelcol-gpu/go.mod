@@ -17,6 +17,7 @@ require (
 	github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor v0.159.0
 	github.com/otelgpu/otelgpu v0.1.0
 	github.com/otelgpu/otelgpu/gpuspan v0.1.0
+	github.com/otelgpu/otelgpu/internal/spanfiles v0.1.0
 	github.com/otelgpu/otelgpu/semconv v0.1.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2
@@ -291,5 +292,6 @@ require (
 replace (
 	github.com/otelgpu/otelgpu => ../..
 	github.com/otelgpu/otelgpu/gpuspan => ../../gpuspan
+	github.com/otelgpu/otelgpu/internal/spanfiles => ../../internal/spanfiles
 	github.com/otelgpu/otelgpu/semconv => ../../semconv
 )

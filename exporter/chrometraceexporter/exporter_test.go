@@ -25,8 +25,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
 )
 

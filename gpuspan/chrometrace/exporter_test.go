@@ -20,9 +20,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/semconv"
 )
+
+const epoch = int64(1_700_000_000_123_456_789)
 
 func at(ms int64) trace.SpanEventOption {
 	return trace.WithTimestamp(time.Unix(0, epoch+ms*1_000_000))
@@ -44,20 +46,6 @@ func trainingRun(tracer trace.Tracer, numbers ...int64) {
 	}
 }
 
-func traces(t *testing.T, dir string) map[string]chrometracetest.File {
-	paths, err := filepath.Glob(filepath.Join(dir, "*"))
-	require.NoError(t, err)
-	out := map[string]chrometracetest.File{}
-	for _, p := range paths {
-		data, err := os.ReadFile(p)
-		require.NoError(t, err)
-		f, faults := chrometracetest.Read(data)
-		require.Empty(t, faults, string(data))
-		out[filepath.Base(p)] = f
-	}
-	return out
-}
-
 func TestEachActiveWindowIsOneFile(t *testing.T) {
 	for _, batch := range []int{1, 3, 1000} { // windows do not depend on batch size
 		dir := t.TempDir()
@@ -72,7 +60,7 @@ func TestEachActiveWindowIsOneFile(t *testing.T) {
 		trainingRun(tp.Tracer("t"), 4, 5, 6, 14, 15, 16)
 		require.NoError(t, tp.Shutdown(t.Context()))
 		require.NoError(t, e.Shutdown(t.Context()), "a second shutdown does nothing")
-		got := traces(t, dir)
+		got := chrometracetest.Folder(t, dir)
 		first, second := "rank_0.1700000000163.pt.trace.json", "rank_0.1700000000263.pt.trace.json"
 		require.Equal(t, []string{first, second}, complete)
 		require.Len(t, got, 2)
@@ -95,7 +83,7 @@ func TestEachActiveWindowIsOneFile(t *testing.T) {
 
 func TestWithoutStepsThereIsOneFile(t *testing.T) {
 	dir := t.TempDir()
-	e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("w"), chrometrace.WithCompression(chrometrace.Gzip))
+	e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("w"), chrometrace.WithGzip())
 	require.NoError(t, err)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(e))
 	for i := range int64(5) {
@@ -137,7 +125,7 @@ func TestAStreamOnTheScopeIsThatOfItsSpans(t *testing.T) {
 			trace.WithAttributes(own...))
 		s.End(at(5))
 		require.NoError(t, tp.Shutdown(t.Context()))
-		for _, f := range traces(t, dir) {
+		for _, f := range chrometracetest.Folder(t, dir) {
 			x := f.Slices()["forward"]
 			tracks = append(tracks, []any{x.PID, x.TID, f.Tracks()})
 		}

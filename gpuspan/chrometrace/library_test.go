@@ -20,10 +20,10 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 )
 
 // A training loop on a simulated device with two active windows writes two valid traces that
@@ -32,10 +32,10 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	dir := t.TempDir()
 	traced, err := chrometrace.NewExporter(filepath.Join(dir, "traces"), chrometrace.WithWorker("w"))
 	require.NoError(t, err)
-	rows, err := stepcsv.Open(stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), Phases: []string{"eval"}})
+	rows, err := stepcsv.NewExporter(filepath.Join(dir, "steps.csv"), stepcsv.WithPhases("eval"))
 	require.NoError(t, err)
 	all := tracetest.NewInMemoryExporter()
-	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traced), sdktrace.WithBatcher(stepcsv.NewExporter(rows)),
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traced), sdktrace.WithBatcher(rows),
 		sdktrace.WithSyncer(all))
 	gpu := simgpu.New(nil)
 	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
@@ -62,7 +62,7 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	spans := len(all.GetSpans())
 	require.NoError(t, tp.Shutdown(t.Context()))
 
-	files := traces(t, filepath.Join(dir, "traces"))
+	files := chrometracetest.Folder(t, filepath.Join(dir, "traces"))
 	require.Len(t, files, 2, "two windows")
 	drawn, steps := map[any]bool{}, map[string][]string{}
 	for path, f := range files {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 func TestElementwiseCountsEqualTheirDefinitions(t *testing.T) {

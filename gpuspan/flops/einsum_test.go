@@ -14,7 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 func plan(t require.TestingT, equation string, shapes ...[]int) flops.EinsumPlan {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 // traffic records which elements a definition accesses. Compulsory traffic counts each of them

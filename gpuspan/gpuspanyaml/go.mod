@@ -16,6 +16,7 @@ require (
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/otelgpu/otelgpu/internal/spanfiles v0.1.0 // indirect
 	github.com/otelgpu/otelgpu/semconv v0.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.46.0 // indirect
@@ -26,5 +27,6 @@ require (
 
 replace (
 	github.com/otelgpu/otelgpu/gpuspan => ../
+	github.com/otelgpu/otelgpu/internal/spanfiles => ../../internal/spanfiles
 	github.com/otelgpu/otelgpu/semconv => ../../semconv
 )

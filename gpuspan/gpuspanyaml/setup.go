@@ -100,9 +100,9 @@ func (f File) Setup(b backend.Backend, opts ...SetupOption) (*Runtime, error) {
 	sdk := []sdktrace.TracerProviderOption{sdktrace.WithResource(res)}
 	profiler := []gpuspan.Option{f.Option()}
 	if f.StepCSV != "" {
-		rows, err := stepcsv.Open(stepcsv.Config{Path: f.StepCSV})
+		rows, err := stepcsv.NewExporter(f.StepCSV)
 		if problem("write `profiling.step_csv`", err); err == nil {
-			sdk = append(sdk, sdktrace.WithBatcher(stepcsv.NewExporter(rows)))
+			sdk = append(sdk, sdktrace.WithBatcher(rows))
 		}
 	}
 	if f.TraceDir != "" {

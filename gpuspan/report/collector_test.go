@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -81,7 +81,7 @@ var elsewhere = []row{
 		help: "Chrome traces, by `gpuspanyaml.Setup` or package `chrometrace`",
 	},
 	{
-		yaml: "`profiling.step_csv`", option: "`stepcsv.Open`", values: "file",
+		yaml: "`profiling.step_csv`", option: "`stepcsv.NewExporter`", values: "file",
 		help: "a row for each step, by `gpuspanyaml.Setup` or package `stepcsv`",
 	},
 	{env: "`GPUSPAN_CUDA_LIBRARY`", option: "`cuda.WithLibrary`", values: "file", help: "path of the CUDA driver library"},

@@ -1,16 +1,43 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package stepcsv writes one CSV row for each recorded step of a training loop.
+//
+// # Format
+//
+// A header, then one line for each step. Times are milliseconds with six decimals, exact to the
+// nanosecond.
+//
+//	step          number of the step, from 1
+//	epoch         empty when not stated
+//	t_data_ms     waiting for the loader and copying to the device (phase data)
+//	t_fwd_ms      forward pass (phase forward)
+//	t_bwd_ms      backward pass (phase backward)
+//	t_opt_ms      weight update (phase optimizer)
+//	t_comm_ms     communication between ranks (phase comm)
+//	t_overlap_ms  sum of the phases minus their union
+//	t_misc_ms     what belongs to no phase
+//	t_step_ms     boundary to boundary on the device
+//	ips_step      items of the step divided by t_step; empty when no items are stated
+//	t_<phase>_ms  one column for each further declared phase, even if it is empty
+//
+// If the phases of a step are known, t_step = sum of the phases − t_overlap + t_misc exactly.
+// Phases that a step did not have and unknown values are empty. A phase that was not declared has
+// no column: its time is part of t_misc, which is reported once. An [Exporter] declares the phases
+// of the first steps that it receives.
+//
+// # Appending
+//
+// Rows are appended to an existing file if its header has the same columns. An incomplete last
+// line, as after a crash, is removed first. A file with other columns is an error and is not
+// changed.
 package stepcsv
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -18,80 +45,18 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/stepcsv"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Builder builds a [Row] from the attributes of a span, for any span API. The zero Builder is ready
-// to use.
-type Builder struct {
-	row     Row
-	step    bool
-	length  bool
-	overlap bool
-	other   bool
-}
-
-// String adds a string attribute.
-func (b *Builder) String(key, value string) {
-	if key == string(semconv.GPUOperationTypeKey) {
-		b.step = value == semconv.GPUOperationTypeStep
-	}
-}
-
-// Int adds an integer attribute.
-func (b *Builder) Int(key string, value int64) {
-	switch key {
-	case string(semconv.GPUStepIndexKey):
-		b.row.Step = value
-	case string(semconv.GPUStepEpochKey):
-		b.row.Epoch, b.row.HasEpoch = value, true
-	case string(semconv.GPUStepItemsKey):
-		b.row.Items = value
-	default:
-		b.Float(key, float64(value)) // a duration without fraction
-	}
-}
-
-// Float adds a floating-point attribute. Invalid durations (negative, NaN) are ignored.
-func (b *Builder) Float(key string, value float64) {
-	d, ok := duration(value)
-	if !ok {
-		return
-	}
-	switch key {
-	case string(semconv.GPUStepDurationKey):
-		b.row.Duration, b.length = d, true
-	case string(semconv.GPUStepOverlapDurationKey):
-		b.row.Overlap, b.overlap = d, true
-	case string(semconv.GPUStepOtherDurationKey):
-		b.row.Other, b.other = d, true
-	default:
-		if name, ok := semconv.GPUStepPhaseDurationOf(key); ok {
-			b.row.Phases = append(b.row.Phases, Phase{name, d})
-		}
-	}
-}
-
-// Row returns the row, and false if the span is not a step or its duration is unknown.
-func (b *Builder) Row() (Row, bool) {
-	b.row.HasSplit = b.overlap && b.other
-	slices.SortStableFunc(b.row.Phases, func(x, y Phase) int { return cmp.Compare(x.Name, y.Name) })
-	return b.row, b.step && b.length
-}
-
-// duration reads seconds. A double holds nanoseconds exactly up to 104 days.
-func duration(seconds float64) (time.Duration, bool) {
-	ns := math.Round(seconds * 1e9)
-	if !(ns >= 0 && ns < math.MaxInt64/2) { // not for NaN either
-		return 0, false
-	}
-	return time.Duration(ns), true
-}
+// ErrClosed is returned by exports after Shutdown.
+var ErrClosed = stepcsv.ErrClosed
 
 // Exporter is an sdktrace.SpanExporter for programs without a Collector that writes a row for each
 // step span. Register it with a batching span processor.
 type Exporter struct {
-	w        *Writer
+	w        *stepcsv.Writer
+	cfg      stepcsv.Config
 	allRanks bool
 	loop     string
 	rank     int64 // of this process, where its spans do not say; 0 outside of a job
@@ -119,9 +84,23 @@ func WithLoop(name string) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.loop = name })
 }
 
-// NewExporter returns an Exporter that owns the writer and closes it at Shutdown.
-func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
-	e := &Exporter{w: w}
+// WithPhases declares further phases, each with a column, even if it never runs. The standard ones
+// need not be declared.
+func WithPhases(names ...string) ExporterOption {
+	return exporterOption(func(e *Exporter) { e.cfg.Phases = append(e.cfg.Phases, names...) })
+}
+
+// WithRotation renames the file to <name>-<UTC time>.csv when it has this many bytes, and keeps the
+// latest renamed files; 0 keeps all. By default files are not renamed.
+func WithRotation(bytes int64, files int) ExporterOption {
+	return exporterOption(func(e *Exporter) { e.cfg.MaxBytes, e.cfg.MaxFiles = bytes, files })
+}
+
+// NewExporter returns an Exporter that writes to a file, such as "logs/steps.csv", whose folder it
+// creates. It returns an error if the file cannot be opened or has other columns. Shutdown closes
+// the file.
+func NewExporter(path string, opts ...ExporterOption) (*Exporter, error) {
+	e := &Exporter{}
 	// Errors report contradictions to the code that makes the resource; the remaining attributes
 	// are valid.
 	if r, _ := (rank.Detector{}).Detect(context.Background()); r != nil {
@@ -130,10 +109,16 @@ func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 		}
 	}
 	options.All(opts, ExporterOption.apply)(e)
-	return e
+	e.cfg.Path = path
+	var err error
+	if e.w, err = stepcsv.Open(e.cfg); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It returns the errors of [Writer.Write].
+// ExportSpans implements sdktrace.SpanExporter. It returns an error if rows cannot be
+// written, which are then lost.
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -141,7 +126,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	// Steps end as they are read back: one with work on another stream may end after the next.
 	spans = slices.Clone(spans)
 	slices.SortStableFunc(spans, func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
-	var rows []Row
+	var rows []stepcsv.Row
 	var phases []string
 	for _, s := range spans {
 		if e.loop != "" && s.Name() != e.loop {
@@ -154,7 +139,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		if rank != 0 && !e.allRanks {
 			continue
 		}
-		var b Builder
+		var b stepcsv.Builder
 		for _, a := range s.Attributes() {
 			switch a.Value.Type() {
 			case attribute.STRING:

@@ -26,14 +26,13 @@ import (
 
 func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
 	path := filepath.Join(t.TempDir(), "steps.csv")
-	w, err := stepcsv.Open(stepcsv.Config{Path: path, Phases: []string{"eval"}})
+	e, err := stepcsv.NewExporter(path, append(opts, stepcsv.WithPhases("eval"))...)
 	require.NoError(t, err)
 	var res []attribute.KeyValue
 	if rank >= 0 {
 		res = append(res, semconv.GPUJobRankKey.Int(rank))
 	}
-	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(stepcsv.NewExporter(w, opts...)),
-		sdktrace.WithResource(resource.NewSchemaless(res...)))
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e), sdktrace.WithResource(resource.NewSchemaless(res...)))
 	tracer := tp.Tracer("t")
 	span := func(name string, attributes ...attribute.KeyValue) {
 		_, s := tracer.Start(t.Context(), name, trace.WithAttributes(attributes...))
@@ -59,7 +58,7 @@ func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
 
 func TestRowsOfABatchAreInTheOrderOfTheirSteps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
-	w, err := stepcsv.Open(stepcsv.Config{Path: path})
+	e, err := stepcsv.NewExporter(path)
 	require.NoError(t, err)
 	start := time.Unix(1_700_000_000, 0)
 	var spans tracetest.SpanStubs
@@ -72,7 +71,6 @@ func TestRowsOfABatchAreInTheOrderOfTheirSteps(t *testing.T) {
 			},
 		})
 	}
-	e := stepcsv.NewExporter(w)
 	require.NoError(t, e.ExportSpans(t.Context(), spans.Snapshots()))
 	require.NoError(t, e.Shutdown(t.Context()))
 	require.Regexp(t, `\n1,.*\n2,.*\n3,`, content(t, path))
@@ -100,9 +98,8 @@ func TestPhasesOfTheFirstStepsGetColumns(t *testing.T) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { errs = append(errs, err.Error()) }))
 	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	run := func(steps int64, phases ...string) {
-		w, err := stepcsv.Open(stepcsv.Config{Path: path})
+		e, err := stepcsv.NewExporter(path)
 		require.NoError(t, err)
-		e := stepcsv.NewExporter(w)
 		for i := range steps {
 			kv := []attribute.KeyValue{
 				attribute.String("gpu.operation.type", "step"), attribute.Int64("gpu.step.index", i+1),

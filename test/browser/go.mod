@@ -67,5 +67,6 @@ require (
 replace (
 	github.com/otelgpu/otelgpu => ../..
 	github.com/otelgpu/otelgpu/gpuspan => ../../gpuspan
+	github.com/otelgpu/otelgpu/internal/spanfiles => ../../internal/spanfiles
 	github.com/otelgpu/otelgpu/semconv => ../../semconv
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 // At returns the host time of a GPU time in ns, and the half width of an interval around it that

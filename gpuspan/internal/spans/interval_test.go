@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 func TestUnionIsBounded(t *testing.T) {

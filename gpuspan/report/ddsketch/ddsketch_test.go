@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 // Compares with exact quantiles from 100 ns to one minute, the range of 1024 bins.

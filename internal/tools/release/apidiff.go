@@ -21,10 +21,10 @@ import (
 )
 
 // libraries returns the directories of the modules whose Go API VERSIONING.md covers: the published
-// ones that hold more than programs.
+// ones that hold more than programs and internal packages.
 func libraries() []string {
 	return slices.DeleteFunc(slices.Clone(published), func(dir string) bool {
-		return slices.Contains(installed, dir) || dir == "examples"
+		return slices.Contains(installed, dir) || dir == "examples" || strings.HasPrefix(dir, "internal/")
 	})
 }
 

@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
 )
 
 const epoch = int64(1_700_000_000_123_456_789)

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
-	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/property"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/stepcsv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,7 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 )
 
 func names(t *testing.T, dir string) []string {
@@ -54,7 +55,7 @@ func TestFilesRotateBySize(t *testing.T) {
 	require.NoError(t, r.Close())
 	require.Equal(t, []string{"trace-20260102T030406.000Z-1.json", "trace-20260102T030406.000Z.json"}, names(t, dir),
 		"the two newest, of one moment")
-	for name, f := range traces(t, dir) {
+	for name, f := range chrometracetest.Folder(t, dir) {
 		require.Len(t, f.Of("X"), 100, name)
 	}
 }
@@ -93,7 +94,7 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, r.Close())
 	spans := map[string]bool{}
-	for _, f := range traces(t, dir) {
+	for _, f := range chrometracetest.Folder(t, dir) {
 		for _, s := range f.Of("X") {
 			spans[s.Name] = true
 		}
@@ -126,7 +127,7 @@ func TestSpansOfOtherTimesGoToTheNextFile(t *testing.T) {
 	require.ErrorIs(t, r.WriteCounters(nil), chrometrace.ErrClosed)
 	require.NoError(t, r.Close())
 	got := map[string][]string{}
-	for name, f := range traces(t, dir) {
+	for name, f := range chrometracetest.Folder(t, dir) {
 		for _, e := range f.Of("X") {
 			got[name] = append(got[name], e.Name)
 		}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
 )
 
 // format sorts by name as by time, and has no colon, which Windows forbids.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
-	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/stepcsv"
 )
 
 // A full disk accepts part of a write: the partial rows are removed, and written again once there

@@ -1,36 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stepcsv writes one CSV row for each recorded step of a training loop.
-//
-// # Format
-//
-// A header, then one line for each step. Times are milliseconds with six decimals, exact to the
-// nanosecond.
-//
-//	step          number of the step, from 1
-//	epoch         empty when not stated
-//	t_data_ms     waiting for the loader and copying to the device (phase data)
-//	t_fwd_ms      forward pass (phase forward)
-//	t_bwd_ms      backward pass (phase backward)
-//	t_opt_ms      weight update (phase optimizer)
-//	t_comm_ms     communication between ranks (phase comm)
-//	t_overlap_ms  sum of the phases minus their union
-//	t_misc_ms     what belongs to no phase
-//	t_step_ms     boundary to boundary on the device
-//	ips_step      items of the step divided by t_step; empty when no items are stated
-//	t_<phase>_ms  one column for each further declared phase, even if it is empty
-//
-// If the phases of a step are known, t_step = sum of the phases − t_overlap + t_misc exactly.
-// Phases that a step did not have and unknown values are empty. A phase that was not declared has
-// no column: its time is part of t_misc and of Stats.Undeclared. An [Exporter] declares the phases
-// of the first steps that it receives.
-//
-// # Appending
-//
-// Rows are appended to an existing file if its header has the same columns. An incomplete last
-// line, as after a crash, is removed first. Opening a file with other columns is an error and does
-// not change it.
+// Package stepcsv writes the files that gpuspan/stepcsv describes, for it and for the Collector's
+// step_csv exporter.
 package stepcsv
 
 import (
@@ -49,8 +21,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/rotated"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/rotated"
 )
 
 // ErrClosed is returned by writes after Close.

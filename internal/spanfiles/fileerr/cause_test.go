@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
 )
 
 func TestCauseOmitsFileNames(t *testing.T) {

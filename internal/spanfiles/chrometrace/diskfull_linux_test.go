@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 )
 
 func TestFullDiskLosesOnlyTheRefusedSpans(t *testing.T) {
@@ -121,7 +121,7 @@ func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 		} else {
 			require.NoError(t, r.Sweep())
 		}
-		complete := traces(t, dir) // checked by the strict reader
+		complete := chrometracetest.Folder(t, dir) // checked by the strict reader
 		require.Len(t, complete, 1)
 		for _, f := range complete {
 			require.Len(t, f.Slices(), map[bool]int{true: 180, false: 60}[c.MaxBytes > 0])

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 )
 
 // kernels returns a batch as read from a profiler's file: launches on the host, and kernels on a

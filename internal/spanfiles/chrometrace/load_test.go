@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 )
 
 const loadBase = int64(1_700_000_000_000_000_000)

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
 )
 
 // Compression is the compression of files.

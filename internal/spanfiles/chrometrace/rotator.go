@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/rotated"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/rotated"
 )
 
 // Files configures a [Rotator].

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/stepcsv"
 )
 
 // Any existing file is either left unchanged or continued: every complete line is kept, and the new

@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
+	"testing"
 	"time"
 )
 
@@ -41,6 +44,28 @@ type File struct {
 	Models             map[int64]string // models of devices, by ordinal
 	Distributed        map[string]int64 // rank, local_rank, world_size
 	Service, Job, Host string
+}
+
+// Folder reads all files of a folder, by name. A file that a viewer would reject fails the test.
+func Folder(t testing.TB, dir string) map[string]File {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]File{}
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, faults := Read(data)
+		if len(faults) > 0 {
+			t.Fatalf("%s: %v\n%s", p, faults, data)
+		}
+		out[filepath.Base(p)] = f
+	}
+	return out
 }
 
 // Slices returns the complete events ("X") by name; for equal names, the last.
