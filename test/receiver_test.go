@@ -111,7 +111,9 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		seen, events := written(), happened()
 		return !slices.ContainsFunc(want, func(name string) bool { return !seen[name] }) &&
-			!slices.ContainsFunc(semconv.Events(), func(e semconv.Event) bool { return events[e.Name] == 0 })
+			!slices.ContainsFunc(semconv.Events(), func(e semconv.Event) bool {
+				return slices.Contains(e.Writers, "gpu") && events[e.Name] == 0
+			})
 	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, m.Shutdown(t.Context()))
 	require.NoError(t, l.Shutdown(t.Context()))
@@ -128,6 +130,9 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 	}
 	events := happened()
 	for _, e := range semconv.Events() {
+		if !slices.Contains(e.Writers, "gpu") {
+			continue
+		}
 		require.NotZero(t, events[e.Name], "%s among %v", e.Name, events)
 	}
 }

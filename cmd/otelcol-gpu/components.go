@@ -40,6 +40,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/hostcheckextension"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
+	"github.com/otelgpu/otelgpu/receiver/collectivesreceiver"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -89,6 +90,7 @@ func factories() (otelcol.Factories, error) {
 		own[receiver.Factory](kinetoreceiver.NewFactory()),
 		own[receiver.Factory](nsysreceiver.NewFactory()),
 		own[receiver.Factory](xplanereceiver.NewFactory()),
+		own[receiver.Factory](collectivesreceiver.NewFactory()),
 		part[receiver.Factory]{otlpreceiver.NewFactory(), ownModule + "/cmd/otelcol-gpu v" + version},
 	)
 	f.Processors, f.ProcessorModules, errs[2] = collect(append(ottlProcessors(),

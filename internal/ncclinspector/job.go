@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -39,9 +40,7 @@ type Counts struct {
 type Job struct {
 	Counts
 
-	// Merge adds rows up once there are many; without it the caller takes each row by
-	// [Job.TakeRows].
-	merge   bool
+	merge   bool // add rows up once there are many
 	comms   map[CommID]*comm
 	order   []*comm
 	streams map[streamKey]*stream
@@ -49,8 +48,7 @@ type Job struct {
 	pending int
 }
 
-// NewJob returns an empty job. A recorded job keeps what [Job.Findings] needs, a live one gives it to
-// [Live].
+// NewJob returns an empty job: a recorded one for [Job.Findings], or a live one for [Job.Report].
 func NewJob(recorded bool) *Job {
 	return &Job{merge: recorded, comms: map[CommID]*comm{}, streams: map[streamKey]*stream{}}
 }
@@ -70,13 +68,14 @@ type stream struct {
 	ring   *ring // nil: not judged
 	// Sums over all lines.
 	Count, Micros, Bytes uint64
-	changed              bool
+	reported             struct{ Count, Micros, Bytes uint64 }
 }
 
 // comm is a communicator.
 type comm struct {
 	CommID
-	name      string
+	name      string // as reports name it
+	label     string // as its user named it; empty: not stated
 	nodes     int
 	processes []Process // by rank; zero: none seen
 	rings     map[string]*ring
@@ -90,7 +89,12 @@ type comm struct {
 	perRow   int
 	waited   []float64 // µs by rank: in kernels before the last rank arrived
 	matched  int64
-	active   bool // since it was last asked
+	// Of a live job.
+	active   bool  // since the last report
+	seen     int64 // time of the last report with a line
+	history  straggler.History
+	reported map[int]int64 // when a rank was last reported as late
+	slowAt   int64         // when the communicator was last reported as slow
 }
 
 // ring has the collectives of one operation that not all ranks have recorded yet, by their number.
@@ -132,7 +136,7 @@ func (j *Job) Add(r *Record) {
 	s.Count++
 	s.Micros += r.Micros
 	s.Bytes += r.Bytes
-	s.changed, s.comm.active = true, true
+	s.comm.active = true
 	switch {
 	case s.ring == nil:
 	case !r.Device:
@@ -155,7 +159,8 @@ func (j *Job) find(src *Source) *stream {
 		j.members += src.Comm.Ranks
 		n := src.Comm.Ranks
 		c = &comm{
-			CommID: src.Comm, name: src.Name(), nodes: src.Nodes, processes: make([]Process, n), waited: make([]float64, n),
+			CommID: src.Comm, name: src.Name(), label: src.CommName, nodes: src.Nodes,
+			processes: make([]Process, n), waited: make([]float64, n),
 			rings: map[string]*ring{}, perRow: 1,
 		}
 		j.comms[src.Comm] = c

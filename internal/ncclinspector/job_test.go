@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -159,4 +160,54 @@ func TestMemoryIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, job.members, maxMembers)
 	assert.LessOrEqual(t, job.pending, maxPending)
 	assert.Positive(t, job.Overflow)
+}
+
+// A live job names the late rank after some intervals, once, and forgets communicators.
+func TestLiveJobsNameTheLateRankOnce(t *testing.T) {
+	job := NewJob(false)
+	now := time.Unix(1_790_000_000, 0)
+	var found []Found
+	var sums Sums
+	var lateness, waited [4]float64
+	for step := range 60 {
+		for i := range 20 {
+			for rank := range 4 {
+				micros := uint64(2000) - jitter(20*step+i, rank)/10
+				if rank != 2 && step >= 20 {
+					micros += 500
+				}
+				job.Add(&Record{&Source{
+					Comm: CommID{"0x1", 4}, Rank: rank, Process: Process{"n", int64(rank)}, Operation: "all_reduce", Peer: -1, Device: true,
+				}, uint64(20*step + i), 1000, micros, 0})
+			}
+		}
+		now = now.Add(10 * time.Second)
+		r := job.Report(now, nil)
+		if step == 19 {
+			require.Empty(t, found)
+		}
+		found = append(found, r.Findings...)
+		require.Len(t, r.Sums, 4)
+		require.Len(t, r.Waits, 4)
+		for _, w := range r.Waits {
+			if step >= 20 {
+				lateness[w.Rank] += w.Late
+				waited[w.Rank] += w.Waited
+			}
+		}
+		sums = r.Sums[0]
+	}
+	require.Len(t, found, 1)
+	assert.Equal(t, "rank 2", found[0].Subject)
+	assert.EqualValues(t, 2, found[0].JobRank)
+	assert.InDelta(t, 40*20*500e-6, lateness[2], 0.01)
+	assert.InDelta(t, 40*20*500e-6, waited[1], 0.01)
+	assert.InDelta(t, 0, lateness[1], 0.01)
+	assert.EqualValues(t, 20, sums.Count)
+	assert.InDelta(t, 20*1000, sums.Bytes, 0)
+	assert.InDelta(t, 20*1000*1.5, sums.BusBytes, 0, "twice three quarters")
+
+	r := job.Report(now.Add(2*forget), nil)
+	assert.Empty(t, r.Sums)
+	assert.Zero(t, job.members+job.pending+len(job.streams)+len(job.comms)+len(job.order))
 }

@@ -39,8 +39,14 @@ func (j *Job) Findings(devices Devices) []finding.Finding {
 		arrivals, lengths, counts := c.complete()
 		all = append(all, c.late(arrivals, lengths, counts, world)...)
 	}
-	out := j.report(all, devices)
-	return append(out, j.slow()...)
+	var out []finding.Finding
+	for _, l := range causes(all) {
+		out = append(out, j.lateRank(&l, devices))
+	}
+	for _, s := range j.slow() {
+		out = append(out, s.Finding)
+	}
+	return out
 }
 
 // world returns the number of ranks of the largest communicator.
@@ -104,37 +110,35 @@ func causes(all []late) []late {
 	return out
 }
 
-// report returns the findings on late ranks.
-func (j *Job) report(all []late, devices Devices) (out []finding.Finding) {
-	for _, l := range causes(all) {
-		sure := finding.Low
-		switch {
-		case l.Sure():
-			sure = finding.High
-		case l.Likely():
-			sure = finding.Medium
-		}
-		rank, known := j.Rank(l.process())
-		gain := time.Duration(l.excess) * time.Microsecond
-		f := finding.LateRank(rank, gain, 0, semconv.FindingLateRankLiveThreshold, sure)
-		if !known {
-			f.Subject = fmt.Sprintf("rank %d of %s", l.rank, l.comm.name)
-		}
-		others := "the other ranks"
-		f.Chain = []string{
-			fmt.Sprintf("%s arrives last at collectives of %s", f.Subject, l.comm.name),
-			fmt.Sprintf("%s wait %s for it", others, finding.Duration(float64(gain))),
-		}
-		f.Evidence = fmt.Sprintf("its kernels are the shortest in %d of %d parts of %d collectives (chance: %.1f); "+
-			"process %d on %s", l.Hits, l.Steps, l.comm.matched, float64(l.Steps)/float64(l.comm.Ranks), l.process().PID,
-			l.process().Host)
-		if d, ok := devices[Member{l.comm.Hash, l.rank}]; ok {
-			f.Evidence += ", " + d.String()
-		}
-		f.Remedy = "see what the rank does before these collectives: its data loader, its host, its device's clock and power"
-		out = append(out, f)
+// lateRank returns the finding on a late rank.
+func (j *Job) lateRank(l *late, devices Devices) finding.Finding {
+	sure := finding.Low
+	switch {
+	case l.Sure():
+		sure = finding.High
+	case l.Likely():
+		sure = finding.Medium
 	}
-	return out
+	rank, known := j.Rank(l.process())
+	gain := time.Duration(l.excess) * time.Microsecond
+	f := finding.LateRank(rank, gain, 0, semconv.FindingLateRankLiveThreshold, sure)
+	if !known {
+		f.Subject = fmt.Sprintf("rank %d of %s", l.rank, l.comm.name)
+	}
+	f.Chain = []string{
+		fmt.Sprintf("%s arrives last at collectives of %s", f.Subject, l.comm.name),
+		fmt.Sprintf("the other ranks wait %s for it", finding.Duration(float64(gain))),
+	}
+	if l.Steps > 0 {
+		f.Evidence = fmt.Sprintf("its kernels are the shortest in %d of %d parts of %d collectives (chance: %.1f); ",
+			l.Hits, l.Steps, l.comm.matched, float64(l.Steps)/float64(l.comm.Ranks))
+	}
+	f.Evidence += fmt.Sprintf("process %d on %s", l.process().PID, l.process().Host)
+	if d, ok := devices[Member{l.comm.Hash, l.rank}]; ok {
+		f.Evidence += ", " + d.String()
+	}
+	f.Remedy = "see what the rank does before these collectives: its data loader, its host, its device's clock and power"
+	return f
 }
 
 // Rank returns the rank of a process in the largest communicator, which usually is its rank in the
@@ -166,12 +170,18 @@ type shape struct {
 	ranks, nodes int
 }
 
+// slowComm is a communicator whose transfers take long.
+type slowComm struct {
+	*comm
+	finding.Finding
+}
+
 // leastRuns is the least number of transfers that are compared.
 const leastRuns = 3
 
 // slow returns findings on communicators whose transfers take much longer than in another
 // communicator with as many ranks and nodes.
-func (j *Job) slow() (out []finding.Finding) {
+func (j *Job) slow() (out []slowComm) {
 	type run struct {
 		*comm
 		*transfers
@@ -225,10 +235,10 @@ func (j *Job) slow() (out []finding.Finding) {
 				fmt.Sprintf("transfers of communicator %s take %.1f times as long as elsewhere", c.name, e.ratio),
 				"all its ranks wait, and no rank is the cause",
 			}
-			out = append(out, e.Finding)
+			out = append(out, slowComm{c, e.Finding})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b finding.Finding) int { return cmp.Compare(b.Gain, a.Gain) })
+	slices.SortStableFunc(out, func(a, b slowComm) int { return cmp.Compare(b.Gain, a.Gain) })
 	return out
 }
 
