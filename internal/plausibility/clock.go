@@ -5,13 +5,16 @@ package plausibility
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
 const (
 	clockWindow = 10 * time.Second
 	clockSlack  = 500 * time.Millisecond
-	leastAges   = 10 // observations of a window
+	// possibleSlack is the least offset that errors include while it is not sure.
+	possibleSlack = 250 * time.Millisecond
+	leastAges     = 10 // observations of a window
 )
 
 // Clock estimates the offset of a source's clock from the age of its newest sample: of many
@@ -21,8 +24,12 @@ type Clock struct {
 	least  int64 // least age in it, ns
 	n      int   // observations in it
 	last   int64 // least age in the window before, 0 at first
+	recent [recentAges]int64
+	at     int // observations in recent
 	offset time.Duration
 }
+
+const recentAges = 3
 
 // Add adds an observation: a new sample of a source that samples every interval has the time newest
 // at now. Both are Unix nanoseconds. It returns by how much the source's clock is ahead, negative
@@ -35,6 +42,8 @@ func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Dura
 	}
 	c.least = min(c.least, age)
 	c.n++
+	c.recent[c.at%recentAges] = age
+	c.at++
 	if c.n < leastAges || now-c.since < int64(max(clockWindow, leastAges*interval)) {
 		return c.offset, false
 	}
@@ -47,8 +56,18 @@ func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Dura
 	return c.offset, true
 }
 
-// Offset returns the offset as judged last.
-func (c *Clock) Offset() time.Duration { return c.offset }
+// Possible returns by how much the clock may be off, ahead or behind: as judged last, or as the
+// least of the last few ages is, which may also be those of samples that waited.
+func (c *Clock) Possible(interval time.Duration) time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, age := range c.recent[:min(c.at, recentAges)] {
+		least = min(least, time.Duration(age).Abs())
+	}
+	if c.at == 0 || least <= possibleSlack+interval {
+		least = 0
+	}
+	return max(least, c.offset.Abs())
+}
 
 // OffsetOf returns the contradiction of an offset.
 func OffsetOf(offset, interval time.Duration) Contradiction {

@@ -66,7 +66,7 @@ var table = [NumReasons]Info{
 		"collect the counter more often, for instance with `--collect-interval 1000` of dcgm-exporter",
 	},
 	ClockOffset: {
-		"clock_offset", "the newest sample is behind or ahead of this machine's clock for a whole minute",
+		"clock_offset", "the newest sample stays behind or ahead of this machine's clock for 20 seconds",
 		"`gpu.energy_error` is the energy of the offset at the ends of a span, or the energy is omitted",
 		"synchronize the clocks, or set `shift` of `gpu_join`",
 	},

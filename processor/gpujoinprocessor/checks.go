@@ -68,8 +68,7 @@ func (b *board) check(now int64, settle time.Duration, report func(plausibility.
 			Other:  fmt.Sprintf("`settle` of %.3g s", settle.Seconds()),
 		})
 	}
-	offset := b.checkClock(now, contradict)
-	e.Widen(x.counter.Deviation, offset)
+	e.Widen(x.counter.Deviation, b.checkClock(now, contradict))
 	b.checkIdle(contradict)
 	b.checkServers(report)
 }
@@ -100,20 +99,16 @@ func serverSource(service string) string {
 	return "server " + service
 }
 
-// checkClock returns by how much the clock of the samples is ahead.
+// checkClock returns by how much the clock of the samples may be off.
 func (b *board) checkClock(now int64, contradict func(plausibility.Contradiction)) time.Duration {
-	x := &b.checks
-	newest := b.meter.dev.Newest() - b.meter.shift
-	if newest == x.newest {
-		return x.clock.Offset()
+	x, interval := &b.checks, b.meter.dev.Interval()
+	if newest := b.meter.dev.Newest() - b.meter.shift; newest != x.newest {
+		x.newest = newest
+		if offset, judged := x.clock.Add(now, newest, interval); judged && offset != 0 {
+			contradict(plausibility.OffsetOf(offset, interval))
+		}
 	}
-	x.newest = newest
-	interval := b.meter.dev.Interval()
-	offset, judged := x.clock.Add(now, newest, interval)
-	if judged && offset != 0 {
-		contradict(plausibility.OffsetOf(offset, interval))
-	}
-	return offset
+	return x.clock.Possible(interval)
 }
 
 // checkIdle compares the time in which spans ran with the utilization.
