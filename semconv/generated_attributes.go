@@ -46,6 +46,9 @@ const (
 	// GenAIRequestModelKey (string): Requested model.
 	GenAIRequestModelKey = attribute.Key("gen_ai.request.model")
 
+	// GenAITokenTypeKey (string): Type of the tokens.
+	GenAITokenTypeKey = attribute.Key("gen_ai.token.type")
+
 	// GPUActivityStateKey (string): What ran on the device at one instant, over all streams.
 	GPUActivityStateKey = attribute.Key("gpu.activity.state")
 
@@ -493,6 +496,12 @@ const (
 	// Sum it over nested spans.
 	GPUSelfEnergyKey = attribute.Key("gpu.self_energy")
 
+	// GPUServerNameKey (string): Inference server, as the catalogue of servers names it.
+	GPUServerNameKey = attribute.Key("gpu.server.name")
+
+	// GPUServerStateKey (string): Whether the server ran requests.
+	GPUServerStateKey = attribute.Key("gpu.server.state")
+
 	// GPUSMOccupancyKey (double, 1): Mean of resident warps divided by the maximum, over all SMs.
 	GPUSMOccupancyKey = attribute.Key("gpu.sm.occupancy")
 
@@ -810,6 +819,9 @@ const (
 	// ProcessPidKey (int): Process ID in the PID namespace of the reporter, not that inside a container.
 	ProcessPidKey = attribute.Key("process.pid")
 
+	// ServerAddressKey (string): Host and port of the server's metrics.
+	ServerAddressKey = attribute.Key("server.address")
+
 	// ServiceInstanceIDKey (string): Identity of the service's instance.
 	ServiceInstanceIDKey = attribute.Key("service.instance.id")
 
@@ -912,6 +924,13 @@ const (
 	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // memory row remapped after corrected errors
 	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // memory row remapped after uncorrected errors
 	ErrorTypeXID                    = "xid"                      // NVIDIA driver error report
+)
+
+// Values of gen_ai.token.type.
+const (
+	GenAITokenTypeCached = "cached" // prompt tokens from the cache, which are also part of input
+	GenAITokenTypeInput  = "input"  // prompt tokens, with those from the cache
+	GenAITokenTypeOutput = "output" // generated tokens
 )
 
 // Values of gpu.activity.state.
@@ -1186,6 +1205,12 @@ const (
 	GPUSectionStateCovered = "covered" // at least one section ran
 	GPUSectionStateGap     = "gap"     // none ran; the host had started to launch the next one
 	GPUSectionStateStarved = "starved" // none ran; the host started the next launch after the last section ended
+)
+
+// Values of gpu.server.state.
+const (
+	GPUServerStateActive = "active" // the server runs requests, by its own count
+	GPUServerStateIdle   = "idle"   // the server runs no request
 )
 
 // Values of gpu.step.phase.name; others may occur.

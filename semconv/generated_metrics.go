@@ -208,6 +208,47 @@ const (
 	GPUSectionTimeUnit        = "s"
 	GPUSectionTimeDescription = "Time of a device by state, from the sections of one process that were timed on the device."
 
+	// GPUServerEnergyName (counter, J): Energy of the devices that an inference server uses, since its metrics
+	// were first read. It is divided equally among servers that run requests on one device. It has a model if
+	// the server has one.
+	GPUServerEnergyName        = "gpu.server.energy"
+	GPUServerEnergyUnit        = "J"
+	GPUServerEnergyDescription = "Energy of the devices that an inference server uses, since its metrics were first read."
+
+	// GPUServerKvCacheUtilizationName (gauge, 1): Ratio of the server's key-value cache that is in use, of the
+	// fullest replica.
+	GPUServerKvCacheUtilizationName        = "gpu.server.kv_cache.utilization"
+	GPUServerKvCacheUtilizationUnit        = "1"
+	GPUServerKvCacheUtilizationDescription = "Ratio of the server's key-value cache that is in use, of the fullest replica."
+
+	// GPUServerPreemptionsName (counter, {preemption}): Requests that the server interrupted for others, since
+	// its metrics were first read.
+	GPUServerPreemptionsName        = "gpu.server.preemptions"
+	GPUServerPreemptionsUnit        = "{preemption}"
+	GPUServerPreemptionsDescription = "Requests that the server interrupted for others, since its metrics were first read."
+
+	// GPUServerRequestsName (counter, {request}): Requests that ended, by the server's own counter, since its
+	// metrics were first read.
+	GPUServerRequestsName        = "gpu.server.requests"
+	GPUServerRequestsUnit        = "{request}"
+	GPUServerRequestsDescription = "Requests that ended, by the server's own counter, since its metrics were first read."
+
+	// GPUServerRunningName (gauge, {request}): Requests that the server runs, by its own count.
+	GPUServerRunningName        = "gpu.server.running"
+	GPUServerRunningUnit        = "{request}"
+	GPUServerRunningDescription = "Requests that the server runs, by its own count."
+
+	// GPUServerTokensName (counter, {token}): Tokens by the server's own counters, since its metrics were first
+	// read. Restarts of the server do not reset it.
+	GPUServerTokensName        = "gpu.server.tokens"
+	GPUServerTokensUnit        = "{token}"
+	GPUServerTokensDescription = "Tokens by the server's own counters, since its metrics were first read."
+
+	// GPUServerWaitingName (gauge, {request}): Requests in the server's queue.
+	GPUServerWaitingName        = "gpu.server.waiting"
+	GPUServerWaitingUnit        = "{request}"
+	GPUServerWaitingDescription = "Requests in the server's queue."
+
 	// GPUSMOccupancyName (gauge, 1): Resident warps divided by the maximum, over all SMs.
 	GPUSMOccupancyName        = "gpu.sm.occupancy"
 	GPUSMOccupancyUnit        = "1"

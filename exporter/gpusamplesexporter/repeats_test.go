@@ -32,6 +32,7 @@ func TestRepeatedPointsCountOnce(t *testing.T) {
 			point{name: "DCGM_FI_DEV_XID_ERRORS", at: at, value: float64(13 + i/5), attrs: map[string]any{"UUID": "GPU-1"}},
 			point{name: "hw.energy", at: at, value: 10, delta: true, attrs: map[string]any{"hw.id": "GPU-2"}},
 			point{name: "nv_inference_request_duration_us", at: at, value: float64(i * i * 1e5), sum: true},
+			point{name: "nv_inference_request_success", at: at, value: float64(i), sum: true},
 		)
 		feed = append(feed, md)
 	}

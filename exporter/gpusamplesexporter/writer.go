@@ -22,6 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/servermetrics"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -60,7 +61,8 @@ type writer struct {
 	mu      sync.Mutex
 	out     devicesamples.Writer
 	devices map[string]*device // by ID
-	loads   devicesamples.LoadCounters
+	loads   servermetrics.Counts
+	servers map[devicesamples.LoadSeries]*servermetrics.Meter
 	uses    map[machine]*hostUses
 	unknown map[string]struct{} // of the present batch: names of device metrics without a rule
 	warned  bool                // of unknown
@@ -82,6 +84,7 @@ func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
 	x := &writer{
 		cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{},
 		uses: map[machine]*hostUses{}, unknown: map[string]struct{}{},
+		servers: map[devicesamples.LoadSeries]*servermetrics.Meter{},
 	}
 	for i := range x.outcomes {
 		x.outcomes[i] = sharedcomponent.Label("outcome", outcomeNames[i])
@@ -125,6 +128,7 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 				x.metric(m, &from, &counts)
 			}
 		}
+		x.writeServer(from.server, from.resource)
 	}
 	for id, d := range x.devices {
 		d.settle(&counts)
@@ -146,6 +150,7 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 type origin struct {
 	resource pcommon.Map
 	now      time.Time
+	server   pages
 	newUnits bool // it has names that exist since DCGM 4.7 only
 }
 
@@ -160,14 +165,21 @@ func (x *writer) metric(m pmetric.Metric, from *origin, counts *[numOutcomes]int
 	case pmetric.MetricTypeSum:
 		points = m.Sum().DataPoints()
 		delta = m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta
+	case pmetric.MetricTypeHistogram:
+		if name := m.Name() + "_sum"; servermetrics.Known(name) {
+			for _, p := range m.Histogram().DataPoints().All() {
+				counts[from.server.put(name, p.Attributes(), p.Timestamp(), p.Sum())]++
+			}
+			return
+		}
+		counts[unknownMetric]++
+		return
 	default:
 		counts[unknownMetric]++
 		return
 	}
-	if form, ok := devicesamples.LoadMetric(m.Name()); ok {
-		for _, p := range points.All() {
-			counts[x.load(p, form, from.resource)]++
-		}
+	if servermetrics.Known(m.Name()) {
+		from.server.add(m, points, counts)
 		return
 	}
 	rules, ok := rulesOf(m.Name())
@@ -205,34 +217,81 @@ func (x *writer) warnUnknown() {
 	clear(x.unknown)
 }
 
-// load writes how many requests a server runs.
-func (x *writer) load(p pmetric.NumberDataPoint, form devicesamples.LoadForm, resource pcommon.Map) outcome {
-	v := p.DoubleValue()
-	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		v = float64(p.IntValue())
+// pages are the metrics of one server, by the time of their points: those of one scrape are a page.
+type pages map[pcommon.Timestamp]*servermetrics.Page
+
+// add adds the points of a metric of a server.
+func (ps *pages) add(m pmetric.Metric, points pmetric.NumberDataPointSlice, counts *[numOutcomes]int64) {
+	for _, p := range points.All() {
+		v := p.DoubleValue()
+		if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+			v = float64(p.IntValue())
+		}
+		if p.Flags().NoRecordedValue() || !(v >= 0) {
+			counts[noValue]++
+			continue
+		}
+		counts[ps.put(m.Name(), p.Attributes(), p.Timestamp(), v)]++
 	}
-	if p.Flags().NoRecordedValue() || !(v >= 0) || p.Timestamp() == 0 {
+}
+
+func (ps *pages) put(name string, attrs pcommon.Map, t pcommon.Timestamp, v float64) outcome {
+	if t == 0 {
 		return noValue
 	}
-	out, ok := x.out.(devicesamples.LoadWriter)
-	if !ok {
-		return unknownMetric
+	if *ps == nil {
+		*ps = pages{}
 	}
-	text := func(m pcommon.Map, key string) string {
-		if v, ok := m.Get(key); ok {
+	page := (*ps)[t]
+	if page == nil {
+		page = &servermetrics.Page{}
+		(*ps)[t] = page
+	}
+	labels := make(map[string]string, attrs.Len())
+	for k, v := range attrs.All() {
+		labels[k] = v.AsString()
+	}
+	page.Add(name, labels, v)
+	return written
+}
+
+// maxServers bounds the servers that are metered.
+const maxServers = 1 << 10
+
+// writeServer writes how many requests a server runs, and meters its tokens and energy.
+func (x *writer) writeServer(ps pages, resource pcommon.Map) {
+	out, ok := x.out.(devicesamples.LoadWriter)
+	if !ok || len(ps) == 0 {
+		return
+	}
+	text := func(key string) string {
+		if v, ok := resource.Get(key); ok {
 			return v.AsString()
 		}
 		return ""
 	}
-	s := devicesamples.LoadSeries{Service: text(resource, string(semconv.ServiceNameKey))}
-	labels := make([]string, 0, p.Attributes().Len()+1)
-	for k, v := range p.Attributes().All() {
-		labels = append(labels, k+"="+v.AsString())
+	s := devicesamples.LoadSeries{Service: text(string(semconv.ServiceNameKey)), Source: text("service.instance.id")}
+	meter := x.servers[s]
+	if metered, ok := x.out.(interface{ Meters() *servermetrics.Meters }); ok && meter == nil && len(x.servers) < maxServers {
+		id := servermetrics.Identity{
+			Address: s.Source, Namespace: text(string(semconv.K8sNamespaceNameKey)), Pod: text(string(semconv.K8sPodNameKey)),
+		}
+		id.Workload = devicesamples.Workload{
+			Namespace: id.Namespace, Pod: id.Pod, PodUID: text("k8s.pod.uid"), HostName: text("host.name"), HostID: text("host.id"),
+			ContainerID: text("container.id"),
+		}
+		if hw := text(string(semconv.HWIDKey)); hw != "" {
+			id.Devices = strings.Split(hw, ",")
+		}
+		meter = metered.Meters().New(id)
+		x.servers[s] = meter
 	}
-	slices.Sort(labels)
-	s.Source = text(resource, "service.instance.id") + "{" + strings.Join(labels, ",")
-	x.loads.Write(out, s, form, int64(p.Timestamp()), v)
-	return written
+	for _, t := range slices.Sorted(maps.Keys(ps)) {
+		x.loads.Write(out, s, ps[t], int64(t))
+		if meter != nil {
+			meter.Add(ps[t], int64(t))
+		}
+	}
 }
 
 // unknownValue is above what any device counts to. DCGM writes larger integers (DCGM_INT64_BLANK,

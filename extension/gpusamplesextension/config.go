@@ -5,6 +5,7 @@ package gpusamplesextension
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/confmap"
@@ -53,6 +54,9 @@ func (c *Config) Validate() error {
 		u, err := url.Parse(s.Endpoint)
 		bad.If(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https",
 			"`servers::%d::endpoint` must be a URL such as http://127.0.0.1:8000/metrics, found %q", i, s.Endpoint)
+		ns, pod, found := strings.Cut(s.Pod, "/")
+		bad.If(s.Pod != "" && (!found || ns == "" || pod == ""),
+			"`servers::%d::pod` must be namespace/name, found %q", i, s.Pod)
 		bad.If(s.Interval < 0 || s.Interval > 0 && s.Interval < minInterval,
 			"`servers::%d::interval` must be at least %s, found %s", i, minInterval, s.Interval)
 	}

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/servermetrics"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
@@ -27,6 +29,7 @@ type samples struct {
 	*devicesamples.Store
 	telemetry *metadata.TelemetryBuilder
 	logger    *zap.Logger
+	meters    servermetrics.Meters
 	servers   []ServerConfig
 	client    http.Client
 	cancel    context.CancelFunc
@@ -55,10 +58,21 @@ func (x *samples) Start(context.Context, component.Host) error {
 	x.client.Transport = &http.Transport{MaxIdleConnsPerHost: 1}
 	for _, s := range x.servers {
 		s.Interval = cmp.Or(s.Interval, time.Second)
-		one := &scraper{cfg: s, client: &x.client, out: x.Store, logger: x.logger}
+		one := &scraper{cfg: s, client: &x.client, out: x.Store, logger: x.logger, meter: x.meters.New(identityOf(&s))}
 		x.scrapers.Go(func() { one.run(ctx) })
 	}
 	return nil
+}
+
+// Meters returns the meters of servers, for other readers of their metrics.
+func (x *samples) Meters() *servermetrics.Meters { return &x.meters }
+
+// ServerMetrics implements servermetrics.Source.
+func (x *samples) ServerMetrics(dst pmetric.MetricSlice) {
+	view := x.Acquire()
+	x.meters.Measure(view, x.Store)
+	view.Release()
+	x.meters.Append(dst)
 }
 
 // Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The

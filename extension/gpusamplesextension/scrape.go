@@ -4,18 +4,16 @@
 package gpusamplesextension
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/servermetrics"
 )
 
 // ServerConfig is an inference server whose load is read.
@@ -25,6 +23,12 @@ type ServerConfig struct {
 	// Service is the service.name of the server's spans. Default: every service that no other entry
 	// names.
 	Service string `mapstructure:"service"`
+	// Devices are the hw.id of the devices that the server uses. Default: those of Pod, otherwise of
+	// the process on this machine that listens on the endpoint's port and its children, otherwise the
+	// only device.
+	Devices []string `mapstructure:"devices"`
+	// Pod is the server's pod as namespace/name.
+	Pod string `mapstructure:"pod"`
 	// Interval is the time between two readings, at least 100ms.
 	Interval time.Duration `mapstructure:"interval"`
 }
@@ -34,12 +38,13 @@ const maxMetricsSize = 16 << 20
 
 // scraper reads the load of one server.
 type scraper struct {
-	cfg      ServerConfig
-	client   *http.Client
-	out      *devicesamples.Store
-	logger   *zap.Logger
-	counters devicesamples.LoadCounters
-	failing  bool
+	cfg     ServerConfig
+	client  *http.Client
+	out     *devicesamples.Store
+	logger  *zap.Logger
+	counts  servermetrics.Counts
+	meter   *servermetrics.Meter
+	failing bool
 }
 
 // run reads until the context ends.
@@ -88,43 +93,18 @@ func (s *scraper) read(ctx context.Context) error {
 		return fmt.Errorf("%q answered %s", s.cfg.Endpoint, res.Status)
 	}
 	at := before.Add(time.Since(before) / 2).UnixNano()
-	found, err := s.parse(io.LimitReader(res.Body, maxMetricsSize), at)
-	if err == nil && !found {
-		err = fmt.Errorf("%q has no metric of running requests (vLLM, SGLang, TGI and Triton have one)", s.cfg.Endpoint)
-	}
-	return err
+	return s.parse(io.LimitReader(res.Body, maxMetricsSize), at)
 }
 
-// parse finds the load in the Prometheus text format. Only a handful of lines are of interest, and
-// a full parser would put its modules into the graph of everybody who uses the extension.
-func (s *scraper) parse(r io.Reader, at int64) (found bool, err error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		end := strings.IndexAny(line, "{ ")
-		if end <= 0 || line[0] == '#' {
-			continue
-		}
-		form, ok := devicesamples.LoadMetric(line[:end])
-		if !ok {
-			continue
-		}
-		labels, rest := "", line[end:]
-		if i := strings.LastIndexByte(line, '}'); i >= end {
-			labels, rest = line[end:i+1], line[i+1:]
-		}
-		fields := strings.Fields(rest)
-		if len(fields) == 0 {
-			continue
-		}
-		v, err := strconv.ParseFloat(fields[0], 64)
-		if err != nil {
-			return found, fmt.Errorf("%q: value %q of %s is not a number", s.cfg.Endpoint, fields[0], line[:end])
-		}
-		found = true
-		series := devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint + labels}
-		s.counters.Write(s.out, series, form, at, v)
+// parse reads a page of time at, in Unix nanoseconds.
+func (s *scraper) parse(r io.Reader, at int64) error {
+	page, err := servermetrics.Read(r)
+	if err != nil {
+		return fmt.Errorf("%q: %w", s.cfg.Endpoint, err)
 	}
-	return found, lines.Err()
+	s.meter.Add(page, at)
+	if !s.counts.Write(s.out, devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint}, page, at) {
+		return fmt.Errorf("%q has no metric of running requests (the table in docs/llm.md lists servers that have one)", s.cfg.Endpoint)
+	}
+	return nil
 }

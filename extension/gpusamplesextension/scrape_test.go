@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/servermetrics"
 )
 
 // The metrics of the servers, in their own format.
@@ -44,21 +45,19 @@ func TestServersAreRead(t *testing.T) {
 		"a recorded vLLM": {func(int) string { return recorded }, 8},
 		"SGLang":          {func(int) string { return "sglang:num_running_reqs{model_name=\"m\"} 8\n" }, 8},
 		"TGI":             {func(int) string { return "tgi_batch_current_size 8\n" }, 8},
-		"Triton": {func(call int) string {
-			// 8 requests at once for the 100 ms between two calls.
-			return fmt.Sprintf("nv_inference_request_duration_us{model=\"m\"} %d\n", 800_000*call)
-		}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tt.text(1) == "" {
 				t.Skip("OTELGPU_TESTDATA is not set")
 			}
 			st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
-			s := &scraper{cfg: ServerConfig{Endpoint: "http://server/metrics", Service: "svc"}, out: st}
+			var meters servermetrics.Meters
+			s := &scraper{
+				cfg: ServerConfig{Endpoint: "http://server/metrics", Service: "svc"}, out: st, meter: meters.New(servermetrics.Identity{}),
+			}
 			for call := range 4 {
-				found, err := s.parse(strings.NewReader(tt.text(call+1)), 100*int64(time.Second)+int64(call)*int64(time.Second)/10)
-				require.NoError(t, err)
-				require.True(t, found)
+				at := 100*int64(time.Second) + int64(call)*int64(time.Second)/10
+				require.NoError(t, s.parse(strings.NewReader(tt.text(call+1)), at))
 			}
 			for _, l := range st.LoadLevels("svc", 100*int64(time.Second), 100*int64(time.Second)+int64(time.Second)/4, nil) {
 				if l.Running >= 0 {

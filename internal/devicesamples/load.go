@@ -4,7 +4,6 @@
 package devicesamples
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
@@ -52,6 +51,9 @@ type LoadWriter interface {
 	// WriteLoad appends one reading; time is in Unix nanoseconds. Readings that are not newer than
 	// the newest one of their series are dropped.
 	WriteLoad(s LoadSeries, time int64, running float64)
+	// AddLoad adds n requests that ran from one time to another to the readings of that time: the
+	// server reports requests when they end.
+	AddLoad(s LoadSeries, from, to int64, n float64)
 }
 
 // LoadReader returns the number of requests that servers run.
@@ -103,7 +105,48 @@ type loadTable struct {
 }
 
 // WriteLoad implements LoadWriter.
-func (st *Store) WriteLoad(s LoadSeries, t int64, running float64) { st.loads.write(s, t, running) }
+func (st *Store) WriteLoad(s LoadSeries, t int64, running float64) {
+	st.loads.write(s.bounded(), t, running)
+}
+
+// AddLoad implements LoadWriter. A reading applies to half of the time to the ones before and after.
+func (st *Store) AddLoad(s LoadSeries, from, to int64, n float64) {
+	s = s.bounded()
+	x := &st.loads
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.series[s.Service][s.Source]
+	if p == nil || to <= from {
+		return
+	}
+	r := *p
+	i := max(0, sort.Search(len(r), func(i int) bool { return r[i].Time > from })-1)
+	for ; i < len(r); i++ {
+		start, end := int64(math.MinInt64), int64(math.MaxInt64)
+		if i > 0 {
+			start = r[i-1].Time + (r[i].Time-r[i-1].Time)/2
+		}
+		if i+1 < len(r) {
+			end = r[i].Time + (r[i+1].Time-r[i].Time)/2
+		} else if i > 0 {
+			end = r[i].Time + r[i].Time - start
+		}
+		if start >= to {
+			break
+		}
+		if start == math.MinInt64 {
+			if start = from; end != math.MaxInt64 {
+				start = 2*r[i].Time - end
+			}
+		}
+		if end == math.MaxInt64 {
+			end = to
+		}
+		if part := min(end, to) - max(start, from); part > 0 {
+			r[i].Running += n * float64(part) / float64(end-start)
+		}
+	}
+}
 
 // LoadOf implements LoadReader.
 func (st *Store) LoadOf(service string) (string, bool) {
@@ -294,53 +337,4 @@ func covers(r []LoadLevel, from, to int64) bool {
 		}
 	}
 	return false
-}
-
-// LoadForm is the kind of metric in which a server reports its load.
-type LoadForm uint8
-
-// The forms.
-const (
-	LoadRunning LoadForm = iota // a gauge of running requests
-	LoadBusyUS                  // a counter of the µs that requests ran; its rate is the number of running requests
-)
-
-// loadMetrics are the metrics of servers that state how many requests run, with `:` written as `_`.
-var loadMetrics = map[string]LoadForm{
-	"vllm_num_requests_running":        LoadRunning,
-	"sglang_num_running_reqs":          LoadRunning,
-	"tgi_batch_current_size":           LoadRunning,
-	"nv_inference_request_duration_us": LoadBusyUS, // Triton has no gauge of running requests
-}
-
-// LoadMetric returns the form of a server's load metric; false for other metrics.
-func LoadMetric(name string) (LoadForm, bool) {
-	f, ok := loadMetrics[strings.ReplaceAll(name, ":", "_")]
-	return f, ok
-}
-
-// LoadCounters converts counters of busy time to loads. The zero value is ready to use.
-type LoadCounters struct {
-	last map[LoadSeries]LoadLevel
-}
-
-// Write converts a reading v of form f at time t (Unix nanoseconds) and writes it to w.
-func (c *LoadCounters) Write(w LoadWriter, s LoadSeries, f LoadForm, t int64, v float64) {
-	s = s.bounded()
-	if f == LoadRunning {
-		w.WriteLoad(s, t, v)
-		return
-	}
-	before, ok := c.last[s]
-	if ok && t <= before.Time {
-		return // repeated or late
-	}
-	if c.last == nil || len(c.last) >= maxLoadSeries && !ok {
-		c.last = map[LoadSeries]LoadLevel{}
-	}
-	c.last[s] = LoadLevel{t, v}
-	if ok && v >= before.Running {
-		// It holds in the whole interval, so it is a reading of the middle.
-		w.WriteLoad(s, before.Time+(t-before.Time)/2, cmp.Or((v-before.Running)*1e3/float64(t-before.Time), 0))
-	}
 }

@@ -16,10 +16,9 @@ import (
 // Series of long labels are distinct, but their labels are not kept.
 func TestLongLabelsOfAServerDistinguishItsSeries(t *testing.T) {
 	st := NewStore(NewDefaultConfig(), nil)
-	var c LoadCounters
 	long := strings.Repeat("x", 1<<20)
 	for i := range 3 {
-		c.Write(st, LoadSeries{"llm", fmt.Sprint("http://server/metrics{a=", long, i)}, LoadRunning, 1e9, 2)
+		st.WriteLoad(LoadSeries{"llm", fmt.Sprint("http://server/metrics{a=", long, i)}, 1e9, 2)
 	}
 	assert.Equal(t, 6.0, st.LoadLevels("llm", 1e9, 1e9, nil)[0].Running, "of three engines")
 	assert.True(t, st.LoadKnown("llm", 1e9, 1e9))

@@ -23,6 +23,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/resend"
+	"github.com/otelgpu/otelgpu/internal/servermetrics"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
@@ -247,6 +248,9 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 		for i := range ended {
 			ended[i].write(sm.Metrics(), def, now)
 		}
+	}
+	if servers, ok := r.samples.(servermetrics.Source); ok {
+		servers.ServerMetrics(sm.Metrics())
 	}
 	for _, d := range devices {
 		for q := range d.series {

@@ -1,0 +1,197 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package servermetrics
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Value is one value of a page. Series of shards are one value, and replicas are different values of
+// a model, by key.
+type Value struct {
+	Quantity Quantity
+	Model    string
+	Key      string
+	Value    float64
+}
+
+// Page is what a server reported at one time. The zero value is empty.
+type Page struct {
+	// Server is the name of the server in the catalogue; empty if no metric is known.
+	Server string
+	// Started is when the server's process started, in Unix seconds; 0 if unknown.
+	Started float64
+
+	series []series
+}
+
+// series is one series of the catalogue, before shards are united.
+type series struct {
+	name   string
+	metric Metric
+	model  string
+	labels map[string]string
+	value  float64
+}
+
+// maxSeries bounds the series of a page.
+const maxSeries = 1 << 12
+
+// Add adds one series. Those that the catalogue lacks are ignored. The page keeps labels.
+func (p *Page) Add(name string, labels map[string]string, v float64) {
+	name = normal(name)
+	if name == startTime {
+		p.Started = max(p.Started, v)
+		return
+	}
+	if !(v >= 0) || len(p.series) >= maxSeries {
+		return
+	}
+	for _, m := range metricsOf(name) {
+		if m.Label != "" && labels[m.Label] != m.Value {
+			continue
+		}
+		s := series{name: name, metric: m, labels: labels, value: v}
+		for _, key := range modelLabels {
+			if s.model == "" {
+				s.model = labels[key]
+			}
+		}
+		p.series = append(p.series, s)
+	}
+}
+
+// Values returns the values in a fixed order. An engine's own metrics win over those of a front end
+// on the same page.
+func (p *Page) Values() (list []Value) {
+	type group struct {
+		server string
+		q      Quantity
+	}
+	best := map[group]bool{}  // a preferred metric is there
+	total := map[group]bool{} // a series with an empty priority is there
+	engine := false           // the page is an engine's
+	for _, s := range p.series {
+		g := group{s.metric.Server, s.metric.Quantity}
+		best[g] = best[g] || preferred[s.name]
+		if x, ok := s.labels[priority]; ok && x == "" {
+			total[g] = true
+		}
+		engine = engine || s.metric.Server != "Dynamo"
+	}
+	type place struct {
+		q          Quantity
+		model, key string
+	}
+	found := map[place]float64{}
+	for _, s := range p.series {
+		g := group{s.metric.Server, s.metric.Quantity}
+		if best[g] && !preferred[s.name] || engine && s.metric.Server == "Dynamo" {
+			continue
+		}
+		if x, ok := s.labels[priority]; ok && x != "" && total[g] {
+			continue
+		}
+		p.Server = s.metric.Server
+		at := place{s.metric.Quantity, s.model, s.key()}
+		found[at] = max(found[at], s.value)
+	}
+	for at, v := range found {
+		list = append(list, Value{at.q, at.model, at.key, v})
+	}
+	slices.SortFunc(list, func(a, b Value) int {
+		return strings.Compare(fmt.Sprint(a.Quantity, a.Model, a.Key), fmt.Sprint(b.Quantity, b.Model, b.Key))
+	})
+	return list
+}
+
+// key returns the labels of a series without those of shards.
+func (s *series) key() string {
+	var b strings.Builder
+	b.WriteString(s.name)
+	for _, k := range slices.Sorted(maps.Keys(s.labels)) {
+		if !shards[k] {
+			b.WriteString("," + k + "=" + s.labels[k])
+		}
+	}
+	return b.String()
+}
+
+// Running returns how many requests the server runs; false if no metric states it.
+func (p *Page) Running() (n float64, ok bool) {
+	for _, v := range p.Values() {
+		if v.Quantity == Running {
+			n, ok = n+v.Value, true
+		}
+	}
+	return n, ok
+}
+
+// Read reads the metrics of the catalogue from the Prometheus text format. A full parser would put
+// its modules into the graph of everybody who uses the extension.
+func Read(r io.Reader) (*Page, error) {
+	p := &Page{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		end := strings.IndexAny(line, "{ ")
+		if end <= 0 || line[0] == '#' || !Known(line[:end]) {
+			continue
+		}
+		labels, rest := map[string]string{}, line[end:]
+		if rest[0] == '{' {
+			var ok bool
+			if labels, rest, ok = readLabels(rest[1:]); !ok {
+				return nil, fmt.Errorf("labels of %s have no end", line[:end])
+			}
+		}
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			continue
+		}
+		v, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			return nil, fmt.Errorf("value %q of %s is not a number", fields[0], line[:end])
+		}
+		p.Add(line[:end], labels, v)
+	}
+	return p, lines.Err()
+}
+
+// readLabels reads labels up to the closing brace.
+func readLabels(s string) (labels map[string]string, rest string, ok bool) {
+	labels = map[string]string{}
+	for {
+		s = strings.TrimLeft(s, ", ")
+		if strings.HasPrefix(s, "}") {
+			return labels, s[1:], true
+		}
+		key, after, found := strings.Cut(s, "=")
+		if !found || !strings.HasPrefix(after, `"`) {
+			return nil, "", false
+		}
+		end := 1
+		for end < len(after) && after[end] != '"' {
+			if after[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		if end >= len(after) {
+			return nil, "", false
+		}
+		value := after[1:end]
+		if strings.Contains(value, `\`) {
+			value = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n").Replace(value)
+		}
+		labels[strings.TrimSpace(key)], s = value, after[end+1:]
+	}
+}

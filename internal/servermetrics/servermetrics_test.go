@@ -1,0 +1,226 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package servermetrics
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/goleak"
+
+	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func readPage(t *testing.T, path string) *Page {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	p, err := Read(f)
+	require.NoError(t, err)
+	return p
+}
+
+// The pages with their right counts: replicas are added, shards and parts of a total are not.
+func TestRunningRequests(t *testing.T) {
+	for name, want := range map[string]float64{
+		"sglang-priority": 3, "sglang-two-ranks": 3, "sglang-two-replicas": 5, "vllm-two-engines": 5, "ray-2.50-vllm": 4,
+		"ray-2.46-vllm": 4,
+	} {
+		n, ok := readPage(t, recorded.Path(t, "cases", "services", name+".prom")).Running()
+		assert.True(t, ok, name)
+		assert.Equal(t, want, n, name)
+	}
+}
+
+// Increases between two pages, with what the pages' author planted.
+func TestTokensOfEachServer(t *testing.T) {
+	dir := recorded.Path(t, "engine-metrics")
+	var truth map[string]map[string]any
+	text, err := os.ReadFile(filepath.Join(dir, "truth.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &truth))
+	names := map[string]Quantity{
+		"prompt": Input, "cached": Cached, "output": Output, "output_live": Output, "running": Running, "waiting": Waiting,
+		"requests": Requests,
+	}
+	for server, values := range truth {
+		t.Run(server, func(t *testing.T) {
+			var all Meters
+			m := all.New(Identity{})
+			m.Add(readPage(t, filepath.Join(dir, server+".t0.prom")), 1e9)
+			m.Add(readPage(t, filepath.Join(dir, server+".t1.prom")), 61e9)
+			sum := map[Quantity]float64{}
+			for _, of := range []map[total]float64{m.totals, m.gauges} {
+				for at, v := range of {
+					sum[at.q] += v
+				}
+			}
+			if server == "triton" {
+				sum[Requests] /= 2 // an ensemble and its member are two models
+			}
+			if server == "tgi" {
+				values["output"] = values["output_of_finished_requests"]
+			}
+			for key, want := range values {
+				if q, ok := names[key]; ok && want != nil {
+					assert.Equal(t, want, sum[q], key)
+				} else if ok {
+					assert.NotContains(t, sum, q)
+				}
+			}
+		})
+	}
+}
+
+// A recorded vLLM: its own counters before and after 53 requests.
+func TestTokensOfARecordedVLLM(t *testing.T) {
+	var all Meters
+	m := all.New(Identity{Address: "127.0.0.1:8000"})
+	m.Add(readPage(t, recorded.Path(t, "vllm", "vllm-0.32.0.metrics.before.txt")), 1e9)
+	after := readPage(t, recorded.Path(t, "vllm", "vllm-0.32.0.metrics.after.txt"))
+	m.Add(after, 61e9)
+	assert.Equal(t, 6857., m.totals[total{Output, "tiny"}])
+	assert.Equal(t, 53., m.totals[total{Requests, "tiny"}])
+	assert.Equal(t, "vLLM", m.name)
+	m.Add(after, 62e9)
+	restarted := *after
+	restarted.Started += 100
+	m.Add(&restarted, 63e9)
+	assert.Equal(t, 2*6857., m.totals[total{Output, "tiny"}], "its counters started from 0")
+}
+
+// Two rounds of four requests of 4 s: the counter rises when they end.
+func TestTimeOfEndedRequestsIsSpreadOverTheirDuration(t *testing.T) {
+	st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+	var c Counts
+	s := devicesamples.LoadSeries{Service: "triton", Source: "a"}
+	for at := 0; at <= 30; at++ {
+		ended := 0.
+		for _, end := range []int{14, 20} {
+			if at >= end {
+				ended += 4
+			}
+		}
+		p := &Page{}
+		p.Add("nv_inference_request_duration_us", map[string]string{"model": "m"}, ended*4e6)
+		p.Add("nv_inference_request_success", map[string]string{"model": "m"}, ended)
+		c.Write(st, s, p, int64(at+1)*1e9)
+	}
+	sum := 0.
+	for _, l := range st.LoadLevels("triton", 1e9, 31e9, nil) {
+		if l.Running > 0 {
+			sum += l.Running
+			assert.LessOrEqual(t, l.Running, 4.)
+		}
+	}
+	assert.InDelta(t, 32, sum, 1e-9, "request seconds")
+	p := &Page{}
+	p.Add("nv_inference_request_duration_us", map[string]string{"model": "m"}, 5)
+	assert.False(t, c.Write(st, s, p, 40e9), "without the number of requests, their time states no count")
+}
+
+// Two servers on one device of 100 W: one runs requests from 10 to 20 s, the other from 15 s on.
+func TestEnergyOfServersOnOneDevice(t *testing.T) {
+	st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+	start := time.Unix(1_700_000_000, 0).UnixNano()
+	dev, err := st.Register(component.MustNewID("gpu"), devicesamples.Device{ID: "GPU-1", Interval: 100 * time.Millisecond, Ordinal: -1})
+	require.NoError(t, err)
+	defer dev.Close()
+	var all Meters
+	a, b := all.New(Identity{Address: "a", Devices: []string{"GPU-1"}}), all.New(Identity{Address: "b", Devices: []string{"GPU-1"}})
+	page := func(n, tokens float64) *Page {
+		p := &Page{}
+		p.Add("vllm:num_requests_running", nil, n)
+		p.Add("vllm:generation_tokens_total", map[string]string{"model_name": "m"}, tokens)
+		return p
+	}
+	for i := range int64(301) {
+		at := start + i*1e8
+		s := devicesamples.Sample{Time: at}
+		s.Set(devicesamples.Energy, 10*float64(i))
+		dev.Write([]devicesamples.Sample{s})
+		if i%10 != 0 {
+			continue
+		}
+		sec := float64(i / 10)
+		running := func(from, to float64) float64 {
+			if sec > from && sec < to {
+				return 2
+			}
+			return 0
+		}
+		a.Add(page(running(10, 20), 10*max(0, sec-10)), at)
+		b.Add(page(running(15, 99), 0), at)
+		if i%50 == 0 {
+			view := st.Acquire()
+			all.Measure(view, st)
+			view.Release()
+		}
+	}
+	assert.InDelta(t, 500+400./2, a.joules[active], 1e-6, "alone from 10.5 to 15.5 s, then half until 19.5 s")
+	assert.InDelta(t, 3000, a.joules[active]+a.joules[idle]+b.joules[active]+b.joules[idle], 1e-6)
+	metrics := pmetric.NewMetricSlice()
+	all.Append(metrics)
+	assert.Equal(t, "gpu.server.energy", metrics.At(0).Name())
+	model, _ := metrics.At(0).Sum().DataPoints().At(0).Attributes().Get("gen_ai.request.model")
+	assert.Equal(t, "m", model.Str())
+	md := pmetric.NewMetrics()
+	metrics.CopyTo(md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics())
+	assert.NoError(t, conformance.Metrics(md))
+}
+
+var update = flag.Bool("update", false, "write the table of servers")
+
+// The table in docs/llm.md.
+func TestServersAreDocumented(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| server | replicas, which are added | shards, which are not | running requests | tokens are counted | source | tested with |\n|---|---|---|---|---|---|---|\n")
+	for _, s := range Servers {
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s |\n", s.Name, s.Replicas, s.Shards, s.Running, s.Tokens, s.Source, s.Recorded)
+	}
+	const page, begin, end = "../../docs/llm.md", "<!-- servers begin (go test ./internal/servermetrics -update) -->\n", "<!-- servers end -->"
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	head, rest, _ := strings.Cut(string(text), begin)
+	_, tail, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	want := head + begin + table.String() + end + tail
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o600))
+	}
+	assert.True(t, *update || want == string(text), "the table of docs/llm.md is old (go test ./internal/servermetrics -update)")
+}
+
+func TestBadPagesAreErrors(t *testing.T) {
+	for _, text := range []string{"vllm:num_requests_running{a=\"b", "vllm:num_requests_running x", "vllm:num_requests_running{a} 1"} {
+		_, err := Read(strings.NewReader(text))
+		assert.Error(t, err, text)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("vllm:num_requests_running{engine=\"0\",model_name=\"a\\\"}b\"} 3.0 17\n# x\nnv_inference_request_success 1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := Read(strings.NewReader(text)); err == nil {
+			for _, v := range p.Values() {
+				assert.GreaterOrEqual(t, v.Value, 0.)
+			}
+		}
+	})
+}
