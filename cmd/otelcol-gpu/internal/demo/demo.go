@@ -6,6 +6,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -40,7 +41,7 @@ var overlay string
 // Options of Run.
 type Options struct {
 	Duration time.Duration // how long the workload runs
-	Out      string        // folder of the files; created if missing
+	Out      string        // folder of the files, which is created; empty: no files
 	Terminal *os.File      // redraw the table in place while it runs; nil: none
 	// where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
 	Send      string
@@ -73,7 +74,10 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if o.Duration <= 0 {
 		return fmt.Errorf("the duration must be positive, found %s", o.Duration)
 	}
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+	if o.Out == "" && (o.OTLP || o.HTML) {
+		return errors.New("`--files` and `--html` write into `--out`, which is empty")
+	}
+	if err := os.MkdirAll(cmp.Or(o.Out, "."), 0o755); err != nil {
 		return fmt.Errorf("cannot create the output directory: %w", err)
 	}
 	// The socket's path is short (the system allows 108 bytes), so it is not in the output folder.
@@ -86,6 +90,9 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		Socket: filepath.Join(scratch, "otlp.sock"), Spans: filepath.Join(o.Out, "spans.json"),
 		Metrics: filepath.Join(o.Out, "metrics.json"), Trace: filepath.Join(o.Out, "trace.json.gz"),
 		OTLP: o.OTLP,
+	}
+	if o.Out == "" {
+		f.Trace = ""
 	}
 	if err := f.send(o.Send); err != nil {
 		return err
@@ -277,7 +284,9 @@ func epilogue(out io.Writer, f files, width int) error {
 		}
 		fmt.Fprintf(&text, "\n%s%s\n    %s", path, size, what)
 	}
-	wrote(f.Trace, "open it in https://ui.perfetto.dev: streams, phases and device counters on one time axis")
+	if f.Trace != "" {
+		wrote(f.Trace, "open it in https://ui.perfetto.dev: streams, phases and device counters on one time axis")
+	}
 	if f.OTLP {
 		wrote(f.Spans, "the spans as OTLP JSON, one request per line")
 		wrote(f.Metrics, "the metrics of the device and of the operations, likewise")
