@@ -35,9 +35,6 @@ type Identity struct {
 // Identity returns the identity of the run's collective.
 func (c *Collective) Identity() Identity { return Identity{c.Group, c.Name, c.Sequence} }
 
-// Several is the rank of an [Arrival] for one of several ranks without runs.
-const Several = -1
-
 // bubble is the rank that causes the waits between the stages of a pipeline.
 const bubble = -2
 
@@ -45,27 +42,16 @@ const bubble = -2
 type Context struct {
 	// Computing returns for how many ns of an interval on a rank's own clock it computed.
 	Computing func(rank int64, v intervals.Interval) int64
-	// Absent returns the members of a collective without runs, and by how many ns the last of them
-	// arrived after the last run began.
-	Absent func(Identity) (members []int64, late int64)
 	// Stages reports whether a collective passes results between stages of a pipeline that take
 	// equally long. Such a receiver waits by nature, so the sender causes nothing.
 	Stages func(Identity) bool
 }
 
-func (c *Context) absent(k Identity) (members []int64, late int64) {
-	if c.Absent == nil {
-		return nil, 0
-	}
-	return c.Absent(k)
-}
-
 // Arrival is the result of the collectives for one rank.
 type Arrival struct {
-	Rank        int64 // [Several]: one of several ranks without runs
-	Absent      bool  // the rank has no runs
-	Collectives int   // that were matched
-	Last        int   // at which this rank arrived last
+	Rank        int64
+	Collectives int // that were matched
+	Last        int // at which this rank arrived last
 	// Waited is how many seconds this rank waited for the last one, HeldUp how many the others
 	// together waited for this one, Delay how long this rank alone delayed all others: by how much
 	// it was later than the rank before it. Time that passes in several collectives counts once.
@@ -129,11 +115,9 @@ type run struct {
 
 // gathering are the runs of one collective by start, on aligned clocks.
 type gathering struct {
-	runs   []run
-	rank   int64   // the last to arrive, and when
-	start  int64   // on aligned clocks
-	absent []int64 // members without runs
-	late   bool    // the last to arrive is one of them
+	runs  []run
+	rank  int64 // the last to arrive, and when
+	start int64 // on aligned clocks
 }
 
 // Arrivals matches collectives of at least two ranks and computes which rank waited for which. The
@@ -141,13 +125,13 @@ type gathering struct {
 // whichever was late. A collective whose aligned ends differ by more than its shortest run is not
 // one that all ranks wait for, and is omitted; so is one that a rank runs twice. The result is by
 // rank and refers to all.
-func Arrivals(all []Collective, known Context) []Arrival { return arrivals(match(all, known), known) }
+func Arrivals(all []Collective, known Context) []Arrival { return arrivals(match(all), known) }
 
 // ArrivalsByLength returns the arrivals as if all runs of one collective ended together, so that
 // the last rank to arrive runs shortest, whatever the clocks of ranks show.
 func ArrivalsByLength(all []Collective, known Context) []Arrival {
 	known.Computing = nil // the runs have artificial times
-	groups := match(all, known)
+	groups := match(all)
 	for i, runs := range groups {
 		for k := range runs {
 			r := &runs[k]
@@ -159,7 +143,7 @@ func ArrivalsByLength(all []Collective, known Context) []Arrival {
 }
 
 func arrivals(groups [][]run, known Context) []Arrival {
-	clocks := align(slices.DeleteFunc(slices.Clone(groups), func(runs []run) bool { return len(runs) == 1 }))
+	clocks := align(groups)
 	list := make([]gathering, 0, len(groups))
 	for _, runs := range groups {
 		for i := range runs {
@@ -173,15 +157,7 @@ func arrivals(groups [][]run, known Context) []Arrival {
 		}
 		slices.SortStableFunc(runs, func(x, y run) int { return cmp.Compare(x.aligned.Start, y.aligned.Start) })
 		last := &runs[len(runs)-1]
-		g := gathering{runs: runs, rank: last.Rank, start: last.aligned.Start}
-		var late int64
-		if g.absent, late = known.absent(last.Identity()); late > 0 {
-			if g.rank = Several; len(g.absent) == 1 {
-				g.rank = g.absent[0]
-			}
-			g.start, g.late = g.start+late, true
-		}
-		list = append(list, g)
+		list = append(list, gathering{runs: runs, rank: last.Rank, start: last.aligned.Start})
 	}
 	slices.SortStableFunc(list, func(x, y gathering) int { // before what follows from them
 		return cmp.Compare(x.start, y.start)
@@ -192,7 +168,7 @@ func arrivals(groups [][]run, known Context) []Arrival {
 	}
 	out := make([]Arrival, 0, len(s.byRank))
 	for _, a := range s.byRank {
-		if a.Clock = clocks[a.Rank].ahead * 1e-9; a.Collectives > 0 || a.Absent {
+		if a.Clock = clocks[a.Rank].ahead * 1e-9; a.Collectives > 0 {
 			out = append(out, *a)
 		}
 	}
@@ -222,16 +198,7 @@ func (s *study) add(g *gathering) {
 	last := &g.runs[len(g.runs)-1] // that a rank with runs arrived at
 	a, past := s.rank(g.rank)
 	before, hasBefore := past.before(g.start + precision)
-	second := &g.runs[max(0, len(g.runs)-2)]
-	if g.late {
-		a.Absent, second = true, last
-		for _, m := range g.absent { // the last of them was delayed by what ended last
-			_, theirs := s.rank(m)
-			if b, ok := theirs.before(g.start + precision); ok && (!hasBefore || b.end > before.end) {
-				before, hasBefore = b, true
-			}
-		}
-	}
+	second := &g.runs[len(g.runs)-2]
 	culprit := g.rank // of what the last rank did not inherit
 	if s.known.Stages != nil && s.known.Stages(last.Identity()) {
 		culprit = bubble
@@ -240,9 +207,7 @@ func (s *study) add(g *gathering) {
 	for i := range g.runs {
 		y := &g.runs[i]
 		arrival, theirs := s.rank(y.Rank)
-		if len(g.runs) > 1 {
-			arrival.Collectives++
-		}
+		arrival.Collectives++
 		if y.Rank == g.rank {
 			continue
 		}
@@ -263,12 +228,10 @@ func (s *study) add(g *gathering) {
 		}
 		s.charge(culprit, lost)
 	}
-	if len(g.runs) > 1 {
-		a.Last++
-	}
+	a.Last++
 	a.Delay += seconds(g.start - second.aligned.Start)
 	a.HeldUp += held
-	if !g.late && 2*inherited <= waits {
+	if 2*inherited <= waits {
 		a.LastAt = append(a.LastAt, Lateness{last.Collective, held})
 	}
 	delays := before.delays
@@ -277,10 +240,6 @@ func (s *study) add(g *gathering) {
 	}
 	for _, x := range g.runs {
 		s.past[x.Rank].add(meeting{x.aligned.End, delays})
-	}
-	for _, m := range g.absent {
-		_, theirs := s.rank(m)
-		theirs.add(meeting{last.aligned.End, delays})
 	}
 }
 
@@ -396,9 +355,8 @@ func (h *history) before(t int64) (meeting, bool) {
 	return (*h)[i-1], true
 }
 
-// match groups the runs by collective. A single run remains if other members of the collective are
-// absent.
-func match(all []Collective, known Context) [][]run {
+// match groups the runs by collective.
+func match(all []Collective) [][]run {
 	number := map[Identity]int{}
 	var sizes []int // by number
 	for i := range all {
@@ -426,8 +384,7 @@ func match(all []Collective, known Context) [][]run {
 		for _, r := range runs {
 			ranks[r.Rank] = struct{}{}
 		}
-		absent, _ := known.absent(runs[0].Identity())
-		return len(runs)+len(absent) < 2 || len(ranks) < len(runs)
+		return len(runs) < 2 || len(ranks) < len(runs)
 	})
 }
 

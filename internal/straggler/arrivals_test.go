@@ -68,7 +68,7 @@ func TestClocksAreAlignedByWayOfOthers(t *testing.T) {
 		{Rank: 1, End: 1100},
 		{Rank: 1, Sequence: 1, End: 2100},
 		{Rank: 2, Sequence: 1, End: 2300},
-	}, Context{}))
+	}))
 	for rank, want := range map[int64]float64{0: -100, 1: 0, 2: 200} {
 		assert.InDelta(t, want, got[rank].ahead, 1e-9)
 		assert.Zero(t, got[rank].rate)
@@ -216,44 +216,6 @@ func TestDelaysAreInheritedAcrossRoundedTimes(t *testing.T) {
 	require.Len(t, got, 4)
 	assert.InDelta(t, 5*(900+900)*1e-6, got[1].Caused, 1e-7)
 	assert.Zero(t, got[0].Caused)
-}
-
-// Rank 1 has no runs. It delays rank 0, and by way of rank 0 rank 2.
-func TestAbsentRanksCauseWaits(t *testing.T) {
-	var all []Collective
-	all = append(
-		all, inMicroseconds(0, "a", 0, 100, 1100),
-		inMicroseconds(2, "b", 0, 90, 150), inMicroseconds(3, "b", 0, 100, 150),
-		inMicroseconds(0, "c", 0, 1110, 1200), inMicroseconds(2, "c", 0, 160, 1200))
-	for _, members := range [][]int64{{1}, {1, 4}} {
-		got := Arrivals(all, Context{Absent: func(k Identity) ([]int64, int64) {
-			if k.Group == "a" {
-				return members, 900_000
-			}
-			return nil, 0
-		}})
-		var absent []Arrival
-		for _, a := range got {
-			if a.Absent {
-				absent = append(absent, a)
-			}
-		}
-		require.Len(t, absent, 1)
-		assert.InDelta(t, (900+900)*1e-6, absent[0].Caused, 1e-7)
-		if len(members) == 1 {
-			assert.Equal(t, int64(1), absent[0].Rank)
-		} else {
-			assert.Equal(t, int64(Several), absent[0].Rank)
-		}
-		for _, a := range got {
-			if a.Rank == 0 {
-				assert.Equal(t, 1, a.Collectives, "matched with a rank that has runs")
-				assert.InDelta(t, 900e-6, a.Waited, 1e-7)
-				assert.InDelta(t, 50e-6, a.Caused, 1e-7, "what it does itself")
-				assert.Empty(t, a.LastAt)
-			}
-		}
-	}
 }
 
 // Stages of a pipeline wait by nature, and what they wait is not the fault of a rank that was late

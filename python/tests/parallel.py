@@ -4,13 +4,14 @@
 
     parallel.py KIND SLOW_RANKS PHASE SECONDS STEPS OUT [JITTER]
 
-KIND: ddp, fsdp, tp (tensor parallel by DTensor), pp (one pipeline of all ranks), dp_pp (two stages, replicated by DDP) or
-dp_tp. PHASE: data, forward, backward or optimizer. Each rank writes its spans, as OTLP, to OUT/RANK.pb; OUT/own.json has
+KIND: ddp, fsdp, tp (tensor parallel by DTensor), pp (one pipeline of all ranks), dp_pp (two stages, replicated by DDP),
+dp_tp, or hf (the Trainer of Transformers with its default seed). PHASE: data, forward, backward or optimizer. Each rank writes its spans, as OTLP, to OUT/RANK.pb.gz; OUT/own.json has
 the time that each rank spent on its own work in each step, by arrivals.py.
 
 With JITTER, time is virtual: each phase takes the time in PHASES, multiplied by a normally distributed factor with
 that standard deviation, and nothing else takes time."""
 
+import gzip
 import json
 import pathlib
 import random
@@ -150,8 +151,6 @@ arrivals.install(virtual=jitter is not None)
 out, provider = Keep(), TracerProvider(resource=Resource.create({"service.name": "train", **otelgpu.job()}))
 provider.add_span_processor(BatchSpanProcessor(out, max_queue_size=100_000))
 trace.set_tracer_provider(provider)
-model, step = make()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 x = torch.randn(4, 64)
 
 
@@ -162,14 +161,61 @@ def loader():
         yield x
 
 
-for turn, item in otelgpu.loop("train", loader()):
-    step(item)
-    with turn.phase("optimizer"):
-        late("optimizer")
-        optimizer.step()
-        optimizer.zero_grad()
+def train():
+    global turn
+    model, step = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for turn, item in otelgpu.loop("train", loader()):
+        step(item)
+        with turn.phase("optimizer"):
+            late("optimizer")
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def trainer():
+    import transformers
+    from otelgpu.transformers import GPUSteps
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return steps * world
+
+        def __getitem__(self, i):
+            late("data")
+            return {"x": torch.randn(64)}
+
+    class Model(Net):
+        def forward(self, x):
+            late("forward")
+            return {"loss": super().forward(x).square().mean()}
+
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure=None):
+            late("optimizer")
+            return super().step(closure)
+
+    class Steps(transformers.TrainerCallback):
+        """Follows GPUSteps, whose steps begin where this one's do."""
+        def on_train_begin(self, *_, **__):
+            arrivals.watch(it.model_wrapped)
+            arrivals.step()
+
+        def on_step_end(self, *_, **__):
+            arrivals.step()
+
+    options = transformers.TrainingArguments(
+        output_dir=str(folder), per_device_train_batch_size=1, num_train_epochs=1, save_strategy="no", report_to=[], disable_tqdm=True,
+        use_cpu=True, logging_strategy="no")
+    model = Model()
+    it = transformers.Trainer(model, options, train_dataset=Data(), callbacks=[GPUSteps(), Steps()],
+                              optimizers=(Optimizer(model.parameters(), lr=0.01), None))
+    it.train()
+
+
+(trainer if kind == "hf" else train)()
 provider.shutdown()
-(folder / f"{rank}.pb").write_bytes(encode_spans(out.spans).SerializeToString())
+(folder / f"{rank}.pb.gz").write_bytes(gzip.compress(encode_spans(out.spans).SerializeToString(), mtime=0))
 own = arrivals.own_times()
 if rank == 0:
     (folder / "own.json").write_text(json.dumps(own))
