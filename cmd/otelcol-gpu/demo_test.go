@@ -160,7 +160,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	}
 	require.Equal(t, long, found[semconv.GPUFindingKindSlowRequest].Trace)
 	require.Regexp(t, `^[\d.]+m?s, the median of \d+ takes [\d.]+m?s; it used [\d.]+ J$`, found[semconv.GPUFindingKindSlowRequest].Chain[0])
-	require.Regexp(t, `^the clock was throttled in 1 of 1 spans of prefill.long, [\d.]+ms of GPU time \(sw_power_cap\)$`,
+	require.Regexp(t, `^the only span of prefill.long ran with a throttled clock, [\d.]+ms of GPU time \(sw_power_cap\)$`,
 		found[semconv.GPUFindingKindThrottle].Chain[0])
 	require.Regexp(t, `^h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus$`,
 		found[semconv.GPUFindingKindPageableCopies].Chain[0])

@@ -215,8 +215,11 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	if x == nil {
 		return finding.Finding{}, false
 	}
-	text := fmt.Sprintf("the clock was throttled in %.0f of %.0f spans of %s, %s of GPU time (%s)", x.Sums[spansums.Held],
-		x.Sums[spansums.Count], k.name, short(x.Sums[spansums.HeldTime]), x.throttle)
+	spans := fmt.Sprintf("%.0f of %.0f spans of %s ran", x.Sums[spansums.Held], x.Sums[spansums.Count], k.name)
+	if x.Sums[spansums.Count] == 1 {
+		spans = fmt.Sprintf("the only span of %s ran", k.name)
+	}
+	text := fmt.Sprintf("%s with a throttled clock, %s of GPU time (%s)", spans, short(x.Sums[spansums.HeldTime]), x.throttle)
 	return found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace), true
 }
 

@@ -118,7 +118,7 @@ func TestFindingsArePrinted(t *testing.T) {
 		late,
 		found(semconv.GPUFindingKindSlowRequest, "svc", "400ms, the median of 6 takes 50ms; it used 7.5 J", 8, traceID(3)),
 		found(semconv.GPUFindingKindThrottle, "gemm",
-			"the clock was throttled in 2 of 3 spans of gemm, 60ms of GPU time (sw_power_cap)", 2./3, traceID(20)),
+			"2 of 3 spans of gemm ran with a throttled clock, 60ms of GPU time (sw_power_cap)", 2./3, traceID(20)),
 		pageable,
 	} {
 		require.InDelta(t, want.Share, list[i].Share, 1e-3, want.Kind)

@@ -228,11 +228,11 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	b.drag(x-200, x, y)
 	b.until(
 		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
-	assert.Regexp(t, `^Chosen: \d\d:\d\d:\d\d to \d\d:\d\d:\d\d, 1\d(\.\d+)? s; operations to 5 s\.reset$`,
+	assert.Regexp(t, `^Selected \d\d:\d\d:\d\d to \d\d:\d\d:\d\d \(1\d(\.\d+)? s\)\. Operation totals are rounded to 5 s\.reset$`,
 		b.text("#chosen"))
 	assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices .picked").length`), "it is drawn on the strips")
 	assert.Less(t, eval[int](b, `document.querySelectorAll("#steps .column").length`), 40)
-	assert.Contains(t, b.text("#requests"), "No request has a usage record in this time", "both requests came later")
+	assert.Contains(t, b.text("#requests"), "No usage records in this time range", "both requests came later")
 	b.press("chosen", "reset")
 	b.until(
 		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)

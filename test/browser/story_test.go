@@ -55,7 +55,7 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 		for _, want := range []string{
 			`late rank: rank 0 of 4 is late in \d+ of \d+ steps of train, .*; inference runs on its GPU, too`,
 			`slow request: [\d.]+m?s, the median of \d+ takes [\d.]+m?s`,
-			`throttle: the clock was throttled in 1 of 1 spans of prefill.long, .* \(sw_power_cap\)`,
+			`throttle: the only span of prefill.long ran with a throttled clock, .* \(sw_power_cap\)`,
 			`pageable copies: h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus`,
 		} {
 			assert.Regexp(t, want, b.text("#standsOut"))

@@ -19,7 +19,7 @@ const titleOf = (d) => [d.name || d.id, d.model].filter(Boolean).join(" · ");
 
 // What stands out?
 function standsOut() {
-  if (!state.findings.length) return nothing("Nothing yet:", "no device reports an error, no rank is late, no operation takes more than before, no request takes twice the median, no clock is throttled, no memory is almost full, no device is starved, and no copy moves through pageable memory.");
+  if (!state.findings.length) return nothing("Nothing yet:", "no device reports an error, no rank is late, no operation takes more than before, no request takes twice the median, no operation ran with a throttled clock, no memory is almost full, no device is starved, and no copy moves through pageable memory.");
   return [el("ul", {class: "findings"}, ...state.findings.map((f) => el("li", {class: "finding"}, el("strong", {}, f.kind.replaceAll("_", " ") + ": "), el("bdi", {}, f.chain.join(" → ")), f.evidence ? el("bdi", {}, "; " + f.evidence) : "", f.remedy ? el("span", {class: "dim"}, " Try: " + f.remedy) : "", f.trace ? [" (", traceLink(f.trace, "trace " + f.trace.slice(0, 8)), ")"] : "")))];
 }
 
@@ -152,14 +152,14 @@ function unchoose() {
 function chosenInWords() {
   const p = live.pick, box = byId("chosen");
   box.hidden = !p;
-  if (p) box.replaceChildren(el("span", {}, `Chosen: ${clock(p.from)} to ${clock(p.to)}, ${seconds((p.to - p.from) / 1000)}; operations to 5 s.`), el("button", {"data-key": "reset", onclick: unchoose}, "reset"));
+  if (p) box.replaceChildren(el("span", {}, `Selected ${clock(p.from)} to ${clock(p.to)} (${seconds((p.to - p.from) / 1000)}). Operation totals are rounded to 5 s.`), el("button", {"data-key": "reset", onclick: unchoose}, "reset"));
 }
 
 // Which operation is memory bound?
 const keyOf = (o) => [o.service, o.name, o.type].join("\n");
 function operations(view) {
   const all = state.operations;
-  if (!all.length) return nothing("No span of GPU work is in this time.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.");
+  if (!all.length) return nothing("No GPU spans in this time range.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.");
   const pick = (o) => { live.chosen = live.chosen === keyOf(o) ? "" : keyOf(o); changed(); draw(); };
   const points = all.filter((o) => o.intensity && o.flopRate).map((o) => ({...o, key: keyOf(o), choose: () => pick(o), chosen: keyOf(o) === live.chosen, lines: [o.name, o.service || "", "GPU time " + seconds(o.time),
     `${scaled(o.flopRate, "FLOP/s")} at ${sig(o.intensity)} FLOPs per byte`, or(o.byteRate, (v) => scaled(v, "B/s")), or(o.roofline, (v) => percent(v) + " of the roof"), o.bound ? "bound by " + o.bound : ""]}));
@@ -199,7 +199,7 @@ function partsOfStep(s) {
 }
 function steps(view) {
   const all = state.steps.filter((s) => s.duration > 0);
-  if (!all.length) return nothing("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.");
+  if (!all.length) return nothing("No step ended in this time range.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.");
   const columnsOf = new Map(); // one column for the same steps of all ranks
   for (const s of all) { const k = [s.service, s.name, s.index].join("\n"); columnsOf.set(k, [...(columnsOf.get(k) || []), s]); }
   const groups = [...columnsOf.values()], middle = median(all.map((s) => s.duration)), names = new Set(), last = ["exposed communication", "other"];
@@ -232,12 +232,12 @@ function steps(view) {
 
 // Which requests use the most energy?
 function requests() {
-  if (!state.requests.length) return nothing("No request has a usage record in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python. Requests of vLLM, SGLang, TGI and Triton get theirs with --config llm.");
+  if (!state.requests.length) return nothing("No usage records in this time range.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python. Requests of vLLM, SGLang, TGI and Triton get theirs with --config llm.");
   const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
   const metered = sum((q) => (q.energy ? q.items : 0)); // joules and items of the same requests
   for (const q of state.requests) for (const p of q.parts || []) kinds.add(p.name);
   const names = [...kinds].slice(0, 5);
-  const most200 = state.moreRequests ? `The ${state.requests.length} of ${plural(state.requests.length + state.moreRequests, "request")} that took most` : plural(state.requests.length, "request");
+  const most200 = state.moreRequests ? `Top ${state.requests.length} of ${plural(state.requests.length + state.moreRequests, "request")} by energy` : plural(state.requests.length, "request");
   return [el("p", {class: "hint"}, `${most200}: ${sig(sum((q) => q.energy))} J${metered ? `, ${sig(sum((q) => (q.items ? q.energy : 0)) / metered)} J per item` : ""}${sum((q) => q.gpuTime) ? `, ${seconds(sum((q) => q.gpuTime))} of GPU time` : ""}.`),
     table("Requests by use of the GPU", [
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
@@ -300,7 +300,7 @@ function memory(view) {
 function health() {
   const h = state.health, ago = (t) => (t ? (state.live ? seconds(Math.max(0, (state.now - t) / 1000)) + " ago" : clock(t)) : "none yet");
   const rows = [["spans", `${count(h.spans)}, of which ${count(h.gpuSpans)} of GPU work`], ["steps", count(h.steps)], ["requests with a usage record", count(h.requests)], ["newest span", ago(h.lastSpan)],
-    ["newest metric of a device", ago(h.lastMetric)], ["joined with samples", h.coverage ? percent(h.coverage) + " of their time" : "not yet (needs gpu_join and the gpu receiver)"]];
+    ["newest metric of a device", ago(h.lastMetric)], ["GPU spans covered by device samples", h.coverage ? percent(h.coverage) : "not yet (needs gpu_join and the gpu receiver)"]];
   if (h.operationsSince) rows.push(["operations reach back to", clock(h.operationsSince * 1000)]);
   for (const [k, n] of [["operationsDropped", "operations beyond the limit"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests beyond the limit"], ["stacksMerged", "values of stacks beyond 5,000 in 15 s, counted under (other stacks)"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);
   const list = state.contradictions || [];
