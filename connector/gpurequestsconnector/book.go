@@ -45,6 +45,7 @@ type book struct {
 	waiting  children
 	arrived  *spantree.Tree[seenSpan, pending] // spans of a request arrive in any order, and a batch may arrive twice
 	closed   boundedmap.Recent[key, struct{}]  // requests
+	outer    boundedmap.Recent[key, division]  // recent batches that state work inside that has not arrived
 
 	operations map[operation]*operation
 	texts      map[string]string
@@ -67,9 +68,19 @@ func newBook(cfg *Config) *book {
 		waiting: newChildren(),
 		arrived: spantree.New(spantree.Rules[seenSpan, pending]{MaxSpans: cfg.MaxSpans, MaxSums: cfg.MaxSpans}),
 		closed:  boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
+		outer:   boundedmap.NewRecent[key, division](maxDivisions),
 		ending:  make(map[key]*request), operations: make(map[operation]*operation), texts: make(map[string]string),
 		sources: make(map[string]*source), index: make(map[key]int),
 	}
+}
+
+// read returns the counts since the last read. Counters of energy cannot fall, so a correction
+// remains until there is more to count.
+func (b *book) read() counts {
+	s := b.stats
+	b.stats = counts{charged: min(s.charged, 0), unassigned: min(s.unassigned, 0)}
+	s.charged, s.unassigned = max(s.charged, 0), max(s.unassigned, 0)
+	return s
 }
 
 // take processes a payload.
@@ -274,6 +285,13 @@ func (b *book) charge(s *span, now int64) {
 	}
 	if rest > 1e-12 {
 		b.stats.unassigned += rest * own.energy
+	}
+	if s.inner > leastRest*s.energy && !s.nested {
+		for i := range b.parts {
+			b.parts[i].State = "" // of the payload
+		}
+		old, _ := b.outer.Put(s.key.In(s.process), division{op, s.source, b.parts})
+		b.parts = old.parts[:0]
 	}
 }
 

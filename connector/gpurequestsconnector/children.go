@@ -111,7 +111,7 @@ func (w *children) remove(trace pcommon.TraceID, done func(*child) bool) {
 func (b *book) wait(s *span, now int64) {
 	own := s.debt(s.device)
 	if s.nested {
-		own = debt{s.device, 0, s.rest}
+		own = debt{s.device, 0, s.rest, false}
 		s.usage = usage{energy: s.rest, coverage: s.coverage, upper: s.upper}
 	}
 	if s.kind == leafWork && s.parent.IsEmpty() {
@@ -121,6 +121,7 @@ func (b *book) wait(s *span, now int64) {
 	if b.waiting.at.Len() >= b.cfg.MaxSpans {
 		b.stats.lostChildren++
 		b.stats.unassigned += own.energy
+		own.paid = true
 		b.lift(s.process, s.above(), own, now)
 		return
 	}
@@ -188,7 +189,9 @@ func (b *book) joinRest(r *request, c *child, now int64) {
 // counted ends the wait of a child whose energy is accounted for. GPU work above it that has not
 // arrived yet contains it too.
 func (b *book) counted(c *child, now int64) {
-	b.lift(c.source.process, c.above(), c.debt(c.device), now)
+	own := c.debt(c.device)
+	own.paid = true
+	b.lift(c.source.process, c.above(), own, now)
 	if s := b.find(c.source.process, c.key); s != nil {
 		s.counted = true
 	}

@@ -128,8 +128,7 @@ func (c *gpuRequests) Shutdown(ctx context.Context) error {
 func (c *gpuRequests) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	c.mu.Lock()
 	c.book.take(td, c.passed.At(c.clock()))
-	stats := c.book.stats
-	c.book.stats = counts{}
+	stats := c.book.read()
 	c.mu.Unlock()
 	c.count(ctx, &stats)
 	return nil
@@ -140,8 +139,7 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.mu.Lock()
 	now := c.clock()
 	closed := c.book.due(c.passed.At(now), all)
-	stats := c.book.stats
-	c.book.stats = counts{}
+	stats := c.book.read()
 	c.mu.Unlock()
 	c.count(ctx, &stats)
 	if c.Metrics.Next != nil {

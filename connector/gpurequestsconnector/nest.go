@@ -5,6 +5,8 @@ package gpurequestsconnector
 
 import (
 	"iter"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // The energy and the time of a span include its descendants on all devices, also below spans of the
@@ -28,6 +30,7 @@ import (
 type debt struct {
 	device       string
 	time, energy float64
+	paid         bool // it is accounted for already, not only when the ancestor is known
 }
 
 // take subtracts from work what batches within it have, and returns the energy that was no part of
@@ -36,6 +39,9 @@ func (s *span) take(o debt) (rest float64) {
 	rest = s.claim(o.energy)
 	s.innerTime += o.time
 	s.innerEnergy += o.energy - rest
+	if o.paid {
+		s.paid += o.energy - rest
+	}
 	return rest
 }
 
@@ -50,15 +56,15 @@ func (b *book) nest(now int64) {
 		waited := b.pending(s)
 		s.waited = waited.inner
 		for _, o := range waited.debts {
-			if rest := s.take(o); s.batch {
-				o = debt{o.device, 0, rest}
+			if s.take(o); s.batch {
+				o.time = 0
 			}
-			if !s.batch || o.energy > 0 {
-				b.lift(s.process, s.above(), o, now)
-			}
+			b.lift(s.process, s.above(), o, now)
 		}
-		if s.batch {
-			s.outer, s.rest, s.nested = b.lift(s.process, s.above(), debt{s.device, s.time, s.energy}, now)
+	}
+	for i := range b.spans {
+		if s := &b.spans[i]; s.batch {
+			s.outer, s.rest, s.nested = b.lift(s.process, s.above(), debt{s.device, s.time, s.energy - s.paid, false}, now)
 		}
 	}
 	for i := range b.spans {
@@ -105,14 +111,20 @@ func (b *book) lift(process uint64, k key, o debt, now int64) (outer int, rest f
 			return outer, o.energy, before
 		case !here && (s.batch || s.counted):
 			before = true
-			o.time, o.energy = 0, s.claim(o.energy)
+			left := s.claim(o.energy)
+			if o.paid {
+				b.refund(process, s, o.energy-left)
+			}
+			o.time, o.energy = 0, left
 		case here:
 			left := b.spans[i].take(o)
 			if s.batch {
 				if outer < 0 {
 					outer = i
 				}
-				o.time, o.energy = 0, left
+				if o.time = 0; !o.paid { // the batch's own energy has it
+					o.energy = left
+				}
 			}
 		default:
 			if c := b.waiting.find(k.In(process)); c != nil {
@@ -128,6 +140,34 @@ func (b *book) lift(process uint64, k key, o debt, now int64) (outer int, rest f
 	return outer, o.energy, before
 }
 
+// division is how the energy of a batch was divided among requests.
+type division struct {
+	op     *operation
+	source *source
+	parts  []spanfacts.LinkShare
+}
+
+// maxDivisions bounds the batches whose division is known.
+const maxDivisions = 256
+
+// refund corrects a span that was charged with energy that was charged to batches inside it, too: a
+// span between them arrived after both. A request that is closed keeps it; what is unassigned is
+// then less.
+func (b *book) refund(process uint64, s *seenSpan, energy float64) {
+	left := energy
+	if d := b.outer.Find(s.key.In(process)); d != nil {
+		for i := range d.parts {
+			if r := b.requests[d.parts[i].Key]; r != nil {
+				part := d.parts[i].Share * energy
+				b.account(r, d.op, d.source).energy -= part
+				b.stats.charged -= part
+				left -= part
+			}
+		}
+	}
+	b.stats.unassigned -= left
+}
+
 // owe records what a span that has not arrived yet contains.
 func (b *book) owe(process uint64, k key, o debt, now int64) {
 	list := &b.arrived.Sum(process, k, now).debts
@@ -138,7 +178,7 @@ func (b *book) owe(process uint64, k key, o debt, now int64) {
 			return
 		}
 	}
-	o.device = b.text(o.device)
+	o.device, o.paid = b.text(o.device), true // by the time the span arrives
 	*list = append(*list, o)
 }
 

@@ -47,6 +47,7 @@ type span struct {
 	nested bool    // its energy was counted with the span around it
 	rest   float64 // if nested, J of it that were not
 	waited []key   // requests inside that waited for it
+	paid   float64 // J of batches within it that were charged before it arrived
 	done   bool    // charged or waiting: nothing is subtracted from it any more
 
 	process uint64 // 0 without a rank
@@ -125,7 +126,7 @@ type usage struct {
 
 // debt returns the time and the energy on a device that belong to no batch within.
 func (u *usage) debt(device string) debt {
-	return debt{device, max(0, u.time-u.innerTime), max(u.self, u.energy-u.innerEnergy)}
+	return debt{device, max(0, u.time-u.innerTime), max(u.self, u.energy-u.innerEnergy), false}
 }
 
 // leastRest is the part of a span's energy that is rounding.
