@@ -20,7 +20,8 @@ var files embed.FS
 const AllInOne = "all-in-one"
 
 // Names lists the pipelines: all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway,
-// kubernetes/agent, kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo.
+// kubernetes/agent, kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo,
+// training.
 func Names() []string {
 	var names []string
 	// The embedded tree is fixed at build time: walking it cannot fail.

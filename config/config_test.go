@@ -27,7 +27,7 @@ func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 	names := config.Names()
 	require.Equal(t, []string{
 		"all-in-one", "dcgm-exporter", "jaeger", "kafka/agent", "kafka/gateway", "kubernetes/agent",
-		"kubernetes/dcgm-exporter", "kubernetes/gateway", "llm", "profiles", "prometheus", "tempo",
+		"kubernetes/dcgm-exporter", "kubernetes/gateway", "llm", "profiles", "prometheus", "tempo", "training",
 	}, names)
 	for _, name := range names {
 		text, err := config.YAML(name)
@@ -42,7 +42,7 @@ func TestAnUnknownPipelineIsNamed(t *testing.T) {
 	_, err := config.YAML("loki")
 	require.EqualError(t, err,
 		`no pipeline "loki" (there are all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, `+
-			`kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo)`)
+			`kubernetes/dcgm-exporter, kubernetes/gateway, llm, profiles, prometheus, tempo, training)`)
 }
 
 var update = flag.Bool("update", false, "write the copies of pipelines, rules and dashboards in deploy")

@@ -99,6 +99,7 @@ type counts struct {
 	activityLate, activityLimit, activityTime int64
 	stepLate, stepLimit                       int64
 	uncompared                                [aloneReasons]int64
+	few                                       [2]int64 // ranks that report a step, of how many; 0: not known
 }
 
 // alone counts steps of ranks that are compared with no other.

@@ -4,6 +4,8 @@
 package gpumetricsconnector
 
 import (
+	"fmt"
+
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 )
@@ -53,7 +55,11 @@ func (c *gpuMetrics) explain(s *counts) {
 	for why, n := range s.uncompared {
 		if n > 0 && !c.explained[why] {
 			c.explained[why] = true
-			c.log.Warn("stragglers cannot be found: "+aloneTexts[why].log+"; further steps are counted, not logged",
+			text := aloneTexts[why].log
+			if aloneReason(why) == aloneFewRanks && s.few[1] > 0 {
+				text = fmt.Sprintf("%d of %d ranks exports; %s", s.few[0], s.few[1], text)
+			}
+			c.log.Warn("stragglers cannot be found: "+text+"; further steps are counted, not logged",
 				zap.String("reason", aloneTexts[why].label), zap.Int64("steps", n))
 		}
 	}

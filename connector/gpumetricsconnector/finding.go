@@ -126,12 +126,15 @@ func putFinding(a pcommon.Map, f *finding.Finding) {
 }
 
 // lateRank returns the finding on a slow rank among several. The step is in seconds; 0: unknown.
-func lateRank(v *straggler.Result, ranks int, step float64) finding.Finding {
+func lateRank(v *straggler.Result, ranks int, step float64, host bool) finding.Finding {
 	f := finding.LateRank(v.Rank, 0, 0, semconv.FindingLateRankLiveThreshold, finding.Medium)
 	late := (v.Score - 1) * v.Median
 	f.Evidence = fmt.Sprintf("own time %s above the median of %d ranks", finding.Duration(1e9*late), ranks)
 	if v.Section != "" {
 		f.Evidence += fmt.Sprintf(", %s of it in %s", finding.Duration(1e9*min(late, v.Delay)), v.Section)
+	}
+	if host {
+		f.Evidence += "; times are the host's, in which a slow GPU is not visible"
 	}
 	if share := late / step; step > 0 && share <= math.MaxFloat64 {
 		f.Gain, f.Share = time.Duration(math.Round(1e9*late)), share

@@ -335,7 +335,7 @@ func TestEveryFindingOfTheConnectorHasItsThreshold(t *testing.T) {
 				found = nil
 				for _, r := range h.Compare([][]straggler.Rank{ranks}, false)[0].Results {
 					if r.Slow {
-						found = append(found, &reported{Finding: lateRank(&r, len(ranks), step)})
+						found = append(found, &reported{Finding: lateRank(&r, len(ranks), step, false)})
 					}
 				}
 			}

@@ -47,6 +47,7 @@ type stepSpan struct {
 	flags      uint32
 	state      string
 	resource   pcommon.Map // set only if spans have a consumer
+	host       bool        // timed on the host
 }
 
 // rankStep is a step of one rank; its loose sections are taken from the tree when ranks are
@@ -150,7 +151,16 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	if f.StepOther > 0 && rs.Phases != nil {
 		rs.Phases.Add(semconv.GPUStragglerSectionOther, "", f.StepOther, straggler.Extent{}, nil)
 	}
-	rs.Own = straggler.Own(f.StepTime(), f.Exposed())
+	exposed := f.Exposed()
+	if f.HostTimed() && !f.HasExposed {
+		// Before it updates the weights, the host waits for the device, and so for the other ranks.
+		for _, p := range f.Phases() {
+			if p.Name == semconv.GPUStepPhaseNameOptimizer {
+				exposed += p.Duration
+			}
+		}
+	}
+	rs.Own, rs.host = straggler.Own(f.StepTime(), exposed), f.HostTimed()
 	return rs
 }
 
@@ -210,6 +220,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		return
 	case !c.Enough:
 		a.stats.alone(aloneFewRanks, len(ranks))
+		a.stats.few = [2]int64{int64(len(ranks)), c.World}
 		return
 	}
 	sets, alone := c.History.Peers(ranks)
@@ -217,6 +228,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	a.stats.alone(aloneOutOfStep, alone[straggler.OutOfStep])
 	if c.World > 2*int64(len(ranks)) {
 		a.stats.alone(aloneFewRanks, len(ranks))
+		a.stats.few = [2]int64{int64(len(ranks)), c.World}
 		return
 	}
 	missing := c.Missing()
@@ -253,7 +265,7 @@ func (a *aggregator) scorePeers(
 			continue
 		}
 		r := &reported{
-			Finding: lateRank(v, len(ranks), ranks[i].Step), Result: *v, step: *step, loop: c.Loop.Name,
+			Finding: lateRank(v, len(ranks), ranks[i].Step, step.host), Result: *v, step: *step, loop: c.Loop.Name,
 			index: c.Index, ranks: len(ranks),
 			typicalStep: steps[typicalRank].Key, typicalRank: typicalRank,
 		}

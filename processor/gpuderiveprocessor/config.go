@@ -36,11 +36,14 @@ type Config struct {
 	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10
 	// times the floor; profilers' records have no floor. Default 2µs; 0: no floor.
 	Floor time.Duration `mapstructure:"floor"`
-	// Presets are predefined mappings for spans of other producers: gen_ai, obi, pytorch, sdk,
-	// sglang, tgi, triton, vllm. Default none.
+	// Presets are predefined mappings for spans of other producers: dynamo, gen_ai, nemo_lens, obi,
+	// pytorch, sdk, sglang, tgi, triton, vllm. Default none.
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`
+	// ResourceMappings copy resource attributes of other producers, in order, before the presets' own.
+	// Default none.
+	ResourceMappings []ResourceConfig `mapstructure:"resource_mappings"`
 	// AssembleSteps sums the spans below a step, for producers that write no totals on their steps.
 	// Default off; the empty key turns it on.
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
@@ -115,6 +118,9 @@ func (c *Config) Validate() error {
 	for i := range c.Mappings {
 		bad.Join(c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i),
 			slices.ContainsFunc(c.Presets, func(name string) bool { return presets[name] != nil })))
+	}
+	for i := range c.ResourceMappings {
+		bad.Join(c.ResourceMappings[i].validate(fmt.Sprintf("resource_mappings::%d", i)))
 	}
 	if a := c.AssembleSteps.Get(); a != nil {
 		configvalidate.Positive(&bad, "assemble_steps::max_sums", a.MaxSums)

@@ -62,7 +62,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	for _, want := range []string{
 		"`floor` must not be negative, found -1s",
 		"`precision` must be one of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"half\"",
-		"`presets::0` must be one of dynamo, gen_ai, obi, pytorch, sdk, sglang, tgi, triton, vllm, found \"lmdeploy\"",
+		"`presets::0` must be one of dynamo, gen_ai, nemo_lens, obi, pytorch, sdk, sglang, tgi, triton, vllm, found \"lmdeploy\"",
 		"`peaks::0::model` must not be empty",
 		"`peaks::0::memory_bandwidth` must be a finite number and not negative (0: not stated), found -1",
 		"`peaks::0::host_bandwidth` must be a finite number and not negative (0: not stated), found -2",

@@ -127,11 +127,19 @@ func (a *AttributeConfig) validate(key string) error {
 }
 
 // mapper converts spans of other producers to GPU spans.
-type mapper struct{ own, presets []MappingConfig }
+type mapper struct {
+	own, presets []MappingConfig
+	resource     []ResourceConfig
+}
 
 // mapAll maps the spans of a batch that are not GPU spans yet and returns the number of mapped
 // spans.
 func (m *mapper) mapAll(td ptrace.Traces) (mapped int64) {
+	for _, rs := range td.ResourceSpans().All() {
+		for i := range m.resource {
+			m.resource[i].copy(rs.Resource().Attributes())
+		}
+	}
 	if len(m.own)+len(m.presets) == 0 {
 		return 0
 	}

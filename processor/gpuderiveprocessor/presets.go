@@ -86,6 +86,8 @@ var presets = map[string][]MappingConfig{
 		genAI("internal", "gen_ai.usage.output_tokens"), genAI("server", "gen_ai.usage.output_tokens"),
 		genAI("internal", "gen_ai.usage.completion_tokens"), genAI("server", "gen_ai.usage.completion_tokens"),
 	},
+	// Trainers of NVIDIA through NeMo Lens.
+	"nemo_lens": training(),
 	// Services on the SDK of any language that use our attribute names for timed sections (usually
 	// a pair of CUDA events), and no type.
 	"sdk": {{Has: string(semconv.GPUDurationKey), Type: semconv.GPUOperationTypeSection}},
@@ -118,6 +120,9 @@ var presets = map[string][]MappingConfig{
 		}),
 	},
 }
+
+// presetResources are the resource attributes of presets.
+var presetResources = map[string][]ResourceConfig{"nemo_lens": trainingResource()}
 
 func vllm(m MappingConfig) MappingConfig {
 	return request(m,

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -43,10 +44,11 @@ func newDeriver(cfg *Config, set component.TelemetrySettings) (*deriver, error) 
 	}
 	d := &deriver{
 		cfg: cfg, log: set.Logger, tel: tel, resolver: newResolver(cfg, set.Logger),
-		mappings: mapper{own: cfg.Mappings}, floor: cfg.Floor.Seconds(),
+		mappings: mapper{own: cfg.Mappings, resource: slices.Clone(cfg.ResourceMappings)}, floor: cfg.Floor.Seconds(),
 	}
 	for _, name := range cfg.Presets {
 		d.mappings.presets = append(d.mappings.presets, presets[name]...)
+		d.mappings.resource = append(d.mappings.resource, presetResources[name]...)
 	}
 	if a := cfg.AssembleSteps.Get(); a != nil {
 		d.steps = newAssembler(*a)
