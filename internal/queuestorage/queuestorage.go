@@ -48,10 +48,19 @@ func (x *extension) GetClient(ctx context.Context, kind component.Kind, id compo
 	return &client{Client: c, log: x.log.With(zap.Stringer("queue", id))}, nil
 }
 
-// Host returns a host whose storage extension with an ID is an Extension.
+// Host returns a host whose storage extension with an ID is an Extension. If only this host's is one,
+// as in a Collector with the file_storage of others, it warns about the queues of exporters.
 func Host(host component.Host, id component.ID, log *zap.Logger) component.Host {
+	if ext, ok := host.GetExtensions()[id].(storage.Extension); ok && id.Type() == fileStorage {
+		if _, done := ext.(*extension); !done {
+			log.Warn("queues of exporters in this storage can lose requests while its disk is full (build the Collector with "+
+				"file_storage from github.com/otelgpu/otelgpu/cmd/otelcol-gpu/extension/filestorage)", zap.Stringer("storage", id))
+		}
+	}
 	return storageHost{host, id, log}
 }
+
+var fileStorage = component.MustNewType("file_storage")
 
 type storageHost struct {
 	component.Host

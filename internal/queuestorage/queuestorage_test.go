@@ -38,11 +38,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var id = component.MustNewID("file_storage")
 
-type host struct{ storage *sinktest.Storage }
+type host map[component.ID]component.Component
 
-func (h host) GetExtensions() map[component.ID]component.Component {
-	return map[component.ID]component.Component{id: h.storage, component.MustNewID("other"): nil}
-}
+func (h host) GetExtensions() map[component.ID]component.Component { return h }
+
+func hostOf(s *sinktest.Storage) host { return host{id: s, component.MustNewID("other"): nil} }
 
 // start returns an exporter with a queue in the storage and three consumers, as exporterhelper
 // makes it.
@@ -63,7 +63,7 @@ func start(t *testing.T, s *sinktest.Storage, to *sinktest.Sink, log *zap.Logger
 			Sizer: exporterhelper.RequestSizerTypeRequests, QueueSize: 1000, NumConsumers: 3, StorageID: &id,
 		})))
 	require.NoError(t, err)
-	require.NoError(t, e.Start(t.Context(), queuestorage.Host(host{s}, id, log)))
+	require.NoError(t, e.Start(t.Context(), queuestorage.Host(hostOf(s), id, log)))
 	return e
 }
 
@@ -168,7 +168,7 @@ func TestFailuresAreLoggedNowAndThen(t *testing.T) {
 // itself.
 func TestOtherErrorsAndOtherComponentsAreLeftAlone(t *testing.T) {
 	s := new(sinktest.Storage)
-	all := queuestorage.Host(host{s}, id, zap.NewNop()).GetExtensions()
+	all := queuestorage.Host(hostOf(s), id, zap.NewNop()).GetExtensions()
 	ext := all[id].(storage.Extension)
 	assert.Same(t, ext, queuestorage.Extension(ext, nil), "once")
 	assert.Nil(t, all[component.MustNewID("other")])
@@ -200,3 +200,16 @@ func (f failing) GetClient(context.Context, component.Kind, component.ID, string
 type failingClient struct{ storage.Client }
 
 func (failingClient) Batch(context.Context, ...*storage.Operation) error { return errBroken }
+
+// gpu_join in a Collector that others build warns about their file_storage.
+func TestAFileStorageThatLosesRequestsIsNamed(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	log := zap.New(core)
+	s, redis := new(sinktest.Storage), component.MustNewID("redis_storage")
+	queuestorage.Host(host{redis: s}, redis, log)
+	queuestorage.Host(host{id: queuestorage.Extension(s, log)}, id, log)
+	assert.Zero(t, logs.Len())
+	queuestorage.Host(host{id: s}, id, log)
+	require.Equal(t, 1, logs.Len())
+	assert.Equal(t, "file_storage", logs.All()[0].ContextMap()["storage"])
+}

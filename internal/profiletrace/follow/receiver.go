@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
 
-// Consumer passes batches to next, which gets copies of those that it rejects until it accepts them
+// Consumer passes batches to next, which gets copies of rejected ones until it accepts them
 // or the context ends, and counts them as the receiver's.
 func Consumer(set receiver.Settings, next consumer.Traces) (consumer.ConsumeTracesFunc, error) {
 	obs, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
