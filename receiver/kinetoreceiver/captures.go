@@ -75,7 +75,7 @@ func capturesOf(ctx context.Context, path string, o Options) (link.Captures, err
 	defer f.Close()
 	p := profiletrace.New(o, profiletrace.Source{})
 	defer p.Close()
-	c := &collect{p: p, opts: o, texts: map[string]int64{}}
+	c := &collect{p: p, opts: o, texts: map[string]int64{}, ranks: map[string]int64{}}
 	if _, err := c.read(ctx, path, f); err != nil {
 		return link.Captures{}, err
 	}

@@ -37,6 +37,7 @@ type collect struct {
 	foreign      *producer             // the other writer of the file
 	found        int64                 // events that the profile was given
 	activities   int64                 // of devices among them
+	ranks        map[string]int64      // of a merged file, by the prefix of process ids
 	proton       int64                 // of these, from Triton's Proton
 	fractions    bool                  // some of Proton's times have a fraction
 }
@@ -146,7 +147,11 @@ func (c *collect) Event(j *chromejson.Event) error {
 		name = parented(&e.Detail, name)
 	}
 	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but they may explain idle time
-	if c.arguments(e, j, name); own {
+	c.arguments(e, j, name)
+	if n := c.merged(j.PID); n > 0 && (e.Kind.Device() || e.Kind == event.KindRuntime) && e.Correlation != 0 {
+		e.Correlation |= n << event.CorrelationBits
+	}
+	if own {
 		e.Process, e.Thread = event.ProfilerProcess, 0
 	}
 	if c.found++; e.Kind.Device() {
@@ -315,6 +320,28 @@ func (c *collect) id(v []byte) int64 {
 	}
 	return n
 }
+
+// merged returns the number of the rank whose events a merged file has under process ids with a
+// prefix, as SGLang merges files ("[TP00] 4000"); 0: there is none. Correlations are unique within a
+// rank only.
+func (c *collect) merged(pid []byte) int64 {
+	if !bytes.HasPrefix(pid, []byte(`"[`)) {
+		return 0
+	}
+	prefix, _, ok := bytes.Cut(pid, []byte("] "))
+	if !ok {
+		return 0
+	}
+	n := c.ranks[string(prefix)]
+	if n == 0 && len(c.ranks) < maxRanks {
+		n = int64(len(c.ranks)) + 1
+		c.ranks[string(prefix)] = n
+	}
+	return n
+}
+
+// maxRanks bounds the ranks of a merged file.
+const maxRanks = 1 << 12
 
 // maxTexts bounds the table of ids that are no numbers.
 const maxTexts = 1 << 16

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -171,4 +172,52 @@ func TestControlBytesInTextsOfROCprofiler(t *testing.T) {
 	assert.False(t, st.Partial)
 	assert.EqualValues(t, 1, st.Devices[0].Kernels)
 	assert.Equal(t, 2*time.Microsecond, st.Devices[0].Parts.Computing)
+}
+
+// Two ranks in one file, as SGLang merges them: each rank has the same correlations.
+func TestMergedRanksKeepTheirLaunches(t *testing.T) {
+	text, err := os.ReadFile(publicCase(t, "healthy"))
+	require.NoError(t, err)
+	var trace map[string]any
+	require.NoError(t, json.Unmarshal(text, &trace))
+	trace["distributedInfo"] = map[string]any{"rank": 0, "world_size": 2}
+	var all []any
+	for rank, operator := range []string{"aten::mm", "aten::bmm"} {
+		var one map[string]any
+		require.NoError(t, json.Unmarshal(text, &one))
+		for _, x := range one["traceEvents"].([]any) {
+			e := x.(map[string]any)
+			args, _ := e["args"].(map[string]any)
+			if e["name"] == "aten::mm" {
+				e["name"] = operator
+				args["Input Dims"], args["Input type"] = []any{[]int{64, 64}, []int{64, 64}}, []string{"float", "float"}
+			}
+			if args["device"] != nil {
+				args["device"] = rank
+			}
+			if e["pid"] == 4000.0 {
+				e["pid"] = 4000.0 + float64(rank)
+			}
+			e["pid"], e["ts"] = fmt.Sprintf("[TP%02d] %v", rank, e["pid"]), e["ts"].(float64)+float64(rank)*130
+			all = append(all, e)
+		}
+	}
+	trace["traceEvents"] = all
+	text, err = json.Marshal(trace)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "merged.json")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	st, err := ReadFile(t.Context(), path, Options{Detail: DetailSteps, Paths: true},
+		func(_ context.Context, td ptrace.Traces) error {
+			_, ok := td.ResourceSpans().At(0).Resource().Attributes().Get(string(semconv.GPUJobRankKey))
+			assert.False(t, ok, "the file is of two ranks")
+			return nil
+		})
+	require.NoError(t, err)
+	require.Len(t, st.Devices, 2)
+	for i, operator := range []string{"aten::mm", "aten::bmm"} {
+		require.Len(t, st.Devices[i].Operators, 1, operator)
+		assert.Equal(t, operator, st.Devices[i].Operators[0].Name)
+		assert.EqualValues(t, 120, st.Devices[i].Operators[0].Kernels)
+	}
 }
