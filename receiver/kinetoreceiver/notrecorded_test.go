@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/criticalpath"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -38,7 +39,11 @@ func publicCase(t *testing.T, name string) string {
 
 // 30 of 32 graph launches lack their kernels: the device was busy for 93 % of the time.
 func TestWorkWithoutARecordIsNotIdle(t *testing.T) {
-	d := statsOf(t, publicCase(t, "graph_kernels_unrecorded")).Devices[0]
+	st := statsOf(t, publicCase(t, "graph_kernels_unrecorded"))
+	d, path := st.Devices[0], st.Paths[0]
+	for _, k := range path.Kinds {
+		assert.True(t, k.Kind == criticalpath.NotRecorded || path.Share(k.Time) < 0.1, "%s takes %v", k.Kind, k.Time)
+	}
 	v := d.Findings[0]
 	assert.Equal(t, semconv.GPUFindingKindNotRecorded, v.Kind)
 	assert.Contains(t, v.Chain[0], "30 of 32 launches")

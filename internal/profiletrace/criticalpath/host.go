@@ -173,7 +173,8 @@ func (w *walk) host(track uint32) position {
 			}
 		}
 		k := Host
-		if p.Class == timeline.CallWait && w.t-from > timeline.UnrecordedWait && !w.launches(track, &p) {
+		if p.Class == timeline.CallWait && (w.t-from > timeline.UnrecordedWait && !w.launches(track, &p) ||
+			w.unrecorded(track, p.Start, p.End)) {
 			k = NotRecorded
 		}
 		w.put(k, track, p.Name, from)
@@ -186,11 +187,18 @@ func (w *walk) host(track uint32) position {
 		name = w.thread(track).at(w.t).Name
 	}
 	k, end := Host, min(w.r.acts[x.act].End, w.t)
-	if w.t-end > timeline.UnrecordedWait {
+	if w.t-end > timeline.UnrecordedWait || w.unrecorded(track, x.start, x.end) {
 		k = NotRecorded
 	}
 	w.put(k, track, name, end)
 	return position{act: x.act}
+}
+
+// unrecorded reports whether a wait of a thread in an interval was for work without a record.
+func (w *walk) unrecorded(track uint32, from, to int64) bool {
+	list := w.r.lost[track]
+	n, _ := slices.BinarySearch(list, from)
+	return n < len(list) && list[n] < to
 }
 
 // launches reports whether a call of a thread launched an activity, which it may have prepared.

@@ -32,10 +32,11 @@ type Recorder struct {
 	acts     []Activity
 	waits    []eventWait // by Called
 	polls    map[uint32][]polling
-	steps    []step // not walked yet, by start, without overlap
-	complete int64  // completion of the step before
-	limit    int    // length of acts at which steps are walked
-	whole    bool   // there are no steps
+	lost     map[uint32][]int64 // starts of waits for work without a record, by thread
+	steps    []step             // not walked yet, by start, without overlap
+	complete int64              // completion of the step before
+	limit    int                // length of acts at which steps are walked
+	whole    bool               // there are no steps
 	walk     walk
 	sums     sums
 }
@@ -82,6 +83,16 @@ func (r *Recorder) Poll(thread, name uint32, start, end int64) {
 	r.polls[thread] = append(list, polling{intervals.Interval{Start: start, End: end}, name, 1, false})
 }
 
+// Unrecorded states that a wait of a thread, which began then, was for launched work that has no
+// record.
+func (r *Recorder) Unrecorded(thread uint32, start int64) {
+	list := r.lost[thread]
+	if len(list) == maxPolls {
+		list = slices.Delete(list, 0, maxPolls/2)
+	}
+	r.lost[thread] = append(list, start)
+}
+
 // Launch states that a thread launched something.
 func (r *Recorder) Launch(thread uint32) {
 	if list := r.polls[thread]; len(list) > 0 {
@@ -103,7 +114,7 @@ const (
 // on.
 func NewRecorder(steps bool, begin int64) *Recorder {
 	r := &Recorder{
-		threads: map[uint32]*timeline.History{}, polls: map[uint32][]polling{},
+		threads: map[uint32]*timeline.History{}, polls: map[uint32][]polling{}, lost: map[uint32][]int64{},
 		limit: fewActivities, whole: !steps, complete: begin, sums: newSums(),
 	}
 	if r.whole {

@@ -59,15 +59,18 @@ func (s *Sweep) countLaunch(r *event.Record, th *thread, fl *vocabulary.Meaning)
 	}
 }
 
-// waited records that work launched before a wait of a process has ended.
-func (p *Process) waited(r *event.Record) {
+// waited records that work launched before a wait of a process has ended, and reports whether some
+// of it has no record.
+func (p *Process) waited(r *event.Record) (any bool) {
 	for _, l := range p.lost {
 		n := 0
 		for n < len(l.pending) && l.pending[n].start <= r.Key {
 			n++
 		}
 		l.end(n, r.Key+r.Duration)
+		any = any || n > 0
 	}
+	return any
 }
 
 // started records that work of a thread has started: what the thread launched before it has ended.

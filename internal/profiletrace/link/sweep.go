@@ -223,7 +223,9 @@ func (s *Sweep) host(r *event.Record) {
 		if r.Kind == event.KindRuntime {
 			th.process.capture(fl.Class)
 			if fl.Settles {
-				th.process.waited(r)
+				if th.process.waited(r) && th.process.path != nil {
+					th.process.path.Unrecorded(r.Track, r.Key)
+				}
 			}
 			if path := th.process.path; path != nil && fl.Polls {
 				path.Poll(r.Track, r.Name, start, end)
