@@ -22,6 +22,7 @@ type activities struct {
 	exposed       intervals.Set // communication for which computation waits
 	collectives   []straggler.Collective
 	byIdentity    []int32 // positions of collectives
+	byEnd         []int32
 }
 
 func (x *profile) timeline() *activities {
@@ -36,6 +37,8 @@ func (x *profile) timeline() *activities {
 	slices.SortStableFunc(t.byIdentity, func(i, k int32) int {
 		return compare(x.collectives[i].Identity(), x.collectives[k].Identity())
 	})
+	t.byEnd = slices.Clone(t.byIdentity)
+	slices.SortStableFunc(t.byEnd, func(i, k int32) int { return cmp.Compare(x.collectives[i].End, x.collectives[k].End) })
 	t.communicating = union(collectives)
 	if x.compute == nil && x.moves == nil {
 		x.compute, x.moves = x.trimmed.compute.Set(), x.trimmed.moves.Set()

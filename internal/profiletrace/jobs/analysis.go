@@ -84,6 +84,7 @@ func (a *analysis) run() Job {
 			out.Bubbles = a.bubbles()
 			break
 		}
+		out.Path = a.path(joints)
 		sets := a.peers(all)
 		a.name(a.decide(table, sets), table, sets, arrivals)
 		a.carried(sets)
@@ -103,6 +104,9 @@ func (a *analysis) run() Job {
 	}
 	if out.Says = says(out); doubt {
 		out.Says += inStep
+	}
+	if text := out.Path.says(); text != "" {
+		out.Says = strings.TrimSuffix(out.Says, ".") + ". " + text
 	}
 	return *out
 }

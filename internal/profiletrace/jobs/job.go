@@ -43,6 +43,8 @@ type Job struct {
 	Carried []Carried `json:"carried,omitempty"`
 	// Observed is what was seen if no rank is named; nil: steps cannot be compared.
 	Observed *Observation `json:"observed,omitempty"`
+	// Path is the critical path across the ranks; nil: clocks cannot be aligned.
+	Path *Path `json:"path,omitempty"`
 	// Transfers are the collectives whose messages are stated, each run as long as its shortest
 	// rank.
 	Transfers     []Transfer `json:"transfers,omitempty"`

@@ -32,6 +32,7 @@ type joint struct {
 	absent       []int64
 	row          int   // of its step; negative: not compared
 	arrived, end int64 // of the last rank with a profile, on aligned clocks
+	last         int   // the profile of that rank
 	apart        []apart
 }
 
@@ -84,7 +85,10 @@ func (a *analysis) joints(all []straggler.Collective, t *stepTable) map[straggle
 			j.row = row
 		}
 		if a.ahead != nil {
-			j.arrived, j.end = max(j.arrived, c.Start-a.ahead[c.Rank]), max(j.end, c.End-a.ahead[c.Rank])
+			if at := c.Start - a.ahead[c.Rank]; at > j.arrived {
+				j.arrived, j.last = at, number[c.Rank]
+			}
+			j.end = max(j.end, c.End-a.ahead[c.Rank])
 		}
 		if before, ok := ends[c.Rank]; ok && len(a.out.Missing) > 0 {
 			j.apart = append(j.apart, apart{number[c.Rank], float64(c.Start - before)})
