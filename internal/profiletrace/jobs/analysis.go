@@ -66,6 +66,9 @@ func (a *analysis) run() Job {
 			r.Step, r.Own = nanoseconds(x.stepTime/float64(x.steps)), nanoseconds(x.own())
 		}
 		out.Ranks = append(out.Ranks, r)
+		if x.unrecorded {
+			out.Unrecorded = append(out.Unrecorded, x.rank)
+		}
 	}
 	out.Start, out.End = window.Start, window.End
 	out.Transfers, out.MoreTransfers = a.transfers()

@@ -41,6 +41,8 @@ type Job struct {
 	SlowGroups []SlowGroup `json:"slow_groups,omitempty"`
 	// Carried are ranks that were late when their profiles began.
 	Carried []Carried `json:"carried,omitempty"`
+	// Unrecorded are ranks whose profiles lack records of work: they are not judged.
+	Unrecorded []int64 `json:"unrecorded,omitempty"`
 	// Observed is what was seen if no rank is named; nil: steps cannot be compared.
 	Observed *Observation `json:"observed,omitempty"`
 	// Path is the critical path across the ranks; nil: clocks cannot be aligned.

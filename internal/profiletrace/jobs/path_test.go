@@ -4,11 +4,14 @@
 package jobs
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 )
 
 // In each step rank 1 computes 2 ms more before the first collective. The path is on rank 1 for
@@ -37,4 +40,28 @@ func TestThePathOfAJobFollowsTheLateRank(t *testing.T) {
 	assert.EqualValues(t, 1, p.Ranks[0].Rank)
 	assert.GreaterOrEqual(t, p.Ranks[0].Time, 12*2990*time.Microsecond)
 	assert.Contains(t, p.says(), "Critical path across the ranks: rank 1 ")
+}
+
+// A rank that lost records of kernels seems to do less, or more: it is not judged.
+func TestRanksWithoutRecordsAreNotJudged(t *testing.T) {
+	late := func(lost float64) Job {
+		w := newWorld(6, 4, 12)
+		w.extra = func(_, rank int) int64 { return int64(rank/3) * 2_000_000 }
+		var all Profiles
+		w.run().into(&all)
+		for rank := range 4 {
+			d := facts.Report{Window: time.Second}
+			if rank == 3 {
+				d.Parts.NotRecorded = time.Duration(lost * float64(time.Second))
+			}
+			all.Judged(fmt.Sprintf("folder%p/%d.json", w, rank), []facts.Report{d})
+		}
+		return all.Jobs()[0]
+	}
+	j := late(0.049)
+	require.Len(t, j.Late, 1)
+	assert.EqualValues(t, 3, j.Late[0].Rank)
+	j = late(0.051)
+	assert.Empty(t, j.Late)
+	assert.Contains(t, j.Says, "Not judged: rank 3, whose work is not recorded in full.")
 }

@@ -43,6 +43,7 @@ type profile struct {
 	labels      map[string]string // of process groups, for people
 	messages    map[sentAs]facts.Message
 	model       string        // of its only device
+	unrecorded  bool          // it lacks records of work, so that its own time is not known
 	compute     intervals.Set // kernels that are not collectives
 	moves       intervals.Set // copies and memsets
 	trimmed     struct{ compute, moves intervals.Compact }
@@ -115,6 +116,8 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 			continue
 		}
 		x.model = devices[0].Model
+		x.unrecorded = float64(devices[0].Parts.NotRecorded) >=
+			semconv.FindingNotRecordedThreshold*float64(max(1, devices[0].Window))
 		for _, v := range devices[0].Findings {
 			if v.Kind == semconv.GPUFindingKindHostWork && v.Certainty == finding.High && !v.Outside && len(v.Where) > 0 &&
 				v.Gain > x.idle.Time {

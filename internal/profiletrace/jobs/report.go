@@ -152,6 +152,10 @@ func says(j *Job) string {
 			"hides) " + late("rank %d is slow, by %s above the median"))
 	}
 	text := strings.TrimSpace(b.String())
+	if len(j.Unrecorded) > 0 {
+		text = fmt.Sprintf("%s. Not judged: %s, whose work is not recorded in full.", strings.TrimSuffix(text, "."),
+			listed(j.Unrecorded))
+	}
 	if len(j.Missing) > 0 && j.Absent == 0 {
 		text = fmt.Sprintf("%s. There is no profile of %s, which may be late, too.", strings.TrimSuffix(text, "."),
 			listed(j.Missing))
@@ -261,6 +265,20 @@ func (g *SlowGroup) says() string {
 	}
 	return text + fmt.Sprintf(", at %.2g %% of the rate of the link; no other group can be compared (certainty low). ",
 		100*g.LinkShare)
+}
+
+// slowFinding returns the finding on a group whose transfers take long. No rank is the cause.
+func slowFinding(j *Job, g *SlowGroup) finding.Finding {
+	v := finding.New(semconv.GPUFindingKindSlowGroup, finding.Medium)
+	v.Subject, v.Gain, v.Threshold = "group "+g.Group, g.Each*time.Duration(g.Steps), straggler.Material
+	v.Share = float64(v.Gain) / float64(max(1, j.End-j.Start))
+	v.Chain = []string{
+		strings.TrimSuffix(g.says(), ". "), fmt.Sprintf("all its ranks wait %s longer in each step", FormatTime(g.Each)),
+	}
+	if v.Evidence = fmt.Sprintf("%d ranks compared, %d steps; from the last arrival to the end", len(j.Ranks), g.Steps); g.Sister == 0 {
+		v.Certainty = finding.Low
+	}
+	return v
 }
 
 // observed describes a job in which no rank is named.

@@ -13,11 +13,14 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Findings returns the findings on the job: ranks without a profile, or late ranks.
+// Findings returns the findings on the job: slow groups, ranks without a profile, or late ranks.
 func (j *Job) Findings() []finding.Finding {
 	list := []finding.Finding{}
 	if j.Absent > 0 {
 		list = append(list, absentFinding(j))
+	}
+	for i := range j.SlowGroups {
+		list = append(list, slowFinding(j, &j.SlowGroups[i]))
 	}
 	for i := range j.Late {
 		list = append(list, lateFinding(j, &j.Late[i]))

@@ -210,6 +210,9 @@ func (a *analysis) fill(all [][]unit) *stepTable {
 			}
 			t.spans[u.row-least][i] = v
 			lengths = append(lengths, float64(v.End-v.Start))
+			if x.unrecorded {
+				continue
+			}
 			if t.own[u.row-least][i] = -float64(line.exposed.Within(v)); a.ahead != nil {
 				// A step is equally long on all ranks; on clocks that cannot be aligned, its length
 				// means nothing.

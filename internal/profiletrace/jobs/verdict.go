@@ -89,6 +89,7 @@ type SlowGroup struct {
 	Sister     time.Duration `json:"sister_ns,omitzero"` // of the fastest other group; 0: there is none
 	Each       time.Duration `json:"each_ns"`            // what a step loses
 	LinkShare  float64       `json:"link_share,omitzero"`
+	Steps      int           `json:"steps"` // compared
 }
 
 // groupKind is collectives that take equally long in all groups of equal size.
@@ -139,7 +140,7 @@ func (a *analysis) slowGroups(t *stepTable, joints map[straggler.Identity]*joint
 				loss > straggler.Material*t.length {
 				a.out.SlowGroups = append(a.out.SlowGroups, SlowGroup{
 					Group: a.label(group), Collective: kind.name, Bytes: kind.bytes, Time: time.Duration(medianOf(rows)),
-					Sister: time.Duration(fastest), Each: time.Duration(loss),
+					Sister: time.Duration(fastest), Each: time.Duration(loss), Steps: len(rows),
 				})
 			}
 		}
@@ -166,7 +167,7 @@ func (a *analysis) slowLinks(t *stepTable) {
 		if loss > semconv.FindingLateRankThreshold*t.length {
 			a.out.SlowGroups = append(a.out.SlowGroups, SlowGroup{
 				Group: x.Members, Collective: x.Collective, Bytes: x.Bytes, Time: x.Time / time.Duration(len(t.own)),
-				Each: time.Duration(loss), LinkShare: x.LinkShare,
+				Each: time.Duration(loss), LinkShare: x.LinkShare, Steps: len(t.own),
 			})
 		}
 	}
