@@ -187,6 +187,23 @@ func TestTheLateRankIsTheFirstFinding(t *testing.T) {
 	assert.Equal(t, "late rank rank 7each of the others waits 5 msrank 7 delays the others", b.text("#findings li:first-child"))
 }
 
+// Which rank is late is first, and what is known about single ranks is closed.
+func TestTheReportOf8RanksIsShort(t *testing.T) {
+	book := page.NewBook()
+	late := jobs.Job{World: 8, Says: "rank 7 delays the others", Late: []jobs.LateRank{{Rank: 7, Each: 5 * time.Millisecond}}}
+	for i := range 8 {
+		read(t, book, recorded.Path(t, "kineto", fmt.Sprintf("param/dlrm_8ranks/worker%d.pt.trace.json.gz", i)))
+		late.Ranks = append(late.Ranks, jobs.Rank{Rank: int64(i)})
+	}
+	b := open(t, write(t, book.State([]jobs.Job{late})), 1400, 1000)
+	b.hangsTogether()
+	assert.Equal(t, "profileRanks", eval[string](b, `document.querySelector("main section:not([hidden])").id`))
+	assert.Contains(t, b.text("#profileRanks"), "rank 7 delays the others")
+	assert.Less(t, eval[float64](b, `document.documentElement.scrollHeight`), 4000.0)
+	b.run(`document.querySelector("#profilePath summary").click()`)
+	b.until(`document.querySelector("#profilePath svg").getBoundingClientRect().width > 500`)
+}
+
 func TestAllocatedMemoryOverTime(t *testing.T) {
 	book := page.NewBook()
 	path := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")

@@ -3,9 +3,13 @@
 
 // Views by the section that they fill. A view that returns null does not apply to this page and is not shown.
 const liveViews = {standsOut, devices, operations, flames, steps, ranks, requests, memory, health};
-const reportViews = {comparison, findings, where, profileSteps, profilePath, timeline, flames, profileModules, profileRoofline, lists, communication, copies, bandwidth, profileMemory, profileRanks, sources};
+const reportViews = {comparison, profileRanks, findings, where, profileSteps, profilePath, timeline, flames, profileModules, profileRoofline, lists, communication, copies, bandwidth, profileMemory, sources};
+// Views of many devices that are closed at first: a report of a job starts with which rank is late.
+const foldedViews = new Set(["profilePath", "flames", "profileModules", "profileRoofline", "lists", "copies", "bandwidth", "sources"]);
 
 let target = location.hash.slice(1); // the section that the address names, until it exists
+
+opened.add("section " + target);
 
 let arranged = false; // the sections of a report are in its order
 
@@ -22,7 +26,8 @@ function draw() {
     const fill = (v) => {
       const made = v.wanted ? v.f(v.view) : null;
       v.section.hidden = !made;
-      v.view.replaceChildren(...(made || []).filter(Boolean));
+      const parts = (made || []).filter(Boolean), folded = report && foldedViews.has(v.section.id) && many();
+      v.view.replaceChildren(...(folded && parts.length ? [details("section " + v.section.id, `of ${plural(everyDevice().length, "device")}`, el("div", {}, ...parts))] : parts));
     };
     views.forEach(fill);
     for (const v of views.filter((v) => v.view.clientWidth > widths.get(v.view) + 100)) { // its neighbor turned out to be empty

@@ -288,9 +288,11 @@ function profileMemory(view) {
 function profileRanks(view) {
   const list = everyDevice().filter(({p}) => p.rank >= 0 && p.world !== 1);
   if (list.length < 2 && !(state.jobs || []).length) return null;
-  return [...(state.jobs || []).flatMap(job), list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank, zero: true}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
+  const parts = list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank, zero: true}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
     ...partNames.map(([n, k]) => ({title: n, of: ({d}) => d.parts[k], cell: ({d}) => el("span", {}, nanos(d.parts[k]), gauge(d.parts[k] / d.window_ns))})), {title: "idle", of: ({d}) => d.parts.idle_ns, cell: ({d}) => el("span", {}, nanos(d.parts.idle_ns), gauge(d.parts.idle_ns / d.window_ns))},
-    {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: ["rank", false], most: 64}) : null];
+    {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: ["rank", false], most: 64}) : null;
+  const jobs = (state.jobs || []).flatMap(job);
+  return [...jobs, parts && jobs.length ? details("ranks", "parts of each rank's window", parts) : parts];
 }
 
 // job returns the combined result of a job's ranks: a sentence, the late rank, and a row for each rank.

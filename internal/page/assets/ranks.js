@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // Reports on many devices, as of a job of 64 ranks: the same views, drawn small and on one scale, with one device large.
 
-const manyDevices = 8; // beyond this number, views are drawn small
+const manyDevices = 4; // beyond this number, views are drawn small
 const many = () => everyDevice().length > manyDevices;
 
 // stripes draws one thin bar for each of {name, total, parts: [[name, value, class, text]]}, on one scale.
