@@ -158,7 +158,7 @@ run: ## run the Collector with its built-in pipeline
 	$(GO) run ./cmd/otelcol-gpu
 
 pictures: build ## take the pictures of docs/images (Chromium; of a trace with OTELGPU_JAEGER_UI, the folder of a built jaeger-ui)
-	cd test/browser && OTELGPU_INTEGRATION=1 GOWORK=off $(GO) test -count=1 -timeout 20m -v -run Pictures -pictures $(CURDIR)/docs/images -program $(BIN)/otelcol-gpu .
+	cd test/browser && OTELGPU_INTEGRATION=1 GOWORK=off $(GO) test -count=1 -timeout 20m -v -run Picture -pictures $(CURDIR)/docs/images -program $(BIN)/otelcol-gpu .
 
 jaeger: ## build Jaeger and run it on its usual loopback ports, in memory
 	$(GO) run ./test/cmd/jaeger

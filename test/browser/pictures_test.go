@@ -204,8 +204,8 @@ func TestPicturesOfTheDemo(t *testing.T) {
 	b.picture("page-dark", "header", "#operations")
 }
 
-// TestPicturesOfATrace takes the picture of a request of the demo in Jaeger.
-func TestPicturesOfATrace(t *testing.T) {
+// TestIntegrationPicturesOfATrace takes the picture of a training step of the demo in Jaeger.
+func TestIntegrationPicturesOfATrace(t *testing.T) {
 	needsPictures(t)
 	assets := os.Getenv(jaeger.PageVariable)
 	if assets == "" {
@@ -216,14 +216,14 @@ func TestPicturesOfATrace(t *testing.T) {
 		"--otlp", j.OTLPGRPC)
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(text))
-	m := regexp.MustCompile(`slow request: .* \(trace ([0-9a-f]{32})\)`).FindSubmatch(text)
+	m := regexp.MustCompile(`pageable copies: .* \(trace ([0-9a-f]{32})\)`).FindSubmatch(text)
 	require.NotNil(t, m, string(text))
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx}
 	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(fmt.Sprintf("http://%s/trace/%s", j.Query, m[1])))
 	b.until(`document.querySelectorAll(".span-row .span-view").length > 5`)
-	const row = `[...document.querySelectorAll(".span-row")].find((r) => r.textContent.includes("prefill.long"))`
+	const row = `[...document.querySelectorAll(".span-row")].find((r) => r.textContent.includes("adamw"))`
 	b.until(row + ` !== undefined`)
 	b.run(row + `.querySelector(".span-view").click()`)
 	b.until(`document.querySelector(".AccordianKeyValues--header") !== null`)
