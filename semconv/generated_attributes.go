@@ -33,6 +33,9 @@ const (
 	// Collectors never write to one stream. Random at each start unless configured.
 	CollectorInstanceIDKey = attribute.Key("collector.instance.id")
 
+	// ContainerIDKey (string): Container of the process, from its control group.
+	ContainerIDKey = attribute.Key("container.id")
+
 	// CUDANvtxDomainKey (string): Domain of the NVTX range; absent for the default domain.
 	CUDANvtxDomainKey = attribute.Key("cuda.nvtx.domain")
 
@@ -234,6 +237,9 @@ const (
 
 	// GPUHangCauseKey (string): Reason why an operation of several ranks does not end.
 	GPUHangCauseKey = attribute.Key("gpu.hang.cause")
+
+	// GPUIdleContextKey (boolean): Whether a process had a context on the device, which keeps its clocks up.
+	GPUIdleContextKey = attribute.Key("gpu.idle.context")
 
 	// GPUIOAccessPatternKey (string): Declared memory access pattern. Rates are not corrected for it.
 	GPUIOAccessPatternKey = attribute.Key("gpu.io.access_pattern")
@@ -810,11 +816,24 @@ const (
 	// K8sNamespaceNameKey (string): Namespace of the pod.
 	K8sNamespaceNameKey = attribute.Key("k8s.namespace.name")
 
+	// K8sNodeNameKey (string): Node of the agent, from the environment variable OTELGPU_NODE_NAME.
+	K8sNodeNameKey = attribute.Key("k8s.node.name")
+
 	// K8sPodNameKey (string): Pod to which the kubelet assigned the device.
 	K8sPodNameKey = attribute.Key("k8s.pod.name")
 
+	// K8sPodUidKey (string): Pod of the process, from its control group.
+	K8sPodUidKey = attribute.Key("k8s.pod.uid")
+
 	// NetworkIODirectionKey (string): Direction as the device sees it.
 	NetworkIODirectionKey = attribute.Key("network.io.direction")
+
+	// ProcessExecutableNameKey (string): Name of the program, or the title that it sets, without its folder and
+	// arguments.
+	ProcessExecutableNameKey = attribute.Key("process.executable.name")
+
+	// ProcessOwnerKey (string): User of the process; the number where the host has no name for it.
+	ProcessOwnerKey = attribute.Key("process.owner")
 
 	// ProcessPidKey (int): Process ID in the PID namespace of the reporter, not that inside a container.
 	ProcessPidKey = attribute.Key("process.pid")

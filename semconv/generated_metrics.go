@@ -63,6 +63,12 @@ const (
 	GPUFLOPRateLimitUnit        = "{flop}/s"
 	GPUFLOPRateLimitDescription = "Dense peak at boost clock for a precision, from the table of device models or the configuration."
 
+	// GPUIdleEnergyName (counter, J): Energy of the physical GPU that it uses without work, while processes are
+	// measured.
+	GPUIdleEnergyName        = "gpu.idle.energy"
+	GPUIdleEnergyUnit        = "J"
+	GPUIdleEnergyDescription = "Energy of the physical GPU that it uses without work, while processes are measured."
+
 	// GPUJobHangsName (counter, {hang}): Operations of a job that did not end, by the dumps of PyTorch's flight
 	// recorder.
 	GPUJobHangsName        = "gpu.job.hangs"
@@ -148,11 +154,29 @@ const (
 	GPUPowerLimitUnit        = "W"
 	GPUPowerLimitDescription = "Enforced power limit."
 
-	// GPUProcessMemoryUsageName (gauge, By): Device memory in use by one process (opt-in). The sum over
-	// processes is below the device's usage.
+	// GPUProcessEnergyName (counter, J): Energy of the physical GPU that one process used beyond the idle
+	// energy. Processes, idle and unattributed energy sum to the counter.
+	GPUProcessEnergyName        = "gpu.process.energy"
+	GPUProcessEnergyUnit        = "J"
+	GPUProcessEnergyDescription = "Energy of the physical GPU that one process used beyond the idle energy."
+
+	// GPUProcessEnergyErrorName (counter, J): Uncertainty of gpu.process.energy. The increase of the true energy
+	// differs by at most the increase of this in 95 % of all cases.
+	GPUProcessEnergyErrorName        = "gpu.process.energy_error"
+	GPUProcessEnergyErrorUnit        = "J"
+	GPUProcessEnergyErrorDescription = "Uncertainty of gpu.process.energy."
+
+	// GPUProcessMemoryUsageName (gauge, By): Device memory in use by one process. The sum over processes is
+	// below the device's usage.
 	GPUProcessMemoryUsageName        = "gpu.process.memory.usage"
 	GPUProcessMemoryUsageUnit        = "By"
-	GPUProcessMemoryUsageDescription = "Device memory in use by one process (opt-in)."
+	GPUProcessMemoryUsageDescription = "Device memory in use by one process."
+
+	// GPUProcessUtilizationName (gauge, 1): Share of time since the last point in which kernels of one process
+	// were resident on the physical GPU. With MPS the sum over processes may exceed 1.
+	GPUProcessUtilizationName        = "gpu.process.utilization"
+	GPUProcessUtilizationUnit        = "1"
+	GPUProcessUtilizationDescription = "Share of time since the last point in which kernels of one process were resident on the physical GPU."
 
 	// GPURequestDecodeDurationName (histogram, s): Time of the request in the engine from its first output token
 	// to its last, as reported by the engine. Not GPU time.
@@ -302,6 +326,12 @@ const (
 	GPUThrottleTimeName        = "gpu.throttle.time"
 	GPUThrottleTimeUnit        = "s"
 	GPUThrottleTimeDescription = "Time during which the throttle reason was active."
+
+	// GPUUnattributedEnergyName (counter, J): Energy of the physical GPU beyond the idle energy that no known
+	// process explains.
+	GPUUnattributedEnergyName        = "gpu.unattributed.energy"
+	GPUUnattributedEnergyUnit        = "J"
+	GPUUnattributedEnergyDescription = "Energy of the physical GPU beyond the idle energy that no known process explains."
 
 	// GpuspanClockAnomaliesName (counter, {anomaly}): Clock readings that contradict the assumed clock rates.
 	// Bounds are wider until it expires.

@@ -83,7 +83,10 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 	require.NoError(t, m.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, l.Start(t.Context(), componenttest.NewNopHost()))
 	written := func() map[string]bool {
-		seen := map[string]bool{semconv.GPUProcessMemoryUsageName: true} // processes are not in recordings
+		seen := map[string]bool{ // processes are not in recordings
+			semconv.GPUProcessEnergyName: true, semconv.GPUProcessEnergyErrorName: true, semconv.GPUProcessMemoryUsageName: true,
+			semconv.GPUProcessUtilizationName: true, semconv.GPUIdleEnergyName: true, semconv.GPUUnattributedEnergyName: true,
+		}
 		for _, md := range metrics.AllMetrics() {
 			for _, rm := range md.ResourceMetrics().All() {
 				for _, sm := range rm.ScopeMetrics().All() {

@@ -87,13 +87,10 @@ func (u *Usage) add(o Usage) {
 	u.edges += o.edges
 }
 
-// MaxProcesses is the maximum number of processes of a device in memory. Energy of further ones is
-// unattributed.
-const MaxProcesses = 1024
-
 // Device divides the energy of one device. It is not safe for concurrent use.
 type Device struct {
 	limit float64 // W, 0 if unknown
+	most  int     // processes
 
 	busy    []utilization // since the start of the next window
 	knots   []knot        // changes of the counter from the start of the oldest open window on
@@ -108,6 +105,9 @@ type Device struct {
 	idle     [2]idleState // without and with a context
 	lent     float64      // J of idle power that earlier windows did not have
 	highest  float64      // W, the highest power so far
+	// Means of the utilization of the device and of its processes.
+	meanBusy, meanResident float64
+
 	model    model
 	shares   map[Key]float64 // residencies of the last window
 	earlier  map[Key]float64 // scratch
@@ -139,10 +139,12 @@ type window struct {
 	utilization float64
 }
 
-// NewDevice returns a device with a power limit in watts, 0 if it is unknown.
-func NewDevice(limit float64) *Device {
+// NewDevice returns a device with a power limit in watts, 0 if it is unknown. It keeps up to
+// processes processes; energy of further ones is unattributed.
+func NewDevice(limit float64, processes int) *Device {
 	return &Device{
-		limit: limit, period: longestPeriod, used: map[Key]*Usage{}, shares: map[Key]float64{}, earlier: map[Key]float64{},
+		limit: limit, most: processes, period: longestPeriod, used: map[Key]*Usage{},
+		shares: map[Key]float64{}, earlier: map[Key]float64{},
 	}
 }
 
@@ -314,7 +316,7 @@ func (d *Device) Idle(context bool) Usage { return d.idle[index(context)].used }
 // Unattributed returns the active energy that no process explains.
 func (d *Device) Unattributed() Usage { return d.rest }
 
-// Dropped returns for how many samples there was no room, because of MaxProcesses.
+// Dropped returns for how many samples there was no room among the processes.
 func (d *Device) Dropped() int64 { return d.overflow }
 
 // Processes calls f for each process and what it has used.

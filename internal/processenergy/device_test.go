@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// keep is the number of processes that a device keeps.
+const keep = 64
+
 // script is a device of 100 W idle with a context and 40 W without, whose counter and answers are
 // given second by second.
 type script struct {
@@ -18,7 +21,7 @@ type script struct {
 }
 
 func newScript() *script {
-	s := &script{d: NewDevice(700), t: beginning}
+	s := &script{d: NewDevice(700, keep), t: beginning}
 	s.d.AddEnergy(s.t, 0)
 	s.d.Add(Answer{Time: s.t})
 	return s
@@ -85,9 +88,9 @@ func TestEnergyIsDividedByEvidence(t *testing.T) {
 			})
 			assert.InDelta(t, c.idle, d.Idle(false).Joules, 1e-6)
 			assert.InDelta(t, c.context, d.Idle(true).Joules, 1e-6)
-			assert.InDelta(t, c.one, c.script.joulesOf(1), 4)
+			assert.InDelta(t, c.one, c.script.joulesOf(1), 10)
 			assert.InDelta(t, c.two, c.script.joulesOf(2), 4)
-			assert.InDelta(t, c.rest, d.Unattributed().Joules, 4)
+			assert.InDelta(t, c.rest, d.Unattributed().Joules, 10)
 			assert.InDelta(t, c.resident, resident, 0.02)
 			assert.InDelta(t, d.Total(), c.idle+c.context+c.one+c.two+c.rest, 1e-6)
 		})
@@ -146,16 +149,16 @@ func TestProcessesOfAnInstanceShareIt(t *testing.T) {
 func TestEnergyOfProcessesWithoutRoomIsUnattributed(t *testing.T) {
 	s := newScript().run(10, 100, true, 0, nil)
 	many := map[int64]uint32{}
-	for pid := range int64(MaxProcesses) {
+	for pid := range int64(keep) {
 		many[pid+1] = 3
 	}
 	s.run(1, 400, true, -1, many)
-	s.run(1, 400, true, -1, map[int64]uint32{MaxProcesses + 1: 100})
+	s.run(1, 400, true, -1, map[int64]uint32{keep + 1: 100})
 	assert.InDelta(t, 300, s.d.Unattributed().Joules, 1e-6)
 	assert.Equal(t, int64(1), s.d.Dropped())
 	s.d.Forget(Key{PID: 1})
-	s.run(1, 400, true, -1, map[int64]uint32{MaxProcesses + 1: 100})
-	assert.InDelta(t, 300, s.joulesOf(MaxProcesses+1), 1e-6)
+	s.run(1, 400, true, -1, map[int64]uint32{keep + 1: 100})
+	assert.InDelta(t, 300, s.joulesOf(keep+1), 1e-6)
 }
 
 func TestWindowsThatWaitForTheCounterAreBounded(t *testing.T) {

@@ -36,7 +36,7 @@ const (
 	leastFloors, nearFloor = 3, 1.05
 )
 
-// read adds a power reading. Work has pauses, so the lowest power of a busy device is that of an
+// read adds a power reading. Work has pauses, so the lowest power of a busy device is the power of an
 // idle one, if it was read several times.
 func (s *idleState) read(watts float64) {
 	switch {
@@ -98,8 +98,14 @@ func (d *Device) idlePower(contexts bool, watts float64) (power, err float64) {
 	return most / 2, most / 2
 }
 
-// hidden is the utilization that processes must leave unexplained to be taken for another process's.
-const hidden = 0.1
+// Of the device's mean utilization, processes must leave a share of hidden and at least
+// leastHidden unexplained, so that the rest is taken for work of other processes. The mean is over
+// hiddenMemory seconds, because drivers report the utilization with a delay of up to a second.
+const (
+	hidden       = 0.1
+	leastHidden  = 0.02
+	hiddenMemory = 10
+)
 
 // step is the change of a residency that counts as an edge.
 const step = 0.1
@@ -164,11 +170,11 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 		}
 		add(&w.samples[i], by)
 	}
-	if more := w.utilization - resident; more > hidden {
+	if more := d.explain(w.utilization, resident, seconds) * resident; more > 0 {
 		if fitted {
 			plain.watts = d.model.mean
 		}
-		add(&Sample{Share: more, High: more + hidden}, plain)
+		add(&Sample{Share: more, High: 2 * more}, plain)
 	}
 	d.parts = parts
 	edge := d.edge(w, active/seconds)
@@ -194,6 +200,22 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 	}
 }
 
+// explain returns what processes do not explain of the device's utilization, relative to what they
+// explain; 0 if it is within the errors of both.
+func (d *Device) explain(utilization, resident, seconds float64) float64 {
+	if utilization < 0 {
+		d.meanBusy, d.meanResident = 0, 0
+		return 0
+	}
+	keep := math.Exp(-seconds / hiddenMemory)
+	d.meanBusy += (1 - keep) * (utilization - d.meanBusy)
+	d.meanResident += (1 - keep) * (resident - d.meanResident)
+	if more := d.meanBusy - d.meanResident; more > max(hidden*d.meanBusy, leastHidden) {
+		return more / d.meanResident
+	}
+	return 0
+}
+
 // part is a process's part of a window, in any unit.
 type part struct{ mid, low, high float64 }
 
@@ -207,7 +229,7 @@ func ratio(a, others float64) float64 {
 func (d *Device) account(k Key, u Usage) {
 	of := d.used[k]
 	if of == nil {
-		if len(d.used) >= MaxProcesses {
+		if len(d.used) >= d.most {
 			d.overflow++
 			d.rest.add(u)
 			return

@@ -5,8 +5,7 @@
 // spans. It makes no calls: a source passes the device's energy counter and the utilization that the
 // driver reports for each process.
 //
-// A window reaches from the newest utilization sample of one answer of the driver to that of the
-// next, because the averages cover the time between them and not the time between two polls. The
+// A window lies between the newest utilization samples of two answers of the driver, because the averages cover the time between them and not the time between two polls. The
 // energy of a window is the difference of the counter, interpolated between its changes, so that
 // windows sum to the counter. It is divided into
 //

@@ -37,7 +37,7 @@ func TestProcessesOfRecordedDriversHaveTheirEnergy(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { _ = f.Close() }()
 
-			d := NewDevice(0)
+			d := NewDevice(0, keep)
 			var first, last float64
 			lines := bufio.NewScanner(f)
 			for lines.Scan() {

@@ -13,7 +13,7 @@ import (
 )
 
 // A simulated device and its driver, with a tick of 10 ms. Processes run in bursts; with time
-// slicing those that run share the time, with MPS they overlap. The driver averages residencies
+// slicing running processes share the time, with MPS they overlap. The driver averages residencies
 // over its own period, in whole percent, and refreshes its counter in steps.
 const (
 	tick       = 10_000_000 // ns
@@ -108,7 +108,7 @@ func (s *schedule) reading(t int) float64 {
 	return (s.total[t] - s.total[from]) / (float64(max(t-from, 1)) * tick * 1e-9)
 }
 
-// percents answers like the driver: at most one sample for each process, newer than seen.
+// percents answers like the driver: at keep one sample for each process, newer than seen.
 func (s *schedule) percents(t int, seen int64) (list []Sample) {
 	first := max(int((seen-beginning)/tick)/s.period*s.period, 0)
 	last := t / s.period * s.period
@@ -148,7 +148,7 @@ func TestPartsOfAThousandSchedulesSumToTheDeviceAndAreInsideTheirBounds(t *testi
 	for seed := range n {
 		r := rand.New(rand.NewPCG(uint64(seed), 45))
 		s := newSchedule(r)
-		d := NewDevice(powerLimit)
+		d := NewDevice(powerLimit, keep)
 		type reading struct {
 			through int64
 			used    map[Key]Usage

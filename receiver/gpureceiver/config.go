@@ -4,7 +4,6 @@
 package gpureceiver
 
 import (
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
 )
 
 // Config is the configuration of the gpu receiver.
@@ -50,9 +50,24 @@ type Config struct {
 	// `kubernetes:` turns it on.
 	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
+	// Processes configures the metrics of processes.
+	Processes ProcessesConfig `mapstructure:"processes"`
+
 	// Metrics enables and disables single metrics, by name. Default: as in docs/semconv and the
 	// README.
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
+}
+
+// ProcessesConfig configures the metrics of processes: energy, utilization and memory.
+type ProcessesConfig struct {
+	// Enabled measures processes.
+	Enabled bool `mapstructure:"enabled"`
+	// Interval is the time between two reads of the utilization of each process, from 50ms to 10s.
+	// Drivers measure it every 1/6s to 1s; longer intervals widen the error.
+	Interval time.Duration `mapstructure:"interval"`
+	// MaxPerDevice is the maximum number of processes of one GPU, from 1 to 4096. The energy of
+	// further ones is unattributed.
+	MaxPerDevice int `mapstructure:"max_per_device"`
 }
 
 // MetricConfig enables or disables one metric.
@@ -112,14 +127,17 @@ type KubernetesConfig struct {
 	// PodResources is the socket of the kubelet's pod-resources API. Default
 	// /var/lib/kubelet/pod-resources/kubelet.sock.
 	PodResources string `mapstructure:"pod_resources"`
+	// ContainerLogs is the folder in which the kubelet links the logs of containers, for the names of
+	// the containers of processes on shared devices. Default /var/log/containers.
+	ContainerLogs string `mapstructure:"container_logs"`
 }
 
 // Validate returns an error that lists every invalid value by its key.
 func (c *KubernetesConfig) Validate() error {
-	if !filepath.IsAbs(c.PodResources) {
-		return fmt.Errorf("`pod_resources` must be an absolute path, found %q", c.PodResources)
-	}
-	return nil
+	var bad configvalidate.List
+	bad.If(!filepath.IsAbs(c.PodResources), "`pod_resources` must be an absolute path, found %q", c.PodResources)
+	bad.If(!filepath.IsAbs(c.ContainerLogs), "`container_logs` must be an absolute path, found %q", c.ContainerLogs)
+	return bad.Err()
 }
 
 // The sources.
@@ -130,6 +148,9 @@ const (
 	sourceReplay    = "replay"
 	sourceSimulated = "simulated"
 )
+
+// maxProcessInterval is about how long drivers remember the utilization of processes.
+const maxProcessInterval = 10 * time.Second
 
 // Bounds of the speed of a replay, within which its times fit.
 const (
@@ -147,10 +168,13 @@ func createDefaultConfig() component.Config {
 		DCGM: DCGMConfig{
 			Endpoint: "localhost:5555", MaxKeepAge: 2 * time.Minute, Profiling: true, MaxStaleness: time.Minute,
 		},
-		NVML:       NVMLConfig{GPM: true},
-		Replay:     ReplayConfig{Speed: 1},
-		Simulated:  SimulatedConfig{Devices: 1, Seed: 1},
-		Kubernetes: configoptional.Default(KubernetesConfig{PodResources: podresources.DefaultSocket}),
+		NVML:      NVMLConfig{GPM: true},
+		Replay:    ReplayConfig{Speed: 1},
+		Simulated: SimulatedConfig{Devices: 1, Seed: 1},
+		Kubernetes: configoptional.Default(KubernetesConfig{
+			PodResources: podresources.DefaultSocket, ContainerLogs: processes.DefaultContainerLogs,
+		}),
+		Processes: ProcessesConfig{Enabled: true, Interval: 250 * time.Millisecond, MaxPerDevice: 256},
 	}
 }
 
@@ -177,6 +201,7 @@ func (c *Config) Validate() error {
 		{"sampling_interval", c.SamplingInterval, time.Millisecond},
 		{"call_timeout", c.CallTimeout, 10 * time.Millisecond},
 		{"retry_interval", c.RetryInterval, 10 * time.Millisecond},
+		{"processes::interval", c.Processes.Interval, 50 * time.Millisecond},
 		{"dcgm::max_keep_age", c.DCGM.MaxKeepAge, time.Second},
 		{"dcgm::max_staleness", c.DCGM.MaxStaleness, time.Second},
 	} {
@@ -192,6 +217,10 @@ func (c *Config) Validate() error {
 		"`replay::speed` must be between %g and %g, found %g", minSpeed, maxSpeed, c.Replay.Speed)
 	bad.If(c.Simulated.Devices < 1 || c.Simulated.Devices > 64,
 		"`simulated::devices` must be between 1 and 64, found %d", c.Simulated.Devices)
+	bad.If(c.Processes.Interval > maxProcessInterval, "`processes::interval` must be at most %s, found %s",
+		maxProcessInterval, c.Processes.Interval)
+	bad.If(c.Processes.MaxPerDevice < 1 || c.Processes.MaxPerDevice > 4096,
+		"`processes::max_per_device` must be between 1 and 4096, found %d", c.Processes.MaxPerDevice)
 	for _, name := range slices.Sorted(maps.Keys(c.Metrics)) {
 		bad.If(metricByName[name] == nil, "`metrics` has an unknown name %q (known: %s)", name,
 			strings.Join(slices.Sorted(maps.Keys(metricByName)), ", "))

@@ -31,11 +31,14 @@ func TestEveryKeyIsRead(t *testing.T) {
 			Endpoint: "unix:///run/dcgm.sock", MaxKeepAge: 10 * time.Minute,
 			MaxStaleness: 2 * time.Minute,
 		},
-		NVML:       NVMLConfig{Library: "/opt/libnvidia-ml.so.1"},
-		Replay:     ReplayConfig{File: "x.gpurec", Loop: true, Speed: 10},
-		Simulated:  SimulatedConfig{Devices: 8, Seed: 7},
-		Kubernetes: configoptional.Some(KubernetesConfig{PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock"}),
-		Metrics:    map[string]MetricConfig{"hw.power": {Enabled: false}, "gpu.pipe.utilization": {Enabled: true}},
+		NVML:      NVMLConfig{Library: "/opt/libnvidia-ml.so.1"},
+		Replay:    ReplayConfig{File: "x.gpurec", Loop: true, Speed: 10},
+		Simulated: SimulatedConfig{Devices: 8, Seed: 7},
+		Kubernetes: configoptional.Some(KubernetesConfig{
+			PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock", ContainerLogs: "/var/log/containers",
+		}),
+		Processes: ProcessesConfig{Interval: time.Second, MaxPerDevice: 100},
+		Metrics:   map[string]MetricConfig{"hw.power": {Enabled: false}, "gpu.pipe.utilization": {Enabled: true}},
 	}, got)
 }
 
@@ -50,7 +53,8 @@ func TestWrongKeysAndValuesAreNamed(t *testing.T) {
 	_, err := load(t, "gpu/unknown")
 	assert.ErrorContains(t, err, "'gpureceiver.Config' has invalid keys: sampling")
 	_, err = load(t, "gpu/pods")
-	assert.EqualError(t, err, "kubernetes: `pod_resources` must be an absolute path, found \"kubelet.sock\"")
+	assert.EqualError(t, err, "kubernetes: `pod_resources` must be an absolute path, found \"kubelet.sock\"\n"+
+		"`container_logs` must be an absolute path, found \"logs\"")
 }
 
 // An engine does not keep pace with 1 ms, which NVML does.

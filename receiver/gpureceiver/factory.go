@@ -23,7 +23,6 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvmlsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Option configures [NewFactory].
@@ -67,7 +66,7 @@ func (f *factory) shared(set receiver.Settings, of component.Config, give func(*
 	r, err := f.receivers.Get(cfg, nil, func(forget func()) (*gpuReceiver, error) {
 		r, err := newReceiver(cfg, set, newSources(cfg, f.simulated))
 		if err == nil {
-			r.forget = forget
+			r.forget, r.processSource = forget, newProcessSource(cfg, f.simulated)
 		}
 		return r, err
 	})
@@ -136,7 +135,16 @@ func newNVML(cfg *Config) gpudata.Source {
 	})
 }
 
-// wantsProcesses: for the metric, or for spans of processes that do not name their device.
-func wantsProcesses(cfg *Config) bool {
-	return cfg.Samples != nil || cfg.Metrics[semconv.GPUProcessMemoryUsageName].Enabled
+// newProcessSource returns the source of what processes use; nil for sources without a driver.
+func newProcessSource(cfg *Config, simulated *simgpu.GPU) gpudata.ProcessSource {
+	switch {
+	case cfg.Source == sourceSimulated && simulated == nil:
+		return simsource.Processes(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
+	case cfg.Source == sourceReplay, cfg.Source == sourceSimulated:
+		return nil
+	}
+	return nvmlsource.NewProcesses(cfg.NVML.Library)
 }
+
+// wantsProcesses: for metrics of processes, or for spans of processes that do not name their device.
+func wantsProcesses(cfg *Config) bool { return cfg.Samples != nil || cfg.Processes.Enabled }

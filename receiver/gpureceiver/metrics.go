@@ -39,7 +39,12 @@ var metricDefs = func() []metricDef {
 	defs := []metricDef{
 		{name: semconv.GPUFLOPRateLimitName, off: true, emit: emitFLOPRateLimit},
 		{name: semconv.GPUMemoryBandwidthLimitName, off: true, emit: emitBandwidthLimit},
-		{name: semconv.GPUProcessMemoryUsageName, off: true, emit: emitProcesses},
+		{name: semconv.GPUIdleEnergyName, emit: emitElsewhere},
+		{name: semconv.GPUProcessEnergyName, emit: emitElsewhere},
+		{name: semconv.GPUProcessEnergyErrorName, emit: emitElsewhere},
+		{name: semconv.GPUProcessMemoryUsageName, emit: emitElsewhere},
+		{name: semconv.GPUProcessUtilizationName, emit: emitElsewhere},
+		{name: semconv.GPUUnattributedEnergyName, emit: emitElsewhere},
 		{name: semconv.GPUThrottleTimeName, emit: emitThrottle},
 		{name: semconv.HWGPUMemoryUtilizationName, emit: emitMemoryUtilization},
 		{name: semconv.HWStatusName, emit: emitStatus},
@@ -169,16 +174,8 @@ func emitThrottle(w *pointWriter, d *deviceState) {
 	})
 }
 
-func emitProcesses(w *pointWriter, d *deviceState) {
-	for _, x := range d.processes {
-		if x.Bytes == gpudata.BytesUnknown {
-			continue
-		}
-		p := w.point(x.Time, "", "")
-		p.Attributes().PutInt(string(semconv.ProcessPidKey), x.PID)
-		p.SetIntValue(x.Bytes)
-	}
-}
+// emitElsewhere is for metrics of processes, which processWriter writes.
+func emitElsewhere(*pointWriter, *deviceState) {}
 
 // emitStatus writes all states, because a missing one would look like an unknown one.
 func emitStatus(w *pointWriter, d *deviceState) {

@@ -307,8 +307,7 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 			}
 		}
 	}
-	r, _ := testReceiver(t, on("gpu.memory.bandwidth.limit", "gpu.flop.rate.limit", "gpu.pipe.utilization",
-		"gpu.process.memory.usage"))
+	r, _ := testReceiver(t, on("gpu.memory.bandwidth.limit", "gpu.flop.rate.limit", "gpu.pipe.utilization"))
 	mig := h100
 	mig.ID, mig.Parent, mig.MIG.SMs, mig.Limits.Memory = "MIG-1", "GPU-1", 16, 9984<<20
 	r.adopt([]devicesamples.Device{h100, mig})
@@ -317,7 +316,6 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 			val(0, gpuquantity.Power, 0, 1), val(0, gpuquantity.PipeFP32, 0, 0.25),
 			val(1, gpuquantity.SMUtilization, 0, 1),
 		},
-		Processes: []gpudata.Process{{Time: at(0), PID: 42, Bytes: 7}},
 	})
 	md := r.collect(t0)
 	require.NoError(t, conformance.Metrics(md))
@@ -327,7 +325,7 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 		"GPU-1 gpu.memory.bandwidth.limit{} 3.35", "MIG-1 gpu.memory.bandwidth.limit{} 4.18", // an eighth
 		// 16 of 132 SMs
 		"GPU-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 9.89", "MIG-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 1.19",
-		"GPU-1 gpu.pipe.utilization{gpu.pipe=fp32} 0.25", "GPU-1 gpu.process.memory.usage{process.pid=42} 7",
+		"GPU-1 gpu.pipe.utilization{gpu.pipe=fp32} 0.25",
 	} {
 		assert.Contains(t, lines, want)
 	}

@@ -58,6 +58,9 @@ type gpuReceiver struct {
 	processes     *processes.Host      // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
+	// processReader measures processes; nil without a metrics pipeline, or if it is disabled.
+	processReader *processReader
+	processSource gpudata.ProcessSource // for it; may be nil
 	// unresolved states that the device of a claim was unknown. Only the goroutine that reads pods
 	// uses it.
 	unresolved bool
@@ -141,11 +144,15 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		if r.samples, err = devicesamples.FindWriter(host, *r.cfg.Samples); err != nil {
 			return err
 		}
-		r.processes = processes.New("/proc")
 	}
+	r.processes = processes.New("/proc")
 	r.componentHost = host
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
+	if r.nextMetrics != nil && r.cfg.Processes.Enabled {
+		r.processReader = newProcessReader(r.cfg, r.processes, r.processSource, r.set.Logger)
+		go r.processReader.run(ctx)
+	}
 	e := newEngine(r.cfg, r.sources, r)
 	r.done.Go(func() {
 		_ = e.run(ctx)
@@ -159,7 +166,16 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		ticker := time.NewTicker(r.cfg.CollectionInterval)
 		r.done.Go(func() {
 			defer ticker.Stop()
-			emit(ctx, ticker.C, r.emitMetrics)
+			send := r.emitMetrics
+			if r.processReader != nil {
+				w := newProcessWriter(r)
+				send = func(ctx context.Context) {
+					zeros, md := w.collect(time.Now())
+					r.emitMetrics(ctx)
+					w.send(ctx, zeros, md)
+				}
+			}
+			emit(ctx, ticker.C, send)
 		})
 	}
 	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.samples != nil) {
@@ -178,6 +194,9 @@ func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 			r.cancel()
 			if err = sharedcomponent.Wait(ctx, &r.done); err != nil {
 				err = fmt.Errorf("gpu receiver: %w", err)
+			}
+			if r.processReader != nil {
+				r.processReader.wait()
 			}
 		}
 		r.telemetry.Shutdown()
@@ -256,7 +275,6 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 		for q := range d.series {
 			d.series[q].emitted()
 		}
-		d.processes = d.processes[:0]
 		d.reported = d.newest
 	}
 	return md
@@ -267,6 +285,9 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 func (r *gpuReceiver) adopt(devices []devicesamples.Device) {
 	if slices.EqualFunc(devices, r.known, sameDevice) && len(r.current) == len(devices) {
 		return
+	}
+	if r.processReader != nil {
+		r.processReader.meter.Adopt(devices)
 	}
 	r.known = devices
 	r.mu.Lock()

@@ -51,6 +51,9 @@ func (r *gpuReceiver) read(source string, devices []devicesamples.Device, b *gpu
 	}
 	r.take(b)
 	r.usesOfProcesses(devices, b)
+	if r.processReader != nil {
+		r.processReader.list(devices, b)
+	}
 	r.checkClock(source, len(devices), b, time.Now())
 	r.notice(source, b)
 }

@@ -59,6 +59,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 				d.newest, d.reported = v.Time, 0
 			}
 		}
+		if r.processReader != nil {
+			r.processReader.meter.Value(d.desc.ID, v.Quantity, v.Time, v.V)
+		}
 		switch v.Quantity {
 		case gpuquantity.Throttle:
 			r.throttled(d, v, before)
@@ -86,15 +89,6 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		r.judge(d, b.Health[index])
 	case answered:
 		r.judge(d, gpudata.HealthOK)
-	}
-	for _, p := range b.Processes {
-		if p.Device == index {
-			if i := slices.IndexFunc(d.processes, func(old gpudata.Process) bool { return old.PID == p.PID }); i >= 0 {
-				d.processes[i] = p
-			} else {
-				d.processes = append(d.processes, p)
-			}
-		}
 	}
 	if d.writer != nil {
 		if r.ordered < len(r.scratch) {
@@ -189,8 +183,6 @@ type deviceState struct {
 	// labels were on the last emission, while labeled is set.
 	labels  labels
 	labeled bool
-	// processes is the newest reading of the memory of each process.
-	processes []gpudata.Process
 }
 
 // seriesState is one quantity of one device.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
 )
 
 // Source reads devices. No method is called while another runs, but any of them may block for long
@@ -226,3 +227,44 @@ func (notBuilt) Devices() []devicesamples.Device { return nil }
 func (notBuilt) Pace() time.Duration             { return time.Second }
 func (notBuilt) Read(*Batch) error               { return nil }
 func (notBuilt) Close() error                    { return nil }
+
+// ProcessSource reads how processes use devices. Its methods are called from one goroutine.
+type ProcessSource interface {
+	// Open connects; ErrUnavailable in the chain when there is nothing to open here.
+	Open() error
+	// Read returns the use of each physical GPU since a time by its hw.id, in Unix nanoseconds; 0 means
+	// for as long as the driver remembers. With list, it also lists the processes that have a
+	// context. After an error the source must be closed and opened again. The result is valid until
+	// the next call.
+	Read(since func(id string) int64, list bool) ([]ProcessUse, error)
+	// Close releases what Open acquired.
+	Close() error
+}
+
+// ProcessUse is the use of a physical GPU by processes.
+type ProcessUse struct {
+	Device  string // hw.id
+	Time    int64  // of the read, in Unix nanoseconds
+	Percent []ProcessPercent
+	// Reported states whether the driver reports the utilization of each process. It does not for
+	// GPUs with MIG instances.
+	Reported bool
+	Running  []ProcessMemory // that have a context, if they were listed
+}
+
+// ProcessPercent is the utilization of a device by one process in whole percent. Drivers report
+// values that no process can have now and then.
+type ProcessPercent struct {
+	PID     int64 // as the host counts it
+	Time    int64 // of the newest measurement that is included, in Unix nanoseconds
+	Percent uint32
+}
+
+// ProcessMemory is a process with a context on a device.
+type ProcessMemory struct {
+	Device string // hw.id of the physical GPU or the instance
+	PID    int64  // as the host counts it
+	Bytes  int64  // of device memory; BytesUnknown if the driver does not report it
+	// Facts describe the process if it is not one of this host.
+	Facts *processes.Facts
+}

@@ -131,6 +131,14 @@ type ProcessInfo struct {
 	GpuInstanceID, ComputeInstanceID uint32
 }
 
+// ProcessUtilizationSample is nvmlProcessUtilizationSample_t: utilizations in percent, and a time in
+// microseconds.
+type ProcessUtilizationSample struct {
+	Pid                               uint32
+	TimeStamp                         uint64
+	SmUtil, MemUtil, EncUtil, DecUtil uint32
+}
+
 // EventData is nvmlEventData_t.
 type EventData struct {
 	Device                           Handle

@@ -48,15 +48,23 @@ func (s *source) Pace() time.Duration { return s.set.Sampling }
 
 func (s *source) Devices() []devicesamples.Device { return s.devices }
 
-func (s *source) Open() error {
+// initialize loads the library.
+func (s *source) initialize() error {
 	switch ret := s.lib.Init(); ret {
 	case nvml.Success:
+		return nil
 	case nvml.ErrorLibraryNotFound:
 		return fmt.Errorf("NVML library not found (install the NVIDIA driver): %w", gpudata.ErrUnavailable)
 	case nvml.ErrorDriverNotLoaded:
 		return fmt.Errorf("NVIDIA driver not loaded: %w", gpudata.ErrUnavailable)
 	default:
 		return s.fail("nvmlInit", ret)
+	}
+}
+
+func (s *source) Open() error {
+	if err := s.initialize(); err != nil {
+		return err
 	}
 	s.xids, s.slow = map[string]float64{}, time.Time{}
 	if _, err := s.discover(); err != nil {
@@ -239,12 +247,16 @@ func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
 	}
 	t := time.Now().UnixNano()
 	for _, p := range list {
-		bytes := int64(gpudata.BytesUnknown)
-		if p.UsedGpuMemory != notAvailable {
-			bytes = int64(p.UsedGpuMemory)
-		}
-		b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: bytes})
+		b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: memoryOf(&p)})
 	}
+}
+
+// memoryOf returns the memory of a process in bytes.
+func memoryOf(p *nvml.ProcessInfo) int64 {
+	if p.UsedGpuMemory == notAvailable {
+		return gpudata.BytesUnknown
+	}
+	return int64(p.UsedGpuMemory)
 }
 
 // running calls the third version of the function, or the second, whose structure is the same. If
@@ -254,6 +266,10 @@ func (s *source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
 	if !s.lib.Has(function) {
 		function = "nvmlDeviceGetComputeRunningProcesses_v2"
 	}
+	return s.runningBy(function, device)
+}
+
+func (s *source) runningBy(function string, device any) ([]nvml.ProcessInfo, nvml.Return) {
 	for n := uint64(16); ; n *= 2 {
 		list, count := make([]nvml.ProcessInfo, n), n
 		ret := s.lib.Call(function, device, &count, &list[0])

@@ -13,6 +13,9 @@ import (
 // Container is a container of a pod.
 type Container struct{ Namespace, Pod, Name string }
 
+// DefaultContainerLogs is the kubelet's folder of links to the logs of containers.
+const DefaultContainerLogs = "/var/log/containers"
+
 // maxContainers bounds the containers of a node, terminated ones included.
 const maxContainers = 16384
 

@@ -18,9 +18,10 @@ import (
 
 // Facts of a process. Empty and 0 mean unknown.
 type Facts struct {
-	LocalPID    int64   // as the process sees itself; 0 where it sees the host's number
-	ContainerID string  // 64 hexadecimal digits
-	PodUID      string  // with dashes; of static pods without
+	LocalPID    int64  // as the process sees itself; 0 where it sees the host's number
+	ContainerID string // 64 hexadecimal digits
+	PodUID      string // with dashes; of static pods without
+	Container   Container
 	SlurmJob    string  // number of the job
 	Parents     []int64 // nearest first, without the first process of the host
 
@@ -153,7 +154,7 @@ func (h *Host) status(pid int64) (s status) {
 
 var (
 	containerID = regexp.MustCompile(`[0-9a-f]{64}`)
-	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
+	podUID      = regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
 	slurmJob    = regexp.MustCompile(`/job_([0-9]+)(?:/|$)`)
 )
 
@@ -163,7 +164,8 @@ func fromControlGroup(text string) (container, pod, job string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		// CRI-O's monitor is beside the container that it is named for.
-		if ids := containerID.FindAllString(line, -1); len(ids) > 0 && container == "" && !strings.Contains(line, "crio-conmon-") {
+		monitor := strings.Contains(line, "crio-conmon-")
+		if ids := containerID.FindAllString(line, -1); len(ids) > 0 && container == "" && !monitor {
 			container = ids[len(ids)-1] // the innermost
 		}
 		if m := podUID.FindStringSubmatch(line); m != nil && pod == "" {

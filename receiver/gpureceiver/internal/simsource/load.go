@@ -72,17 +72,33 @@ func (l *load) Describe() devicesamples.Device {
 	return describe(simgpu.Identity(l.seed-1, l.index, spec), spec)
 }
 
-// Read sums whole cycles and the part of the present one.
-func (l *load) Read() simgpu.Telemetry {
-	now := l.now()
+// into returns the number of whole cycles before a time, and the time into the present one.
+func (l *load) into(now time.Time) (cycles float64, rest time.Duration) {
 	// Each device is at another point of the cycle.
 	t := now.Sub(epoch) + time.Duration((uint64(l.index)*2654435761+l.seed*40503)%10000)*time.Millisecond
 	var period time.Duration
 	for i := range cycle {
 		period += cycle[i].length
 	}
-	cycles := math.Floor(float64(t) / float64(period))
-	rest := t - time.Duration(cycles)*period
+	cycles = math.Floor(float64(t) / float64(period))
+	return cycles, t - time.Duration(cycles)*period
+}
+
+// integrate returns the integral in seconds of a rate by phase up to a time.
+func (l *load) integrate(to time.Time, rate func(phase int) float64) (sum float64) {
+	cycles, rest := l.into(to)
+	for i := range cycle {
+		part := min(max(rest, 0), cycle[i].length)
+		rest -= cycle[i].length
+		sum += rate(i) * (cycles*cycle[i].length.Seconds() + part.Seconds())
+	}
+	return sum
+}
+
+// Read sums whole cycles and the part of the present one.
+func (l *load) Read() simgpu.Telemetry {
+	now := l.now()
+	cycles, rest := l.into(now)
 	r := simgpu.Telemetry{Time: now, ClockMemory: memoryClock}
 	var present *phase
 	for i := range cycle {

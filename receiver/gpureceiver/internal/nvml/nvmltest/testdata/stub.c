@@ -100,3 +100,9 @@ API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigne
     for (unsigned i = 0; i < 20; i++) p[i].pid = 1000 + i, p[i].usedGpuMemory = i == 7 ? NVML_VALUE_NOT_AVAILABLE : 1ull << 33;
     return *n = 20, NVML_SUCCESS;
 }
+API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, nvmlProcessUtilizationSample_t *p, unsigned *n, unsigned long long seen) {
+    if (seen == 1800000000000000ull) return NVML_ERROR_NOT_FOUND;
+    if (*n < 200) return *n = 200, NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < 200; i++) p[i].pid = 1000 + i, p[i].timeStamp = seen + i, p[i].smUtil = i, p[i].memUtil = 1, p[i].encUtil = 2, p[i].decUtil = 3;
+    return *n = 200, NVML_SUCCESS;
+}

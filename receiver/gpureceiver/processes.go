@@ -1,0 +1,147 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processmeter"
+)
+
+// processReader measures what each process uses, in its own goroutine: a driver that hangs must
+// not stop the samples.
+type processReader struct {
+	meter  *processmeter.Meter
+	source gpudata.ProcessSource // nil: only the processes that the source of the values lists
+	set    ProcessesConfig
+	retry  time.Duration
+	log    *zap.Logger
+	done   chan struct{}
+
+	// Of its goroutine only.
+	opened   bool
+	tried    time.Time
+	reported map[string]bool // what was logged
+	listed   time.Time
+}
+
+// listEvery is the time between two lists of the processes that have a context.
+const listEvery = time.Second
+
+func newProcessReader(cfg *Config, host *processes.Host, source gpudata.ProcessSource, log *zap.Logger) *processReader {
+	return &processReader{
+		meter: processmeter.New(host, cfg.Processes.MaxPerDevice), source: source, set: cfg.Processes,
+		retry: cfg.RetryInterval, log: log, done: make(chan struct{}), reported: map[string]bool{},
+	}
+}
+
+// run reads until the context ends.
+func (p *processReader) run(ctx context.Context) {
+	defer close(p.done)
+	ticker := time.NewTicker(p.set.Interval)
+	defer ticker.Stop()
+	for {
+		p.read(time.Now())
+		select {
+		case <-ctx.Done():
+			p.close()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *processReader) close() {
+	if p.opened {
+		_ = p.source.Close()
+		p.opened = false
+	}
+}
+
+// wait waits for the end of run, unless a call of the driver hangs.
+func (p *processReader) wait() {
+	select {
+	case <-p.done:
+	case <-time.After(pendingTimeout):
+	}
+}
+
+func (p *processReader) read(now time.Time) {
+	if p.open(now) {
+		list := now.Sub(p.listed) >= listEvery || p.meter.Unlisted()
+		uses, err := p.source.Read(p.meter.Since, list)
+		if err != nil {
+			p.close()
+		}
+		if list {
+			p.listed = now
+		}
+		for i := range uses {
+			u := &uses[i]
+			if list {
+				p.meter.Running(u.Time, u.Running, u.Device)
+			}
+			if !u.Reported {
+				p.once("equal", "The driver does not report the utilization of each process on some GPUs (with MIG, or in virtual "+
+					"machines), so that processes that share one of them or an instance get equal parts of its energy")
+			}
+			p.meter.Use(u)
+		}
+	}
+	p.meter.Divide(now.UnixNano())
+}
+
+// open opens the source if it is time for it, and reports whether it is open.
+func (p *processReader) open(now time.Time) bool {
+	if p.opened || p.source == nil || now.Sub(p.tried) < p.retry {
+		return p.opened
+	}
+	p.tried = now
+	err := p.source.Open()
+	if p.opened = err == nil; !p.opened && !errors.Is(err, gpudata.ErrUnavailable) {
+		p.once("open", "Processes that share a GPU get equal parts of its energy (give the Collector access to the NVIDIA "+
+			"driver's library libnvidia-ml.so.1)", zap.Error(err))
+	}
+	return p.opened
+}
+
+// once logs a message once.
+func (p *processReader) once(key, message string, fields ...zap.Field) {
+	if !p.reported[key] {
+		p.reported[key] = true
+		p.log.Info(message, fields...)
+	}
+}
+
+// list passes the processes that the source of the values lists.
+func (p *processReader) list(devices []devicesamples.Device, b *gpudata.Batch) {
+	if !b.Listed || len(devices) == 0 {
+		return
+	}
+	var boards []string
+	for i := range devices {
+		if devices[i].Parent == "" {
+			boards = append(boards, devices[i].ID)
+		}
+	}
+	list := make([]gpudata.ProcessMemory, 0, len(b.Processes))
+	var t int64
+	for _, x := range b.Processes {
+		if int(x.Device) < len(devices) {
+			list = append(list, gpudata.ProcessMemory{Device: devices[x.Device].ID, PID: x.PID, Bytes: x.Bytes})
+			t = max(t, x.Time)
+		}
+	}
+	if t == 0 {
+		t = time.Now().UnixNano()
+	}
+	p.meter.Running(t, list, boards...)
+}

@@ -1,0 +1,291 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
+)
+
+const (
+	containerA = "48c2e87402936fc06891e3eda56b154fb5b7964f0c6ec332747d50146bc35ac0"
+	containerB = "320f953624a421262e8b86ebd941cb3e74588b87c74981671eb92e170d1623ed"
+)
+
+// node writes a /proc with processes in two pods and one of a Slurm job, and the kubelet's links.
+func node(t *testing.T) (proc, logs string) {
+	proc, logs = t.TempDir(), t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "self/ns"), 0o755))
+	require.NoError(t, os.Symlink("pid:[4026531836]", filepath.Join(proc, "self/ns/pid")))
+	for pid, cgroup := range map[int]string{
+		11: "0::/kubepods/pod1015257a-1185-30c4-b0a0-17f5376fa02d/" + containerA,
+		12: "0::/kubepods/burstable/pod7def8c2f-c39e-46a4-7eb5-586e4111b90c/" + containerB,
+		13: "0::/system.slice/slurmstepd.scope/job_77/step_0/user/task_3",
+	} {
+		writeProcess(t, proc, int64(pid), cgroup)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(logs, "infer-a_serve_vllm-"+containerA+".log"), nil, 0o600))
+	return proc, logs
+}
+
+// writeProcess writes the files of a process into a /proc.
+func writeProcess(t testing.TB, proc string, pid int64, cgroup string) {
+	dir := filepath.Join(proc, fmt.Sprint(pid))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for name, content := range map[string]string{
+		"cgroup": cgroup + "\n", "status": "PPid:\t1\nUid:\t4123456789\n", "cmdline": "/usr/bin/python3\x00serve.py\x00",
+		"stat": fmt.Sprintf("%d (python3) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 0 %d", pid, 1000+pid),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+}
+
+// scriptedProcesses is a driver that gives scripted answers.
+type scriptedProcesses struct {
+	use  gpudata.ProcessUse
+	open bool
+}
+
+func (s *scriptedProcesses) Open() error  { s.open = true; return nil }
+func (s *scriptedProcesses) Close() error { s.open = false; return nil }
+func (s *scriptedProcesses) Read(_ func(string) int64, list bool) ([]gpudata.ProcessUse, error) {
+	u := s.use
+	if !list {
+		u.Running = nil
+	}
+	return []gpudata.ProcessUse{u}, nil
+}
+
+// processRig is a receiver whose processes are measured in virtual time.
+type processRig struct {
+	*gpuReceiver
+	w      *processWriter
+	driver *scriptedProcesses
+	sink   *consumertest.MetricsSink
+	second int
+	joules float64
+}
+
+func newProcessRig(t *testing.T) *processRig {
+	proc, logs := node(t)
+	r, _ := testReceiver(t, func(c *Config) {
+		_ = c.Kubernetes.GetOrInsertDefault()
+		c.Kubernetes.Get().ContainerLogs = logs
+	})
+	rig := &processRig{gpuReceiver: r, driver: &scriptedProcesses{}, sink: &consumertest.MetricsSink{}}
+	r.nextMetrics = rig.sink
+	r.processes = processes.New(proc)
+	require.NotNil(t, r.processes)
+	r.processReader = newProcessReader(r.cfg, r.processes, rig.driver, r.set.Logger)
+	rig.w = newProcessWriter(r)
+	dev := h100
+	dev.Limits.Power = 700
+	r.adopt([]devicesamples.Device{dev})
+	return rig
+}
+
+// run continues for some seconds with a power and the utilization of processes, all of which have a
+// context.
+func (rig *processRig) run(seconds int, watts float64, percents map[int64]uint32, running ...int64) {
+	for range seconds {
+		rig.second++
+		rig.joules += watts
+		now := t0.Add(time.Duration(rig.second) * time.Second)
+		ms := rig.second * 1000
+		rig.take(&gpudata.Batch{Values: []gpudata.Value{
+			val(0, gpuquantity.Power, ms, watts), val(0, gpuquantity.Energy, ms, rig.joules),
+		}})
+		u := gpudata.ProcessUse{Device: "GPU-1", Time: now.UnixNano(), Reported: true}
+		for pid, p := range percents {
+			u.Percent = append(u.Percent, gpudata.ProcessPercent{PID: pid, Time: now.UnixNano(), Percent: p})
+		}
+		for _, pid := range running {
+			u.Running = append(u.Running, gpudata.ProcessMemory{Device: "GPU-1", PID: pid, Bytes: pid << 30})
+		}
+		rig.driver.use = u
+		rig.processReader.read(now)
+	}
+}
+
+// emit returns the values of the newest points, and whether a series ended, by metric and pod, job
+// or device.
+func (rig *processRig) emit(t *testing.T) (values map[string]float64, ended map[string]bool) {
+	rig.sink.Reset()
+	zeros, md := rig.w.collect(t0.Add(time.Duration(rig.second) * time.Second))
+	rig.w.send(context.Background(), zeros, md)
+	values, ended = map[string]float64{}, map[string]bool{}
+	for _, md := range rig.sink.AllMetrics() {
+		require.NoError(t, conformance.Metrics(md))
+		for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			points := m.Gauge().DataPoints
+			if m.Type() == pmetric.MetricTypeSum {
+				points = m.Sum().DataPoints
+			}
+			for _, p := range points().All() {
+				name := strings.TrimPrefix(m.Name(), "gpu.")
+				for _, k := range []string{"process.pid", "k8s.pod.name", "gpu.job.id", "gpu.idle.context"} {
+					if v, ok := p.Attributes().Get(k); ok {
+						name += " " + v.AsString()
+					}
+				}
+				v := p.DoubleValue()
+				if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+					v = float64(p.IntValue())
+				}
+				if p.Flags().NoRecordedValue() {
+					ended[name] = true
+				} else {
+					values[name] = v
+				}
+			}
+		}
+	}
+	return values, ended
+}
+
+func TestProcessesIdleAndTheRestAreTheDevicesEnergy(t *testing.T) {
+	rig := newProcessRig(t)
+	rig.run(10, 100, nil, 11, 12, 13)
+	rig.emit(t)
+	rig.run(10, 400, map[int64]uint32{11: 50, 12: 25, 13: 25}, 11, 12, 13)
+	values, ended := rig.emit(t)
+	assert.Empty(t, ended)
+	assert.InDelta(t, 11<<30, values["process.memory.usage 11 infer-a"], 0)
+	assert.InDelta(t, 0.5, values["process.utilization 11 infer-a"], 0.15)
+	assert.InEpsilon(t, 1500, values["process.energy 11 infer-a"], 0.01)
+	assert.InEpsilon(t, 750, values["process.energy 12"], 0.01)
+	assert.InEpsilon(t, 750, values["process.energy 13 slurm-77"], 0.01)
+	assert.Positive(t, values["process.energy_error 13 slurm-77"])
+	assert.InDelta(t, 1900, values["idle.energy true"], 1)
+	var sum float64
+	for name, v := range values {
+		if strings.Contains(name, "energy ") || name == "unattributed.energy" {
+			sum += v
+		}
+	}
+	assert.InDelta(t, rig.joules-100, sum, 1e-6, "since the first answer of the driver")
+}
+
+func TestAProcessThatEndsKeepsItsEnergyAndItsSeriesEnd(t *testing.T) {
+	rig := newProcessRig(t)
+	rig.run(5, 100, nil, 11, 12)
+	rig.run(5, 400, map[int64]uint32{11: 100}, 11, 12)
+	rig.run(1, 100, nil, 12)
+	values, _ := rig.emit(t)
+	assert.InEpsilon(t, 1500, values["process.energy 11 infer-a"], 0.01)
+	assert.NotContains(t, values, "process.memory.usage 11 infer-a")
+	rig.run(10, 100, nil, 12)
+	_, ended := rig.emit(t)
+	assert.True(t, ended["process.energy 11 infer-a"])
+	assert.False(t, ended["process.memory.usage 12"])
+	rig.run(10, 100, nil, 12)
+	values, ended = rig.emit(t)
+	assert.Empty(t, ended)
+	assert.NotContains(t, values, "process.energy 11 infer-a")
+	assert.Zero(t, values["process.utilization 12"])
+}
+
+func TestASeriesWhoseNamesChangeBeginsAtZero(t *testing.T) {
+	rig := newProcessRig(t)
+	rig.run(5, 100, nil, 12)
+	rig.run(5, 400, map[int64]uint32{12: 100}, 12)
+	values, _ := rig.emit(t)
+	before := values["process.energy 12"]
+	logs := rig.cfg.Kubernetes.Get().ContainerLogs
+	require.NoError(t, os.WriteFile(filepath.Join(logs, "infer-b_serve_vllm-"+containerB+".log"), nil, 0o600))
+	rig.run(5, 400, map[int64]uint32{12: 100}, 12)
+	values, ended := rig.emit(t)
+	assert.True(t, ended["process.energy 12"])
+	assert.InDelta(t, 1500, before, 1)
+	assert.InDelta(t, 1500, values["process.energy 12 infer-b"], 1)
+}
+
+func TestRefusedPointsOfZeroAreRepeated(t *testing.T) {
+	rig := newProcessRig(t)
+	rig.run(5, 100, nil, 12)
+	rig.run(5, 400, map[int64]uint32{12: 100}, 12)
+	rig.nextMetrics = consumertest.NewErr(context.DeadlineExceeded)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	zeros, md := rig.w.collect(t0.Add(10 * time.Second))
+	rig.w.send(ended, zeros, md)
+	rig.nextMetrics = rig.sink
+	rig.run(5, 400, map[int64]uint32{12: 100}, 12)
+	values, _ := rig.emit(t)
+	require.Len(t, rig.sink.AllMetrics(), 2)
+	for _, m := range rig.sink.AllMetrics()[0].ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		for _, p := range m.Sum().DataPoints().All() {
+			assert.Zero(t, p.DoubleValue())
+		}
+	}
+	assert.InDelta(t, 3000, values["process.energy 12"], 1)
+}
+
+func TestWithoutUtilizationAProcessThatIsAloneHasTheActiveEnergy(t *testing.T) {
+	rig := newProcessRig(t)
+	rig.processReader.source = nil
+	for range 20 {
+		rig.second++
+		rig.joules += 100
+		busy := 0.0
+		if rig.second > 10 {
+			rig.joules, busy = rig.joules+300, 1
+		}
+		ms := rig.second * 1000
+		b := &gpudata.Batch{Values: []gpudata.Value{
+			val(0, gpuquantity.Energy, ms, rig.joules), val(0, gpuquantity.Utilization, ms, busy),
+		}, Listed: true, Processes: []gpudata.Process{{Time: at(ms), PID: 13, Bytes: 7}}}
+		rig.take(b)
+		rig.processReader.list(rig.known, b)
+		rig.processReader.read(t0.Add(time.Duration(rig.second) * time.Second))
+	}
+	values, _ := rig.emit(t)
+	assert.InDelta(t, 3000, values["process.energy 13 slurm-77"], 350)
+	assert.InDelta(t, 7, values["process.memory.usage 13 slurm-77"], 0)
+}
+
+// TestTheBuiltInLoadIsDividedAmongItsProcesses measures the simulated driver like a real one.
+func TestTheBuiltInLoadIsDividedAmongItsProcesses(t *testing.T) {
+	rig := newProcessRig(t)
+	now := t0
+	clock := func() time.Time { return now }
+	source := simsource.New(simsource.Loads(1, 1, clock), 100*time.Millisecond, 1)
+	require.NoError(t, source.Open())
+	rig.adopt(source.Devices())
+	rig.processReader.source, rig.processReader.opened = simsource.Processes(1, 1, clock), true
+	for range 600 {
+		var b gpudata.Batch
+		require.NoError(t, source.Read(&b))
+		rig.take(&b)
+		rig.processReader.read(now)
+		now = now.Add(100 * time.Millisecond)
+	}
+	rig.second = 60
+	values, _ := rig.emit(t)
+	trainer, server := values["process.energy 4711 slurm-48213"], values["process.energy 4712 infer-a"]
+	// Of a cycle of 10 s, the trainer has 0.7 of 4 s of 612 W and 3 s of 377 W beyond the idle power, and
+	// the server 0.3 of the former and 1 s of 132 W. What each draws in the 4 s is unknown.
+	assert.InDelta(t, 6*(0.7*4*612+3*377), trainer, 1700)
+	assert.InDelta(t, 6*(0.3*4*612+132), server, 1700)
+	assert.InDelta(t, 60*78, values["idle.energy true"]+values["idle.energy false"], 500)
+	assert.Less(t, values["unattributed.energy"], 0.03*(trainer+server))
+	assert.InDelta(t, 40<<30, values["process.memory.usage 4711 slurm-48213"], 0)
+}

@@ -1,0 +1,305 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/processenergy"
+	"github.com/otelgpu/otelgpu/internal/resend"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
+	"github.com/otelgpu/otelgpu/internal/startpoint"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processmeter"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// processSeries are the series of one process on one device, or of one device.
+type processSeries struct {
+	attributes pcommon.Map
+	start      int64
+	// base is what is subtracted from counters: a series whose attributes change ends, and the next
+	// one begins at 0.
+	base, last map[string]float64 // by metric
+	begun      bool               // a point of 0 of each counter was accepted
+	points     map[string]bool    // metrics that had a point
+	written    bool               // with this emission
+}
+
+// processSeriesKey identifies series; the zero process is the device.
+type processSeriesKey struct {
+	board   string
+	context bool
+	process processenergy.Key
+}
+
+// processWriter turns readings into metrics. Only the goroutine that emits uses it.
+type processWriter struct {
+	r          *gpuReceiver
+	series     map[processSeriesKey]*processSeries
+	enabled    map[string]*metricDef
+	node       string
+	containers map[string]processes.Container // nil: unknown
+	warned     map[string]bool
+
+	// Of the present emission.
+	now    int64
+	before int64 // time of points of 0
+	zeros  metricsByName
+	values metricsByName
+}
+
+func newProcessWriter(r *gpuReceiver) *processWriter {
+	w := &processWriter{
+		r: r, series: map[processSeriesKey]*processSeries{},
+		enabled: map[string]*metricDef{}, node: os.Getenv("OTELGPU_NODE_NAME"), warned: map[string]bool{},
+	}
+	for _, def := range r.metrics {
+		w.enabled[def.name] = def
+	}
+	return w
+}
+
+// send sends metrics until they are accepted, the next output is due or the context ends. Points of 0
+// of counters that begin are sent first, because a store must not have a later point before them.
+func (w *processWriter) send(ctx context.Context, zeros, md pmetric.Metrics) {
+	limited, cancel := context.WithTimeout(ctx, w.r.cfg.CollectionInterval)
+	defer cancel()
+	if !w.sendPart(limited, zeros) {
+		return // these series begin again with the next output
+	}
+	for _, s := range w.series {
+		s.begun = s.begun || s.written
+	}
+	w.sendPart(limited, md)
+}
+
+// sendPart returns false if the metrics may be accepted later.
+func (w *processWriter) sendPart(ctx context.Context, md pmetric.Metrics) bool {
+	n := md.DataPointCount()
+	if n == 0 {
+		return true
+	}
+	ctx = w.r.obsrep.StartMetricsOp(ctx)
+	err := resend.Copies(ctx, md, pmetric.NewMetrics, w.r.nextMetrics.ConsumeMetrics)
+	w.r.obsrep.EndMetricsOp(ctx, metadata.Type.String(), n, err)
+	return err == nil || resend.Permanent(err)
+}
+
+// collect returns the use of devices by processes, and apart from it the points of 0 of counters
+// that begin.
+func (w *processWriter) collect(now time.Time) (zeros, md pmetric.Metrics) {
+	zeros, md = pmetric.NewMetrics(), pmetric.NewMetrics()
+	w.zeros, w.values = w.into(zeros), w.into(md)
+	w.now = now.UnixNano()
+	w.before = w.now - int64(startpoint.Before(w.r.cfg.CollectionInterval))
+	w.nameContainers()
+	for _, s := range w.series {
+		s.written = false
+	}
+	for _, reading := range w.r.processReader.meter.Read(w.now) {
+		if reading.Time == 0 {
+			continue // nothing is divided yet
+		}
+		w.device(&reading)
+		for i := range reading.Processes {
+			w.process(&reading.Device, &reading.Processes[i])
+		}
+	}
+	for key, s := range w.series {
+		if !s.written {
+			w.end(s)
+			delete(w.series, key)
+		}
+	}
+	return zeros, md
+}
+
+// into returns where points are added to metrics.
+func (w *processWriter) into(md pmetric.Metrics) metricsByName {
+	rm := md.ResourceMetrics().AppendEmpty()
+	w.r.host.fill(rm.Resource())
+	sharedcomponent.PutText(rm.Resource().Attributes(), semconv.K8sNodeNameKey, w.node)
+	rm.SetSchemaUrl(semconv.SchemaURL)
+	sm := rm.ScopeMetrics().AppendEmpty()
+	sm.Scope().SetName(metadata.ScopeName)
+	return metricsByName{sm.Metrics(), map[string]pmetric.NumberDataPointSlice{}}
+}
+
+// metricsByName are metrics and their points.
+type metricsByName struct {
+	pmetric.MetricSlice
+	points map[string]pmetric.NumberDataPointSlice
+}
+
+// device writes the energy of a device that no process has.
+func (w *processWriter) device(r *processmeter.Reading) {
+	for i, joules := range r.Idle {
+		context := i == 1
+		if joules == 0 {
+			continue
+		}
+		attributes := pcommon.NewMap()
+		identify(attributes, &r.Device)
+		attributes.PutBool(string(semconv.GPUIdleContextKey), context)
+		idle := processSeriesKey{board: r.Device.ID, context: context, process: processenergy.Key{PID: -1}}
+		w.counter(w.seriesOf(idle, attributes), semconv.GPUIdleEnergyName, joules)
+	}
+	attributes := pcommon.NewMap()
+	identify(attributes, &r.Device)
+	rest := w.seriesOf(processSeriesKey{board: r.Device.ID}, attributes)
+	w.counter(rest, semconv.GPUUnattributedEnergyName, r.Unattributed)
+}
+
+func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Process) {
+	key := processSeriesKey{board: board.ID, process: p.Key}
+	if p.Ended { // and the last point has all its energy
+		return
+	}
+	attributes := pcommon.NewMap()
+	identify(attributes, &p.Device)
+	attributes.PutInt(string(semconv.ProcessPidKey), p.Key.PID)
+	sharedcomponent.PutText(attributes, semconv.ProcessExecutableNameKey, p.Executable)
+	sharedcomponent.PutText(attributes, semconv.ProcessOwnerKey, p.Owner)
+	sharedcomponent.PutText(attributes, semconv.ContainerIDKey, p.ContainerID)
+	sharedcomponent.PutText(attributes, semconv.K8sPodUidKey, p.PodUID)
+	if p.SlurmJob != "" {
+		attributes.PutStr(string(semconv.GPUJobIDKey), "slurm-"+p.SlurmJob)
+	}
+	if c, ok := w.container(p); ok {
+		attributes.PutStr(string(semconv.K8sNamespaceNameKey), c.Namespace)
+		attributes.PutStr(string(semconv.K8sPodNameKey), c.Pod)
+		attributes.PutStr(string(semconv.K8sContainerNameKey), c.Name)
+	}
+	s := w.seriesOf(key, attributes)
+	if p.HasEnergy {
+		w.counter(s, semconv.GPUProcessEnergyName, p.Joules)
+		w.counter(s, semconv.GPUProcessEnergyErrorName, p.Error)
+	}
+	if p.Utilization >= 0 {
+		w.gauge(s, semconv.GPUProcessUtilizationName).SetDoubleValue(p.Utilization)
+	}
+	if p.Bytes != gpudata.BytesUnknown {
+		w.gauge(s, semconv.GPUProcessMemoryUsageName).SetIntValue(p.Bytes)
+	}
+}
+
+// nameContainers reads the names of the containers of this node, if the configuration asks for pods.
+func (w *processWriter) nameContainers() {
+	k := w.r.cfg.Kubernetes.Get()
+	if k == nil {
+		return
+	}
+	names, err := processes.Containers(k.ContainerLogs)
+	if err != nil && !w.warned["containers"] {
+		w.warned["containers"] = true
+		w.r.set.Logger.Warn("Processes on shared GPUs have a container ID and a pod UID, but no names of pods (mount the "+
+			"node's folder /var/log/containers read-only, or set `kubernetes::container_logs`)", zap.Error(err))
+	}
+	w.containers = names
+}
+
+// container returns the container of a process: by the names of its log, otherwise the one to which
+// the kubelet assigned the device, if it has only one.
+func (w *processWriter) container(p *processmeter.Process) (processes.Container, bool) {
+	if c, ok := w.containers[p.ContainerID]; ok {
+		return c, true
+	}
+	if p.Facts.Container.Pod != "" {
+		return p.Facts.Container, true
+	}
+	pods := w.r.pods.Load()
+	if pods == nil || w.r.processes != nil && p.PodUID == "" {
+		return processes.Container{}, false // a process of the host
+	}
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	d := w.r.devices[p.Device.ID]
+	if d == nil {
+		return processes.Container{}, false
+	}
+	owner, ok := w.r.owner(pods, d)
+	return containerOf(owner), ok
+}
+
+func containerOf(p podresources.Pod) processes.Container {
+	return processes.Container{Namespace: p.Namespace, Pod: p.Name, Name: p.Container}
+}
+
+// seriesOf returns the series with a key, new ones if the attributes have changed.
+func (w *processWriter) seriesOf(key processSeriesKey, attributes pcommon.Map) *processSeries {
+	s := w.series[key]
+	if s != nil && !s.attributes.Equal(attributes) {
+		w.end(s)
+		s = &processSeries{attributes: attributes, start: w.before, base: s.last}
+	}
+	if s == nil {
+		s = &processSeries{attributes: attributes, start: w.before, base: map[string]float64{}}
+	}
+	if !s.written {
+		s.written, s.last, s.points = true, map[string]float64{}, map[string]bool{}
+	}
+	w.series[key] = s
+	return s
+}
+
+func (w *processWriter) point(to metricsByName, s *processSeries, name string, t int64) pmetric.NumberDataPoint {
+	points, ok := to.points[name]
+	if !ok {
+		points = pmetric.NewNumberDataPointSlice()
+		if def := w.enabled[name]; def != nil {
+			points = def.prepare(to.AppendEmpty())
+		}
+		to.points[name] = points
+	}
+	s.points[name] = true
+	p := points.AppendEmpty()
+	s.attributes.CopyTo(p.Attributes())
+	p.SetTimestamp(pcommon.Timestamp(t))
+	return p
+}
+
+func (w *processWriter) gauge(s *processSeries, name string) pmetric.NumberDataPoint {
+	return w.point(w.values, s, name, w.now)
+}
+
+// counter writes a value, and before the first one a point of 0.
+func (w *processWriter) counter(s *processSeries, name string, v float64) {
+	if !s.begun {
+		s.start = w.before
+		zero := w.point(w.zeros, s, name, s.start)
+		zero.SetStartTimestamp(pcommon.Timestamp(s.start))
+		zero.SetDoubleValue(0)
+	}
+	p := w.point(w.values, s, name, w.now)
+	p.SetStartTimestamp(pcommon.Timestamp(s.start))
+	p.SetDoubleValue(v - s.base[name])
+	s.last[name] = v
+}
+
+// end writes a point without a value for each metric of series, in a separate metric like
+// endedSeries.write.
+func (w *processWriter) end(s *processSeries) {
+	for name := range s.points {
+		def := w.enabled[name]
+		if def == nil {
+			continue
+		}
+		p := def.prepare(w.values.AppendEmpty()).AppendEmpty()
+		s.attributes.CopyTo(p.Attributes())
+		p.SetStartTimestamp(pcommon.Timestamp(s.start))
+		p.SetTimestamp(pcommon.Timestamp(w.now))
+		p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+	}
+}
