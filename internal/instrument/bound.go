@@ -112,9 +112,22 @@ func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (
 	return time, min(math.Hypot(bridge, edge), max(line, edge))
 }
 
+// blind reports whether nothing shows when power changed: it is read rarely, or not at all while the
+// counter is refreshed rarely.
+func (e *Energy) blind() bool {
+	if e.power.known() {
+		return e.power.gap > longestGap
+	}
+	return e.track.period() > rareRefresh
+}
+
 // levels returns by how much power can be above and below its mean in a period, as far as the
-// readings near it show. Pulses that no reading shows are assumed to last half of the time.
+// readings near it show. Pulses that no reading shows are assumed to last half of the time, and
+// power that is never read to vary by half.
 func (e *Energy) levels(p *period) (above, below float64) {
+	if !e.power.known() {
+		return p.mean / 2, p.mean / 2
+	}
 	end := p.k1
 	if !p.ended {
 		end = p.k0 + e.track.period()*float64(e.thin.every)
@@ -133,7 +146,7 @@ func (e *Energy) levels(p *period) (above, below float64) {
 // so rarely that nothing shows when it changed: it may have had its highest value for as long as
 // the period's mean permits, before t or after it.
 func (e *Energy) hidden(p *period, t float64) (over, under float64) {
-	if e.power.gap <= longestGap || !e.power.known() {
+	if !e.blind() {
 		return 0, 0
 	}
 	x, y := e.distances(p, t)
@@ -354,6 +367,9 @@ func (e *Energy) earlyShare(i, j int, s, t float64) (share float64) {
 // distinguished from steady power; meteredGap is this time if a counter has their energy.
 const longestGap, meteredGap = 6, 20
 
+// rareRefresh is the refresh period, in seconds, from which a counter alone hides changes of power.
+const rareRefresh = 1.5
+
 // unusable reports whether no bound holds for spans of a length.
 // Nor does one hold for spans inside of the unknown time of a refresh if there is no power.
 func (e *Energy) unusable(length float64, p *period) bool {
@@ -386,11 +402,11 @@ func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
 			change := d * (e.power.gap + e.power.window/2) / 4
 			used = min(max(e.used(p, change), e.used(q, change)), 2*e.power.used())
 		}
-		if e.power.gap > longestGap {
-			a1, b1 := e.levels(&p.period)
-			a2, b2 := e.levels(&q.period)
-			d, used = max(d, a1+b1, a2+b2), 1
-		}
+	}
+	if e.blind() {
+		a1, b1 := e.levels(&p.period)
+		a2, b2 := e.levels(&q.period)
+		d, used = max(d, a1+b1, a2+b2), 1
 	}
 	most := (used*d + jitter) * length
 	if p.linear || q.linear {

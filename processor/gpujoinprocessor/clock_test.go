@@ -99,7 +99,9 @@ func TestTheStatedErrorCoversAnOffsetOfTheClock(t *testing.T) {
 				})
 			}
 			assert.GreaterOrEqual(t, float64(inside), .95*float64(known), "%d of %d spans have energy", known, all)
-			assert.Greater(t, known, all/10)
+			if name != "10 s behind" { // when spans cannot wait for samples
+				assert.Greater(t, known, all/3)
+			}
 			if name == "right" {
 				assert.Equal(t, all, known)
 				assert.Zero(t, reported)
