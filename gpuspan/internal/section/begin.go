@@ -206,6 +206,11 @@ func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 		}
 		return Section{}
 	}
+	// The polling thread has written the free slots. The one after the next is requested, because a
+	// line takes longer to arrive than a section to start and end.
+	if i := len(s.Free) - 2; i >= 0 {
+		prefetch(s.Free[i])
+	}
 	r := &sl.Rec
 	r.Ctx = n.Ctx
 	r.Parent, r.Depth, r.root = n.parent, n.depth, n.root

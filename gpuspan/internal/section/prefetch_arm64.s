@@ -1,0 +1,12 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "textflag.h"
+
+// func prefetch(sl *Slot)
+TEXT ·prefetch(SB), NOSPLIT, $0-8
+	MOVD sl+0(FP), R0
+	PRFM (R0), PSTL1KEEP
+	PRFM 64(R0), PSTL1KEEP
+	PRFM 128(R0), PSTL1KEEP
+	RET

@@ -1,0 +1,8 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !amd64 && !arm64
+
+package section
+
+func prefetch(*Slot) {}
