@@ -152,7 +152,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 		return Stats{}, err
 	}
 	defer done()
-	whole := bufio.NewReader(&contextReader{ctx, plain})
+	whole := bufio.NewReader(profilefile.WithContext(ctx, plain))
 	if plain != io.Reader(b) {
 		if err := knownPacked(path, whole); err != nil {
 			return Stats{}, compressed(err)
@@ -286,17 +286,4 @@ func (g *gzipMembers) Read(b []byte) (int, error) {
 	}
 	g.z.Multistream(false)
 	return n, nil
-}
-
-// contextReader ends reading with the context.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *contextReader) Read(b []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
-	}
-	return c.r.Read(b)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"go.opentelemetry.io/collector/consumer"
 
+	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/regularfile"
@@ -107,7 +108,7 @@ func from(ctx context.Context, f *os.File, read func(*wire) error) error {
 		return err
 	}
 	const size = 1 << 16
-	b := bufio.NewReaderSize(&contextReader{ctx, f}, size)
+	b := bufio.NewReaderSize(profilefile.WithContext(ctx, f), size)
 	head, err := b.Peek(2)
 	switch {
 	case len(head) == 0 && errors.Is(err, io.EOF):
@@ -121,17 +122,4 @@ func from(ctx context.Context, f *os.File, read func(*wire) error) error {
 		b = bufio.NewReaderSize(z, size)
 	}
 	return read(&wire{r: b})
-}
-
-// contextReader ends reading with the context.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *contextReader) Read(b []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
-	}
-	return c.r.Read(b)
 }

@@ -48,10 +48,12 @@ const (
 	statCopy
 	statStart
 	statStop
+	statDetails
 )
 
 var statNames = []string{
 	"", "correlation_id", "hlo_op", "step_num", "memcpy_details", "profile_start_time", "profile_stop_time",
+	"kernel_details",
 }
 
 func planeOf(name string, names []string, lines ...message) message {
