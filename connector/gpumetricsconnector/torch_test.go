@@ -181,7 +181,8 @@ func TestStragglersOfRealTorchAreNamed(t *testing.T) {
 		t.Skip("no Python with PyTorch and the OpenTelemetry SDK: set OTELGPU_TORCH")
 	}
 	jobs := []parallelJob{
-		{"dp_pp", 4, []int{1}, "forward", 0.01, 0.05}, {"fsdp", 2, []int{1}, "backward", 0.01, 0.05},
+		{"dp_pp", 4, []int{1}, "forward", 0.01, 0.05},
+		{"fsdp", 2, []int{1}, "backward", 0.01, 0.05},
 		{"hf", 2, []int{1}, "data", 0.01, 0.05},
 	}
 	table := os.Getenv("OTELGPU_STRAGGLER_TABLE") // virtual or real: a quarter of an hour

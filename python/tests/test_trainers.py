@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of real trainers on the CPU: Lightning, Transformers and Accelerate, if they are installed."""
 
-import json
-import subprocess
-import sys
 import types
 
 import pytest
@@ -119,67 +116,6 @@ def test_items_of_batches():
     assert _samples({"a": [{"b": (tensor(5),)}]}) == 5 and _samples("text") == _samples({}) == 0
     assert _tokens({"input_ids": tensor(4, 16)}, ["input_ids"]) == 64 and _tokens({"x": tensor(4)}, ["input_ids"]) == 0
     assert _tokens({"input_values": tensor(4, 16, 9)}, ["input_values"]) == 64
-
-
-PARALLEL = """
-import json, os, sys, time
-import torch, transformers
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from otelgpu.transformers import GPUSteps
-
-out, provider = InMemorySpanExporter(), TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(out))
-trace.set_tracer_provider(provider)
-rank = os.environ["RANK"]
-
-class Delay(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-    @staticmethod
-    def backward(ctx, g):
-        time.sleep(0.15 * int(rank))
-        return g
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer, self.out = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
-    def forward(self, x, labels=None):
-        out = self.out(Delay.apply(self.layer(x)))
-        return {"loss": (out - labels).square().mean(), "logits": out}
-
-data = [{"x": torch.randn(8), "labels": torch.zeros(1)} for _ in range(32)]
-args = transformers.TrainingArguments(
-    output_dir=sys.argv[1], per_device_train_batch_size=2, gradient_accumulation_steps=2, num_train_epochs=1,
-    save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True)
-transformers.Trainer(Model(), args, train_dataset=data, callbacks=[GPUSteps()]).train()
-provider.shutdown()
-prefix = "gpu.step.phase.duration."
-steps = [{k[len(prefix):]: v for k, v in s.attributes.items() if k.startswith(prefix)}
-         for s in out.get_finished_spans() if s.name == "train"]
-with open(os.path.join(sys.argv[1], rank + ".json"), "w") as f:
-    json.dump(steps, f)
-"""
-
-
-def test_transformers_waits_for_the_slow_rank_in_comm(tmp_path):
-    for name in ("torch.distributed.run", "transformers", "accelerate"):
-        pytest.importorskip(name, reason="a trainer is not installed")
-    program = tmp_path / "train.py"
-    program.write_text(PARALLEL)
-    out = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                          str(program), str(tmp_path)], capture_output=True, text=True, timeout=300)
-    assert out.returncode == 0, out.stderr[-3000:]
-    punctual, late = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
-    assert len(punctual) == len(late) == 4
-    assert all(s["backward"] > 0.3 for s in late)  # two passes, the second of which waits
-    # A busy machine sometimes delays the punctual rank, too.
-    assert any(s["comm"] > 0.15 > s["backward"] for s in punctual), punctual
-    assert any(s["comm"] < 0.15 for s in late), late
 
 
 def test_steps_of_accelerate(exporter):
