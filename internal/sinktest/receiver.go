@@ -26,6 +26,8 @@ type Input struct {
 	Config func() component.Config
 	// Lasts is the time from the start of the receiver until it has received everything.
 	Lasts time.Duration
+	// Cumulative means that rejected points are not sent again, because later ones include them.
+	Cumulative bool
 }
 
 // Receiver runs a receiver, in the simulated time of package synctest, with consumers that accept
@@ -36,7 +38,7 @@ func Receiver(t *testing.T, in Input) {
 	want := in.run(t, func() *Sink { return new(Sink) })
 	for i, level := range in.levels() {
 		if level != component.StabilityLevelUndefined {
-			require.NotEmpty(t, want[i].accepted, "the input has an output for each signal")
+			require.NotEmpty(t, want[i].accepted, "the input has an output for each signal (%d)", i)
 		}
 	}
 	for seed := range uint64(3) {
@@ -50,6 +52,12 @@ func Receiver(t *testing.T, in Input) {
 					return &Sink{Shares: kind == "shares", Changes: kind == "changes", Reject: Randomly(seed, 0.5, permanent)}
 				})
 				for i, s := range got {
+					if in.Cumulative && i == 1 {
+						if kind != "permanently" {
+							assert.Equal(t, want[i].last, s.last)
+						}
+						continue
+					}
 					s.Check(t, len(want[i].accepted), false)
 					for id := range want[i].accepted {
 						assert.True(t, s.accepted[id] > 0 || s.permanent[id], "%s is missing", id)
@@ -98,6 +106,7 @@ func (in *Input) levels() [3]component.StabilityLevel {
 func (in *Input) start(t *testing.T, to sinks) (all []component.Component) {
 	f, cfg := in.Factory, in.Config()
 	set := receivertest.NewNopSettings(f.Type())
+	set.ID = component.NewID(f.Type()) // otherwise random
 	add := func(r component.Component, err error) {
 		require.NoError(t, err)
 		all = append(all, r)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // One request of 12 s runs concurrently with seven others of its server on a device of 100 W. Its
@@ -227,4 +228,19 @@ func TestCountsThatTheSpansContradictAreNotUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// readAt returns one reading, at the time from which on they are asked for.
+type readAt struct{ devicesamples.LoadReader }
+
+func (readAt) LoadLevels(_ string, from, to int64, dst []devicesamples.LoadLevel) []devicesamples.LoadLevel {
+	return append(dst, devicesamples.LoadLevel{Time: from, Running: float64(from)}, devicesamples.LoadLevel{
+		Time: to, Running: float64(to),
+	})
+}
+
+func TestTheLoadOfAServerIsReadAtTheTimesOfSamples(t *testing.T) {
+	l := &loads{reader: readAt{}, names: map[uint64]string{1: "server"}}
+	assert.Equal(t, []attribution.Level{{Time: 100, Running: 130}, {Time: 200, Running: 230}},
+		l.levels(1, "board", 100, 200, 30, nil))
 }

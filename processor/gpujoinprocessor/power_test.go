@@ -150,3 +150,11 @@ func TestEnergyErrorIsStatedForAPulseBetweenTwoSamples(t *testing.T) {
 		assert.GreaterOrEqual(t, attr(t, got, "gpu.energy_error"), 5.0, "35 J were used")
 	})
 }
+
+func TestTheErrorIsStatedFromAShareOfTheEnergyOn(t *testing.T) {
+	for bound, values := range map[float64]int{4.99: 1, 5: 2} {
+		var to results
+		new(attributes).energy(&gpuSpan{}, &target{}, &to, 100, 100, bound)
+		assert.Len(t, to.values, values, "100 J ± %v J", bound)
+	}
+}

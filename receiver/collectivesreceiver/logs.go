@@ -79,9 +79,9 @@ func (l *logs) hang(h *flightrecorder.Hang, now time.Time) (dropped int64) {
 	return dropped
 }
 
-// send delivers what waits. Records that are rejected for good are dropped; others are kept until
-// the next call.
-func (l *logs) send(ctx context.Context) (dropped int64, err error) {
+// send delivers what waits. Records that are rejected permanently are dropped; others are kept until
+// the next call. The final call sends them again for up to resend.DrainTimeout.
+func (l *logs) send(ctx context.Context, final bool) (dropped int64, err error) {
 	if len(l.waiting) == 0 {
 		return 0, nil
 	}
@@ -93,7 +93,14 @@ func (l *logs) send(ctx context.Context) (dropped int64, err error) {
 	for _, rec := range l.waiting {
 		rec.CopyTo(sl.LogRecords().AppendEmpty())
 	}
-	if err = l.next.ConsumeLogs(ctx, ld); err != nil && !resend.Permanent(err) {
+	if !final {
+		err = l.next.ConsumeLogs(ctx, ld)
+	} else {
+		limited, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
+		err = resend.Copies(limited, ld, plog.NewLogs, l.next.ConsumeLogs)
+		cancel()
+	}
+	if err != nil && !final && !resend.Permanent(err) {
 		return 0, err
 	}
 	if err != nil {

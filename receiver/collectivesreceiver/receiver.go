@@ -81,9 +81,12 @@ func (c *collectives) Shutdown(ctx context.Context) error {
 		}
 		if err == nil {
 			if c.cancel != nil {
-				c.poll(ctx, time.Now(), true)
+				err = sharedcomponent.Within(ctx, func() error {
+					c.poll(context.WithoutCancel(ctx), time.Now(), true)
+					return nil
+				})
 			}
-			if c.files != nil {
+			if c.files != nil && err == nil {
 				c.files.close()
 			}
 		}
@@ -121,7 +124,7 @@ func (c *collectives) poll(ctx context.Context, now time.Time, final bool) {
 	}
 	lost, err := c.metrics.send(ctx, now, final)
 	c.drop(ctx, "metrics", int64(lost), err)
-	dropped, err := c.logs.send(ctx)
+	dropped, err := c.logs.send(ctx, final)
 	c.drop(ctx, "logs", dropped, err)
 }
 

@@ -265,13 +265,13 @@ func TestRejectedRecordsAreKept(t *testing.T) {
 	for range maxRecords + 2 {
 		l.add(&f, plog.SeverityNumberWarn, time.Now(), time.Now())
 	}
-	dropped, err := l.send(t.Context())
+	dropped, err := l.send(t.Context(), false)
 	require.Error(t, err)
 	assert.Zero(t, dropped)
 	require.Len(t, l.waiting, maxRecords)
 	var sink consumertest.LogsSink
 	l.next = &sink
-	_, err = l.send(t.Context())
+	_, err = l.send(t.Context(), false)
 	require.NoError(t, err)
 	assert.Equal(t, maxRecords, sink.LogRecordCount())
 }
