@@ -126,10 +126,12 @@ def test_a_file_of_a_trainer(exporter, gpu, tmp_path, fresh):
     ({"profiling": {"every": 2, "active": 3}}, "", "every is the length of a cycle"),
     ({"profiling": {"repeat": 2}}, "", "repeat needs active or every"),
     ({"profiling": {"step_csv": 3}}, "", "profiling.step_csv: must be a path or {path, phases}, found 3"),
+    ({"profiling": {"step_csv": {"path": "x", "phases": [["a"]]}}}, "", "must be a path or {path, phases}"),
+    ({"timing": {1: 2}}, "", "timing: unknown key 1 (known are enabled, verbosity)"), (7, "", "not int"),
     ({"a": {}}, "a.b", "there is no mapping at 'a.b'"), ([], "", "expected str, bytes or os.PathLike"),
     ("/none/train.yaml", "", "No such file or directory")])
 def test_wrong_settings_are_reported_and_right_ones_applied(exporter, gpu, fresh, caplog, source, at, said):
-    if isinstance(source, str):
+    if isinstance(source, (str, int)):
         pytest.importorskip("yaml", reason="PyYAML is not installed")
     else:
         otelgpu.configure({"timing": {"verbosity": "verbose"}})
@@ -142,6 +144,14 @@ def test_all_problems_are_reported_at_once(fresh, caplog):
     otelgpu.configure({"timing": {"verbosity": 1, "enabled": False}, "nvtx": {"domain": ""}})
     assert "timing.verbosity" in caplog.text and "nvtx.domain" in caplog.text and len(caplog.records) == 1
     assert fresh.settings.level == 0
+
+
+def test_aliases_make_no_long_text(fresh, caplog, tmp_path):
+    pytest.importorskip("yaml", reason="PyYAML is not installed")
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    (tmp_path / "bomb.yaml").write_text("\n".join([*levels, "timing: {verbosity: *a11}", "profiling: {every: *a11, a: *a11}"]))
+    otelgpu.configure(tmp_path / "bomb.yaml")
+    assert "timing.verbosity: must be one of" in caplog.text and len(caplog.text) < 2000
 
 
 def test_yaml_is_optional(fresh, caplog, monkeypatch):
@@ -241,6 +251,19 @@ def test_torch_makes_ranges_if_nvtx_is_not_installed(exporter, gpu, monkeypatch,
     with otelgpu.section("a"):
         seen.append("inside")
     assert seen == ["a", "inside", 7] and not caplog.records
+
+
+@pytest.mark.parametrize("call", ["range_start", "range_end"])
+def test_a_failing_library_costs_the_ranges_only(exporter, gpu, monkeypatch, caplog, call):
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    calls = {"range_start": lambda name: 7, "range_end": lambda number: None}
+    calls[call] = lambda _: 1 / 0
+    gpu.torch.cuda.nvtx = type("nvtx", (), calls)
+    otelgpu.configure({"nvtx": True})
+    for step in otelgpu.loop("train", total_steps=2):
+        with step.phase("a"):
+            pass
+    assert sorted(names(exporter)) == ["a", "a", "train", "train"] and caplog.text.count("NVTX ranges") == 1
 
 
 def test_ranges_without_a_library_are_reported_once(exporter, monkeypatch, caplog):

@@ -8,7 +8,8 @@ import difflib
 import functools
 import importlib
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, TypeGuard, Union
+import reprlib
+from typing import Any, Callable, Dict, List, Mapping, Optional, TypeGuard, Union, cast
 
 from ._names import VERBOSITIES
 from ._nvtx import Ranges
@@ -56,7 +57,7 @@ def configure(source: Union[str, "os.PathLike[str]", Mapping[str, Any]], at: str
 
 def _load(path: Union[str, "os.PathLike[str]"]) -> Any:
     yaml: Any = importlib.import_module("yaml")
-    with open(path, "rb") as f:
+    with open(os.fspath(path), "rb") as f:
         text = f.read(MAX_SIZE + 1)
     if len(text) > MAX_SIZE:
         raise ValueError(f"the file is larger than {MAX_SIZE >> 10} KiB")
@@ -111,14 +112,14 @@ class _Reader:
         if isinstance(node, bool) and "enabled" in keys:
             node = {"enabled": node}
         if not _is_mapping(node):
-            self._problem(at, f"must be a mapping, found {node!r}")
+            self._problem(at, f"must be a mapping, found {_shown(node)}")
             return None
         for key, value in node.items():
             take = keys.get(key) if isinstance(key, str) else None
             if take is None:
-                near = difflib.get_close_matches(str(key), keys, 1)
+                near = difflib.get_close_matches(key[:64], keys, 1) if isinstance(key, str) else []
                 hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(k for k in keys if k not in _ELSEWHERE)}"
-                self._problem(at, f"unknown key {key!r} ({hint})")
+                self._problem(at, f"unknown key {_shown(key)} ({hint})")
             elif value is not None:
                 problem = take(value)
                 if problem:
@@ -142,18 +143,18 @@ class _Reader:
 
     def _name_domain(self, value: Any) -> Optional[str]:
         self._domain = value if isinstance(value, str) else None
-        return None if self._domain else f"must be a name, found {value!r}"
+        return None if self._domain else f"must be a name, found {_shown(value)}"
 
     def _verbosity(self, value: Any) -> Optional[str]:
         value = "off" if value is False else value  # as YAML 1.1 reads it
         if value not in VERBOSITIES:
-            return f"must be one of {', '.join(VERBOSITIES)}, found {value!r}"
+            return f"must be one of {', '.join(VERBOSITIES)}, found {_shown(value)}"
         self._settings.verbosity = value
         return None
 
     def _count(self, name: str, value: Any) -> Optional[str]:
         if type(value) is not int or value < 0:
-            return f"must be a number of steps, found {value!r}"
+            return f"must be a number of steps, found {_shown(value)}"
         self._settings.schedule = self._settings.schedule._replace(**{name: value})
         return None
 
@@ -163,10 +164,10 @@ class _Reader:
 
     def _step_csv(self, value: Any) -> Optional[str]:
         given: Mapping[Any, Any] = value if _is_mapping(value) else {"path": value}
-        right = isinstance(given.get("path"), (str, os.PathLike)) and isinstance(given.get("phases", []), (list, tuple))
+        right = isinstance(given.get("path"), (str, os.PathLike)) and _is_names(given.get("phases", []))
         if not right or set(given) - {"path", "phases"}:
-            return f"must be a path or {{path, phases}}, found {value!r}"
-        step_csv(given["path"], list(map(str, given.get("phases", []))))
+            return f"must be a path or {{path, phases}}, found {_shown(value)}"
+        step_csv(given["path"], given.get("phases", []))
         return None
 
 
@@ -174,9 +175,19 @@ def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(value, Mapping)
 
 
+def _is_names(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in cast(Any, value))
+
+
+# Aliases of YAML can make a short file represent a text of any length.
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxstring, _short.maxother = 2, 60, 60
+_shown = _short.repr
+
+
 def _elsewhere(_: Any) -> str:
     return f"is not of otelgpu {_PROFILER}"
 
 
 def _no_switch(value: Any) -> str:
-    return f"must be true or false, found {value!r}"
+    return f"must be true or false, found {_shown(value)}"

@@ -27,16 +27,23 @@ class Ranges:
                 self._calls = self._find()
             return self._calls[0](name, category, index)
         except Exception as e:
-            from ._runtime import runtime
-
-            runtime().trouble("NVTX ranges", f"{e} (pip install 'otelgpu[nvtx]')" if isinstance(e, ImportError) else repr(e))
-            self._calls = _no_range, _no_range
+            self._fail(e)
             return None
 
     def end(self, started: Any) -> None:
         """Ends a range."""
         if started is not None and self._calls is not None:
-            self._calls[1](started)
+            try:
+                self._calls[1](started)
+            except Exception as e:
+                self._fail(e)
+
+    def _fail(self, e: Exception) -> None:
+        """Reports the error, and makes no further ranges."""
+        from ._runtime import runtime
+
+        runtime().trouble("NVTX ranges", f"{e} (pip install 'otelgpu[nvtx]')" if isinstance(e, ImportError) else repr(e))
+        self._calls = _no_range, _no_range
 
     def _find(self) -> Tuple[Callable[..., Any], Callable[[Any], Any]]:
         try:

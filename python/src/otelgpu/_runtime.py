@@ -320,7 +320,10 @@ class Runtime:
         if self.backend is not None:
             self.backend.close(END_DEADLINE)
         if self.settings.print_report and (self.report.positions or self.report.loops):
-            print(report(), file=sys.stderr)
+            try:
+                print(report(), file=sys.stderr)
+            except Exception as e:
+                self.trouble("printing the report", repr(e))
         with self.lock:
             waiting = [*self.inbox, *(r for q in self.pending.values() for r in q), *(r for _, r in self.finished)]
             lost = sum(r.size for r in waiting)
