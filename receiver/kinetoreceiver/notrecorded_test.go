@@ -226,3 +226,19 @@ func TestMergedRanksKeepTheirLaunches(t *testing.T) {
 		assert.EqualValues(t, 120, st.Devices[i].Operators[0].Kernels)
 	}
 }
+
+// A name with quotes loses its event only.
+func TestReadingResumesAfterABrokenEvent(t *testing.T) {
+	st := statsOf(t, publicCase(t, "unescaped_quotes_first"))
+	assert.EqualValues(t, 60, st.Devices[0].Kernels)
+	assert.Equal(t, 12*time.Millisecond, st.Devices[0].Parts.Computing)
+	assert.Equal(t, map[string]int64{"event whose JSON is broken, as by quotes in a name": 1}, st.Skipped)
+}
+
+// Two processes wrote into one file at the same time.
+func TestInterleavedFilesAreReadInPart(t *testing.T) {
+	st, err := ReadFile(t.Context(), publicCase(t, "interleaved_ranks"), Options{Partial: true},
+		func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
+	assert.True(t, st.Partial)
+}

@@ -178,6 +178,9 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	if js.NoEvents > 0 {
 		p.Skipped["event that is not an object"] += js.NoEvents
 	}
+	if js.Broken > 0 {
+		p.Skipped["event whose JSON is broken, as by quotes in a name"] += js.Broken
+	}
 	if js.Rest > 0 {
 		c.meta.faults = append(c.meta.faults, fmt.Sprintf("what follows the end of the trace at byte %d was not read",
 			js.Rest))

@@ -4,9 +4,11 @@
 package chromejson
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 
 	"github.com/otelgpu/otelgpu/internal/prefetch"
@@ -42,6 +44,7 @@ type Stats struct {
 	Bytes    int64 // of JSON
 	Events   int64 // elements of traceEvents that are objects
 	NoEvents int64 // elements that are not events, which are skipped
+	Broken   int64 // events of which a name has unescaped quotes, which are skipped
 	Rest     int64 // where something else begins after the end of the trace, which is not read; 0: nothing does
 }
 
@@ -397,10 +400,38 @@ func (d *reader) one() error {
 			d.out.list = list
 			return d.found()
 		}
+		if s, ok := errors.AsType[*syntaxError](err); ok && d.resume(s.at) {
+			return nil
+		}
 		if err = d.more(err); err != nil {
 			return err
 		}
 	}
+}
+
+// nextEvent is the end of an event and the begin of the next one.
+var nextEvent = regexp.MustCompile(`\}\s*,\s*\{\s*"ph"\s*:\s*"`)
+
+// maxBroken is how many broken events are skipped; a file with more is broken as a whole.
+const maxBroken = 16
+
+// resume continues with the event after a broken one, if the window has it: PyTorch does not escape
+// quotes in some names. The broken one must have its other fields once: two processes that wrote
+// into one file at the same time break events in other ways.
+func (d *reader) resume(at int) bool {
+	place := nextEvent.FindIndex(d.buf[at:])
+	if place == nil || d.stats.Broken == maxBroken {
+		return false
+	}
+	event := d.buf[d.pos : at+place[0]+1]
+	for _, field := range []string{`"ph"`, `"name"`, `"ts"`, `"dur"`, `"pid"`, `"tid"`} {
+		if bytes.Count(event, []byte(field)) != 1 {
+			return false
+		}
+	}
+	d.stats.Broken++
+	d.pos = at + place[0] + 1
+	return true
 }
 
 // found passes results on immediately, without a pipe.
