@@ -12,7 +12,7 @@ import pytest
 
 import driverstub
 import otelgpu
-from otelgpu import _runtime
+from otelgpu import _runtime, _section
 
 ALL = {"timing": {"verbosity": "debug"}}
 
@@ -61,6 +61,33 @@ def test_recording_pauses_and_continues(exporter, gpu):
     otelgpu.configure({"timing": True})
     f()
     assert sorted(names(exporter)) == ["f", "f", "running"]
+
+
+@pytest.mark.parametrize("sync,inner,outer", [
+    ("deferred", None, None), ("group", None, 0.03), ("immediate", 0.02, 0.03), ("none", None, None)])
+def test_sections_wait_for_the_device_if_told(exporter, gpu, fresh, monkeypatch, sync, inner, outer):
+    monkeypatch.setattr(fresh, "_run", lambda: None)  # nobody else reads the events
+    otelgpu.configure({"timing": {"sync": sync}})
+    stream = gpu.torch.cuda.current_stream()
+    for step in otelgpu.loop("train", total_steps=1):
+        with otelgpu.section("outer") as a:
+            stream.run(0.01)
+            with otelgpu.section("inner") as b:
+                stream.run(0.02)
+            assert b.elapsed is None if inner is None else b.elapsed > inner * 0.99
+        assert a.elapsed is None if outer is None else a.elapsed > outer * 0.99
+    assert len(names(exporter)) == 3
+    for s in exporter.get_finished_spans():
+        assert s.attributes["gpu.timing.source"] == ("host" if sync == "none" else "cuda_event")
+
+
+def test_a_wait_for_a_device_that_hangs_ends(exporter, gpu, monkeypatch):
+    monkeypatch.setattr(_section, "HANG_DEADLINE", 0.01)
+    otelgpu.configure({"timing": {"sync": "immediate"}})
+    with otelgpu.section("a") as section:
+        gpu.torch.cuda.current_stream().run(0.3)
+    assert section.elapsed is None
+    assert names(exporter) == ["a"] and section.elapsed > 0.3 * 0.99
 
 
 @pytest.mark.parametrize("variables,want", [
@@ -117,7 +144,8 @@ def test_a_file_of_a_trainer(exporter, gpu, tmp_path, fresh):
 
 @pytest.mark.parametrize("source,at,said", [
     ({"timing": {"verbosty": "debug"}}, "", "timing: unknown key 'verbosty' (did you mean verbosity?)"),
-    ({"timing": {"slots": 3}}, "", "timing: unknown key 'slots' (known are enabled, verbosity)"),
+    ({"timing": {"slots": 3}}, "", "timing: unknown key 'slots' (known are enabled, verbosity, sync)"),
+    ({"timing": {"sync": "always"}}, "", "timing.sync: must be one of deferred, group, immediate, none, found 'always'"),
     ({"timing": {"verbosity": "loud"}}, "", "timing.verbosity: must be one of off, default, verbose, debug, found 'loud'"),
     ({"timing": 3}, "", "timing: must be a mapping, found 3"),
     ({"nvtx": {"enabled": "yes"}}, "", "nvtx.enabled: must be true or false, found 'yes'"),
@@ -127,7 +155,7 @@ def test_a_file_of_a_trainer(exporter, gpu, tmp_path, fresh):
     ({"profiling": {"repeat": 2}}, "", "repeat needs active or every"),
     ({"profiling": {"step_csv": 3}}, "", "profiling.step_csv: must be a path or {path, phases}, found 3"),
     ({"profiling": {"step_csv": {"path": "x", "phases": [["a"]]}}}, "", "must be a path or {path, phases}"),
-    ({"timing": {1: 2}}, "", "timing: unknown key 1 (known are enabled, verbosity)"), (7, "", "not int"),
+    ({"timing": {1: 2}}, "", "timing: unknown key 1 (known are enabled, verbosity, sync)"), (7, "", "not int"),
     ({"a": {}}, "a.b", "there is no mapping at 'a.b'"), ([], "", "expected str, bytes or os.PathLike"),
     ("/none/train.yaml", "", "No such file or directory")])
 def test_wrong_settings_are_reported_and_right_ones_applied(exporter, gpu, fresh, caplog, source, at, said):

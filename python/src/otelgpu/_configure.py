@@ -11,7 +11,7 @@ import os
 import reprlib
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeGuard, Union, cast
 
-from ._names import VERBOSITIES
+from ._names import SYNCS, VERBOSITIES
 from ._nvtx import Ranges
 from ._runtime import runtime
 from ._settings import Schedule, Settings
@@ -32,6 +32,8 @@ def configure(source: Union[str, "os.PathLike[str]", Mapping[str, Any]], at: str
         timing:
           enabled: true         # false records nothing, as does `timing: false`
           verbosity: default    # off, default, verbose or debug: sections up to this one are recorded
+          sync: deferred        # group and immediate wait for the device at the end of outermost, or all, sections, for up
+                                # to 2 minutes; none takes host times only
         nvtx:                   # sections and steps as NVTX ranges; `nvtx: true` is enough
           enabled: true
           domain: otelgpu
@@ -83,7 +85,7 @@ class _Reader:
         schedule: Keys = {name: functools.partial(self._count, name) for name in Schedule._fields}
         enabled: Keys = {"enabled": self._enable}
         if root.get("timing") is not None:
-            self._node("timing", root["timing"], {**enabled, "verbosity": self._verbosity})
+            self._node("timing", root["timing"], {**enabled, "verbosity": self._verbosity, "sync": self._sync})
         if root.get("nvtx") is not None:
             self._node("nvtx", root["nvtx"], {"enabled": self._enable_nvtx, "domain": self._name_domain})
             if self._nvtx is False:
@@ -150,6 +152,12 @@ class _Reader:
         if value not in VERBOSITIES:
             return f"must be one of {', '.join(VERBOSITIES)}, found {_shown(value)}"
         self._settings.verbosity = value
+        return None
+
+    def _sync(self, value: Any) -> Optional[str]:
+        if value not in SYNCS:
+            return f"must be one of {', '.join(SYNCS)}, found {_shown(value)}"
+        self._settings.sync = value
         return None
 
     def _count(self, name: str, value: Any) -> Optional[str]:

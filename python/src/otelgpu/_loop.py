@@ -563,7 +563,7 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Optional[S
         step = Step(rt, name, index, item_type)
         on: Any = None
         key: Any = None
-        backend = rt.device_backend()
+        backend = rt.device_backend() if rt.settings.sync != "none" else None
         if backend is not None:
             on, key = backend.stream(stream)
         if backend is not None and not backend.capturing(on):

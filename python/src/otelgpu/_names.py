@@ -71,6 +71,9 @@ Verbosity = Literal["default", "verbose", "debug"]
 # What is recorded, from nothing to all; a section states from which on it is.
 VERBOSITIES = ("off", *get_args(Verbosity))
 
+# When the end of a section waits for the device: never, an outermost one, or each; none: no device time is taken.
+SYNCS = ("deferred", "group", "immediate", "none")
+
 # Values of enumeration attributes.
 WORDS = {OPERATION_TYPE: get_args(OperationType), FLOP_PRECISION: get_args(Precision),
          COPY_DIRECTION: get_args(CopyDirection), COPY_HOST_MEMORY: get_args(HostMemory)}

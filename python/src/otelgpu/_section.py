@@ -16,7 +16,7 @@ from opentelemetry import trace
 
 from . import _capture
 from ._names import VERBOSITIES, CopyDirection, HostMemory, OperationType, Precision, Verbosity
-from ._runtime import MAX_NEST, PLAIN, Node, Runtime, _text, runtime
+from ._runtime import HANG_DEADLINE, MAX_NEST, PLAIN, Node, Runtime, _text, runtime
 
 _current: "contextvars.ContextVar[Optional[Section]]" = contextvars.ContextVar("otelgpu_section", default=None)
 current_step: "contextvars.ContextVar[Any]" = contextvars.ContextVar("otelgpu_step", default=None)
@@ -88,6 +88,7 @@ class Section:
     _failure: Optional[Tuple[str, str]] = None
     _pushed = False
     _range: Any = None  # NVTX
+    _known: Optional[float] = None  # elapsed, after a wait for the device
     _level = 1          # index of the verbosity
 
     def __init__(self, name: str, *, type: OperationType = "section", category: Optional[str] = None,
@@ -123,7 +124,7 @@ class Section:
     @property
     def elapsed(self) -> Optional[float]:
         """GPU time in seconds; None until it is known, and if no device was timed. Never waits."""
-        return self._node.elapsed if self._node is not None else None
+        return self._node.elapsed if self._node is not None and self._known is None else self._known
 
     def link(self, request: Linkable, items: Optional[int] = None) -> None:
         """Links the section to a request that it serves, with that many of its items. A batch serves many requests."""
@@ -294,7 +295,7 @@ class Section:
         return again
 
     def _begin(self, rt: Runtime) -> None:
-        self._failure = None
+        self._failure = self._known = None
         for link in self._given_links:
             request, items = cast(Tuple[Any, Optional[int]], link if isinstance(link, tuple) else (link, None))
             self.link(request, items)
@@ -327,7 +328,7 @@ class Section:
         backend = rt.backend or rt.device_backend()
         if not rt.not_captured:
             self._pushed = _capture.push_span(parent, self._links)
-        if backend is not None and self.type != "host":
+        if backend is not None and self.type != "host" and rt.settings.sync != "none":
             try:
                 stream, key = backend.stream(self._given_stream)
                 if backend.capturing(stream):
@@ -378,6 +379,8 @@ class Section:
                 backend = rt.backend
                 if backend is not None and not backend.capturing(self._stream):
                     node.end_event = backend.record(self._stream, node.device)
+                    if rt.settings.sync == "immediate" or rt.settings.sync == "group" and node.up is None:
+                        self._known = reached(node)
                 else:
                     node.status = "captured"
             except Exception as e:
@@ -417,6 +420,16 @@ class Section:
                 rt.drop(node, "dropped.nest_full")
                 return
         rt.submit(node)
+
+
+def reached(node: Node) -> Optional[float]:
+    """Waits until the device has finished a section, and returns how long it took, in s; None: it hangs."""
+    deadline = time.monotonic() + HANG_DEADLINE
+    while not node.end_event.query():
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(2e-5)
+    return float(node.start_event.elapsed_time(node.end_event)) / 1e3
 
 
 def _over_async(again: Callable[[], Section], f: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any, Any]]:

@@ -47,6 +47,7 @@ class Settings:
         self.allowed = _switch("OTELGPU_ENABLED", True)  # the operator's, which the program cannot override
         self.enabled = True
         self.verbosity = "default"
+        self.sync = "deferred"
         self.schedule = Schedule()
         self.ranges: Optional[Ranges] = Ranges() if _switch("OTELGPU_NVTX", False) else None
         self.print_report = False
