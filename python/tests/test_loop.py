@@ -149,6 +149,19 @@ def test_a_step_does_not_end_before_it_starts_if_the_clock_is_set_back(exporter,
     assert len(steps) == 2 and all(s.end_time == s.start_time for s in steps)
 
 
+@pytest.mark.parametrize("batch, warned", [
+    (([0] * 256, [1] * 256), True), ([[0] * 256, [1] * 256], True), (([0] * 256, [1]), False), (([0] * 2, [1] * 2), False),
+    ([[0], [1, 2], [3]], False), (["ab", "cd"], False), ((1, 2), False), ({"x": 1}, False)])
+def test_items_that_count_the_parts_of_a_batch_are_named_once(exporter, gpu, caplog, batch, warned):
+    for step, item in otelgpu.loop("train", [batch] * 3):
+        step.items = len(item)
+    done(exporter)
+    said = [r.getMessage() for r in caplog.records if "step.items" in r.getMessage()]
+    assert len(said) == warned, said
+    if warned:
+        assert "step.items is 2, which is the number of parts of the batch, whose first part has 256 items" in said[0]
+
+
 def test_a_step_states_the_precision_of_its_model_flops(exporter, gpu, caplog):
     for step in otelgpu.loop("train", total_steps=4):
         step.model_flops, step.precision = 1e12, {1: "bf16", 2: "BF16"}.get(step.index)

@@ -77,6 +77,7 @@ class Step:
         self.status = "ok"
         self.device: Optional[int] = None
         self.failure: Optional[Tuple[str, str]] = None
+        self._batch: Optional[Tuple[int, int]] = None  # its parts, and the length of the first part
         self._runtime, self._name = rt, name
         self._lock = threading.Lock()
         self._open = 0  # sections without times yet
@@ -306,6 +307,7 @@ class Step:
             self._untimed += max(self._open, 0)  # not read before the deadline
             out.update(self._parts(total, timed))
         out.update(rt.timing(timed, self.status, self.device))
+        self._check_items(rt)
         for key, value, kind in ((n.STEP_ITEMS, self.items, int), (n.STEP_ITEM_TYPE, self.item_type, _text),
                                  (n.STEP_EPOCH, self.epoch, int), (n.STEP_MODEL_FLOP_COUNT, self.model_flops, float),
                                  (n.STEP_DEVICE_COUNT, self.devices, int)):
@@ -342,6 +344,13 @@ class Step:
             rt.said.add("precision")
             log.warning("otelgpu: step.model_flops is set without step.precision, so gpu.step.mfu is derived only if sections of the "
                         "step state a precision, or gpu_derive has a default (set step.precision, such as bf16 under autocast)")
+
+    def _check_items(self, rt: Runtime) -> None:
+        """Warns once if items is the number of parts of the batch, as len((inputs, labels)) is."""
+        if self._batch is not None and self.items == self._batch[0] and "items" not in rt.said:
+            rt.said.add("items")
+            log.warning("otelgpu: step.items is %d, which is the number of parts of the batch, whose first part has %d items (set "
+                        "step.items = len(batch[0]))", *self._batch)
 
     def _emit_meetings(self, rt: Runtime, clock: Any, timed: bool, offset: int) -> None:
         """Creates a span of the step's last collective in each process group."""
@@ -454,6 +463,17 @@ class _Nothing(Section):
 _T = TypeVar("_T")
 
 
+def _sizes(batch: Any) -> Optional[Tuple[int, int]]:
+    """The number of parts of a batch such as (inputs, labels), and their common length; None for anything else."""
+    if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 4 or isinstance(batch[0], (str, bytes)):
+        return None
+    try:
+        lengths = {len(part) for part in batch}
+    except TypeError:
+        return None
+    return None if len(lengths) > 1 or len(batch) in lengths else (len(batch), lengths.pop())
+
+
 @overload
 def loop(name: str, iterable: None = None, *, item_type: Optional[str] = None, total_steps: Optional[int] = None,
          first: int = 1, schedule: Optional[Schedule] = None, stream: Any = None) -> Iterator[Step]: ...
@@ -498,6 +518,8 @@ def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Opti
                         last = True
                         data.discard()
                 if not last:
+                    if index == first:
+                        step._batch = _sizes(item)
                     yield step, item
                     item = None
         except GeneratorExit:
