@@ -115,52 +115,72 @@ func (x *bench) request(n int, from time.Time) ptrace.Traces {
 // cpu-ns/span with BenchmarkAppendAttributes, the cost of adding as many attributes to a span.
 func BenchmarkJoin(b *testing.B) {
 	x := newBench(b)
-	p, ctx := x.p, context.Background()
-	proto := x.request(perRequest, x.first)
 	b.ReportAllocs()
 	var spent time.Duration
-	from := x.first
-	id := uint64(0)
+	j := x.newJoins()
 	for b.Loop() {
 		b.StopTimer()
-		if from = from.Add(window); from.After(x.now.Add(-window)) {
-			from = x.first
-			for id, board := range p.engine.boards {
-				board.dev.Close()
-				delete(p.engine.boards, id)
-			}
-		}
-		td := ptrace.NewTraces()
-		proto.CopyTo(td)
-		shift := pcommon.Timestamp(from.Sub(x.first))
-		for s := range spansOf(td) {
-			id++
-			s.SetSpanID(spanID(id))
-			s.SetStartTimestamp(s.StartTimestamp() + shift)
-			s.SetEndTimestamp(s.EndTimestamp() + shift)
-		}
-		arrived := from.Add(window)
-		left := arrived.Add(p.cfg.Settle)
+		td := j.next()
 		b.StartTimer()
-		at := cputime.Used()
-
-		t := p.batches.Get().(*batch)
-		t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
-		p.engine.look(t)
-		through := context.WithValue(ctx, pendingKey{}, &pendingRequest{td: td, batch: t})
-		p.engine.arrive(t, arrived, true)
-		t.pack(td)
-
-		if from, _ := pendingBatch(through, td, p.engine); from != t || !p.engine.settled(t, left, false) {
-			b.Fatal("not settled")
-		}
-		p.write(t)
-		t.build(&p.attrs)
-		p.put(t)
-
-		spent += cputime.Used() - at
+		spent += j.join(b, td)
 	}
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")
+}
+
+// joins makes requests that follow one another, and joins them.
+type joins struct {
+	*bench
+	proto ptrace.Traces
+	from  time.Time
+	id    uint64
+}
+
+func (x *bench) newJoins() *joins {
+	return &joins{bench: x, proto: x.request(perRequest, x.first), from: x.first}
+}
+
+func (x *joins) next() ptrace.Traces {
+	if x.from = x.from.Add(window); x.from.After(x.now.Add(-window)) {
+		x.from = x.first
+		for id, board := range x.p.engine.boards {
+			board.dev.Close()
+			delete(x.p.engine.boards, id)
+		}
+	}
+	td := ptrace.NewTraces()
+	x.proto.CopyTo(td)
+	shift := pcommon.Timestamp(x.from.Sub(x.first))
+	for s := range spansOf(td) {
+		x.id++
+		s.SetSpanID(spanID(x.id))
+		s.SetStartTimestamp(s.StartTimestamp() + shift)
+		s.SetEndTimestamp(s.EndTimestamp() + shift)
+	}
+	return td
+}
+
+// join joins a request and returns the CPU time.
+func (x *joins) join(b *testing.B, td ptrace.Traces) time.Duration {
+	p := x.p
+	arrived := x.from.Add(window)
+	left := arrived.Add(p.cfg.Settle)
+	at := cputime.Used()
+
+	t := p.batches.Get().(*batch)
+	t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
+	p.engine.look(t)
+	through := context.WithValue(context.Background(), pendingKey{}, &pendingRequest{td: td, batch: t})
+	p.engine.arrive(t, arrived, true)
+	t.pack(td)
+
+	if from, _ := pendingBatch(through, td, p.engine); from != t || !p.engine.settled(t, left, false) {
+		b.Fatal("not settled")
+	}
+	p.write(t)
+	t.build(&p.attrs)
+	p.put(t)
+
+	return cputime.Used() - at
 }
 
 // BenchmarkAppendAttributes only adds as many attributes to a span as the join does, in the same
