@@ -223,7 +223,8 @@ func TestEnergyIsChargedOnce(t *testing.T) {
 }
 
 // Parents arrive before their children, as gpuspan sends them, or in any order, in any payloads: a
-// batch after its enclosing batch has nothing left to charge, but no energy is charged twice or lost.
+// batch after its enclosing batch has nothing left to charge, but no energy is charged twice or
+// lost.
 func TestEnergyIsConservedInAnyOrder(t *testing.T) {
 	for seed := range uint64(4000) {
 		rng := rand.New(rand.NewPCG(seed, 78))

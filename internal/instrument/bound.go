@@ -112,8 +112,8 @@ func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (
 	return time, min(math.Hypot(bridge, edge), max(line, edge))
 }
 
-// blind reports whether nothing shows when power changed: it is read rarely, or not at all while the
-// counter is refreshed rarely.
+// blind reports whether nothing shows when power changed: it is read rarely, or not at all while
+// the counter is refreshed rarely.
 func (e *Energy) blind() bool {
 	if e.power.known() {
 		return e.power.gap > longestGap

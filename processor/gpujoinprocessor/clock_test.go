@@ -21,7 +21,7 @@ import (
 // The clock of a source is offset. From the first span on, the true energy is inside the stated
 // error for at least 95 % of the spans, or the energy is omitted, and the offset is reported.
 func TestTheStatedErrorCoversAnOffsetOfTheClock(t *testing.T) {
-	kinds := []string{"steady", "slow", "steps", "pulses", "2s", "5s"}
+	kinds := []string{"steady", "steps", "pulses", "5s"}
 	for name, ahead := range map[string]func(s float64) float64{
 		"right":       func(float64) float64 { return 0 },
 		"10 s behind": func(float64) float64 { return -10 },
@@ -40,7 +40,7 @@ func TestTheStatedErrorCoversAnOffsetOfTheClock(t *testing.T) {
 			for _, kind := range kinds {
 				synctest.Test(t, func(t *testing.T) {
 					rng := rand.New(rand.NewPCG(1, 2))
-					truth := instrumenttest.NewTruth(kind, 4*time.Minute, rng)
+					truth := instrumenttest.NewTruth(kind, 3*time.Minute, rng)
 					r := newRig(t).join()
 					zero := time.Now()
 					d := nominal
@@ -65,7 +65,7 @@ func TestTheStatedErrorCoversAnOffsetOfTheClock(t *testing.T) {
 					for id := uint64(1); ; id++ {
 						length := []float64{.2, 1, 3}[id%3]
 						from := time.Since(zero).Seconds()
-						if from > 150 {
+						if from > 110 {
 							break
 						}
 						time.Sleep(sec(length))

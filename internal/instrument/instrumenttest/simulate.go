@@ -65,12 +65,9 @@ func NewTruth(kind string, length time.Duration, rng *rand.Rand) *Truth {
 			}
 		}
 	default: // alternates between two levels, each for the time that is its name
-		each, err := time.ParseDuration(kind)
-		if err != nil {
-			panic(err)
-		}
+		each, _ := time.ParseDuration(kind)
 		for i := range watts {
-			watts[i] = []float64{500, 200}[time.Duration(i)*time.Millisecond/each%2]
+			watts[i] = []float64{500, 200}[time.Duration(i)*time.Millisecond/max(each, 1)%2]
 		}
 	}
 	t := &Truth{energy: make([]float64, n+1)}
