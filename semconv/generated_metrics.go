@@ -197,7 +197,8 @@ const (
 	GPURequestEnergyDescription = "Energy of one request in one operation, its shares of the energy of batches."
 
 	// GPURequestItemEnergyName (histogram, J/{item}): Energy of one request in one operation divided by its
-	// items, such as joules per token. Each request counts once, regardless of its number of items.
+	// items, such as joules per token. Each item counts once, so that sum and count are joules and items of the
+	// same requests.
 	GPURequestItemEnergyName        = "gpu.request.item.energy"
 	GPURequestItemEnergyUnit        = "J/{item}"
 	GPURequestItemEnergyDescription = "Energy of one request in one operation divided by its items, such as joules per token."

@@ -82,7 +82,11 @@ func metricQueries(t *testing.T) (all []query) {
 	for name, d := range dashboards(t) {
 		variables := []string{"$__rate_interval", "4m", "$__range", "10m"}
 		for _, v := range d.Templating.List {
-			variables = append(variables, "$"+v.Name, ".*")
+			value := ".*"
+			if text, ok := v.Query.(string); ok && v.Type == "textbox" {
+				value = text
+			}
+			variables = append(variables, "$"+v.Name, value)
 		}
 		replace := strings.NewReplacer(variables...)
 		for _, v := range d.Templating.List {
@@ -162,7 +166,8 @@ func lacking(store *prometheusProgram, q query, at time.Time) (values int, why s
 
 // mayBeAbsent lists labels of queries that the test's services do not have.
 var mayBeAbsent = map[string]bool{
-	"instance": true, // label of devices, which have it only if they are scraped
+	"instance":                      true, // label of devices, which have it only if they are scraped
+	"metadata_user_api_key_team_id": true, // a dimension of LiteLLM
 }
 
 // Every query of dashboards, rules and documents returns values from Prometheus, whether scraped or

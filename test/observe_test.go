@@ -9,6 +9,7 @@ import (
 	encoding "encoding/binary"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,6 +38,8 @@ import (
 // observed overrides the all-in-one pipeline: it also pushes to Prometheus, its device is a
 // recording, and intervals are shorter.
 const observed = `
+extensions:
+  gpu_samples: {servers: [{endpoint: %[3]q, service: metered, devices: [%[4]q]}]}
 receivers:
   gpu: {source: replay, collection_interval: 1s, replay: {file: %[1]q}}
 processors:
@@ -140,7 +143,7 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	p := newPorts(t)
 	ready, err := config.YAML(config.AllInOne)
 	require.NoError(t, err)
-	configs := []string{ready, fmt.Sprintf(observed, file, m.pushed.address)}
+	configs := []string{ready, fmt.Sprintf(observed, file, m.pushed.address, meteredServer(t), firstGPU)}
 	if faulty {
 		configs = append(configs, broken)
 	}
@@ -176,6 +179,19 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	})
 	t.Cleanup(func() { cancel(); done.Wait(); assert.NoError(t, m.otlp.Close()) })
 	return m
+}
+
+// meteredServer returns the address of the metrics of a vLLM that generates 100 tokens a second.
+func meteredServer(t *testing.T) string {
+	start := time.Now()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		seconds := time.Since(start).Seconds()
+		fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\"} 3\nvllm:num_requests_waiting{model_name=\"m\"} 1\n"+
+			"vllm:kv_cache_usage_perc{model_name=\"m\"} 0.5\nvllm:num_preemptions_total{model_name=\"m\"} %.0f\n"+
+			"vllm:generation_tokens_total{model_name=\"m\"} %.0f\n", seconds, 100*seconds)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/metrics"
 }
 
 // servicesAtWork returns the spans of the last 100 ms: a training job of four ranks, one of which

@@ -45,13 +45,14 @@ type example struct {
 // operation.
 type request struct {
 	key
-	accounts []account
-	seen     int64 // when the last contribution arrived
-	begun    bool  // its own span has arrived
-	start    uint64
-	own      int64 // when its own span arrived
-	model    string
-	late     bool // a usage record of it was closed already
+	accounts   []account
+	seen       int64 // when the last contribution arrived
+	begun      bool  // its own span has arrived
+	start      uint64
+	own        int64 // when its own span arrived
+	model      string
+	dimensions []string // values, by Config.Dimensions; empty: unknown
+	late       bool     // a usage record of it was closed already
 
 	queue, firstItem, prefill, decode float64 // as stated by the engine, s
 

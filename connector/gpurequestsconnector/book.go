@@ -55,6 +55,7 @@ type book struct {
 	done   []*request       // closed, not yet sent
 	ending map[key]*request // closed requests that may still get work of their traces
 	stats  counts
+	infos  traceInfos
 
 	// scratch of one payload
 	spans []span
@@ -64,7 +65,7 @@ type book struct {
 
 func newBook(cfg *Config) *book {
 	return &book{
-		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
+		cfg: cfg, requests: make(map[key]*request), byAge: list.New(), infos: newTraceInfos(cfg),
 		waiting: newChildren(),
 		arrived: spantree.New(spantree.Rules[seenSpan, pending]{MaxSpans: cfg.MaxSpans, MaxSums: cfg.MaxSpans}),
 		closed:  boundedmap.NewRecent[key, struct{}](cfg.MaxRequests),
@@ -108,6 +109,7 @@ func (b *book) take(td ptrace.Traces, now int64) {
 					}
 					continue
 				}
+				b.addInfo(x, rs.Resource().Attributes(), &s)
 				if s.kind == hostSpan {
 					b.remember(&s, now)
 					continue
@@ -364,6 +366,7 @@ func (b *book) open(k key, now int64) *request {
 	r := &request{key: k, seen: now}
 	r.at = b.byAge.PushBack(r)
 	b.requests[k] = r
+	b.infos.trace(k.Trace).requests++
 	if b.closed.Find(k) != nil {
 		r.late = true
 		b.stats.late++
@@ -399,6 +402,7 @@ func (b *book) due(now int64, all bool) []*request {
 func (b *book) close(r *request, why reason, now int64) {
 	b.byAge.Remove(r.at)
 	delete(b.requests, r.key)
+	b.inform(r)
 	b.closed.Put(r.key, struct{}{})
 	b.stats.closed[why]++
 	if len(b.done) >= 4*b.cfg.MaxRequests { // evicted faster than they can be written

@@ -4,6 +4,7 @@
 package gpurequestsconnector
 
 import (
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -28,6 +29,10 @@ type Config struct {
 	MaxSpans int `mapstructure:"max_spans"`
 	// QueueSpan writes a span `queue` from the start of the request to its first GPU work.
 	QueueSpan bool `mapstructure:"queue_span"`
+	// Dimensions are attributes to add to all metrics: of the request's span, otherwise of the nearest
+	// span above it in its trace that has one, otherwise of any span of the trace if all state the same
+	// value, such as a gateway's. Default none.
+	Dimensions []string `mapstructure:"dimensions"`
 	// FlushInterval is the time between two outputs of metrics.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
@@ -91,6 +96,10 @@ func (c *Config) Validate() error {
 	configvalidate.Positive(&bad, "max_spans", c.MaxSpans)
 	configvalidate.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
 	configvalidate.Positive(&bad, "max_resources", c.MaxResources)
+	for i, d := range c.Dimensions {
+		bad.If(slices.Contains(c.Dimensions[:i], d), "`dimensions::%d` must be unique, found %q", i, d)
+	}
+	bad.Names("dimensions", c.Dimensions)
 	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)
 	if e := c.Histogram.Exponential.Get(); e != nil && e.MaxSize < 2 {

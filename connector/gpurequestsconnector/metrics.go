@@ -134,18 +134,21 @@ func (m *meters) record(closed []*request, now int64) {
 		for i := range r.accounts {
 			a := &r.accounts[i]
 			put := m.recorder(r, a, a.op, now)
-			put(metricDuration, a.time, a.time > 0)
-			put(metricItems, a.items, a.items > 0)
-			put(metricEnergy, a.energy, a.measured)
-			put(metricItemEnergy, a.energy/a.items, a.measured && a.items > 0)
+			put.known(metricDuration, a.time, a.time > 0)
+			put.known(metricItems, a.items, a.items > 0)
+			put.known(metricEnergy, a.energy, a.measured)
+			if a.measured && a.items > 0 {
+				// By item, so that its sum and its count are joules and items of the same requests.
+				put(metricItemEnergy, a.energy/a.items, a.items)
+			}
 		}
 		if first := r.first(); first != nil && !r.late {
 			put := m.recorder(r, first, nil, now)
 			queued, item := r.queued(first), r.toFirstItem()
-			put(metricQueue, queued, queued > 0)
-			put(metricFirstItem, item.after, item.after > 0)
-			put(metricPrefill, r.prefill, r.prefill > 0)
-			put(metricDecode, r.decode, r.decode > 0)
+			put.known(metricQueue, queued, queued > 0)
+			put.known(metricFirstItem, item.after, item.after > 0)
+			put.known(metricPrefill, r.prefill, r.prefill > 0)
+			put.known(metricDecode, r.decode, r.decode > 0)
 		}
 	}
 }
@@ -153,18 +156,28 @@ func (m *meters) record(closed []*request, now int64) {
 // recorder adds the known values of a usage record to the series of an operation (nil: the request
 // as a whole). Their exemplar is the usage record's span, otherwise the request's; there is none if
 // the trace does not exist.
-func (m *meters) recorder(r *request, a *account, op *operation, now int64) func(metric int, v float64, known bool) {
+func (m *meters) recorder(r *request, a *account, op *operation, now int64) recorder {
 	x, attrs, span := m.get(a.source, now), attributes(op, r.modelOf(a)), r.key
+	for i, v := range r.dimensions {
+		sharedcomponent.PutText(attrs, m.cfg.Dimensions[i], v)
+	}
 	switch {
 	case r.unsampled:
 		span = key{}
 	case a.linked && m.spans:
 		span.Span = a.id(r)
 	}
-	return func(metric int, v float64, known bool) {
-		if known {
-			x.families[metric].Get(&m.Settings, attrs, uint64(now)).Record(v, 1, span, uint64(now), now)
-		}
+	return func(metric int, v, weight float64) {
+		x.families[metric].Get(&m.Settings, attrs, uint64(now)).Record(v, weight, span, uint64(now), now)
+	}
+}
+
+// recorder adds a value to a metric, which counts weight times.
+type recorder func(metric int, v, weight float64)
+
+func (put recorder) known(metric int, v float64, known bool) {
+	if known {
+		put(metric, v, 1)
 	}
 }
 

@@ -29,15 +29,15 @@ import (
 // server's own metrics.
 const measuredRequests = 52
 
-// recordedVLLM returns the request spans of a real vLLM, as the preset maps them, sorted by start.
-func recordedVLLM(t *testing.T) ptrace.Traces {
+// derived returns recorded spans as the presets map them.
+func derived(t *testing.T, path ...string) []ptrace.Traces {
 	t.Helper()
-	file, err := os.Open(recorded.Path(t, "vllm", "vllm-0.32.0.otlp.jsonl"))
+	file, err := os.Open(recorded.Path(t, path...))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()
 	f := gpuderiveprocessor.NewFactory()
 	cfg := f.CreateDefaultConfig().(*gpuderiveprocessor.Config)
-	cfg.Presets = []string{"vllm"}
+	cfg.Presets = []string{"vllm", "dynamo"}
 	sink := new(consumertest.TracesSink)
 	p, err := f.CreateTraces(t.Context(), processortest.NewNopSettings(f.Type()), cfg, sink)
 	require.NoError(t, err)
@@ -51,10 +51,15 @@ func recordedVLLM(t *testing.T) ptrace.Traces {
 	}
 	require.NoError(t, lines.Err())
 	require.NoError(t, p.Shutdown(t.Context()))
+	return sink.AllTraces()
+}
 
+// recordedVLLM returns the request spans of a real vLLM, sorted by start.
+func recordedVLLM(t *testing.T) ptrace.Traces {
+	t.Helper()
 	var requests []ptrace.Span
 	var resource pcommon.Resource
-	for _, td := range sink.AllTraces() {
+	for _, td := range derived(t, "vllm", "vllm-0.32.0.otlp.jsonl") {
 		require.NoError(t, conformance.Traces(td))
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {

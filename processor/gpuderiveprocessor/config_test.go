@@ -89,7 +89,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 func TestPresetsAreValid(t *testing.T) {
 	for name, mappings := range presets {
 		for i := range mappings {
-			assert.NoError(t, mappings[i].validate(name, false))
+			assert.NoError(t, mappings[i].validate(name, true))
 		}
 	}
 }

@@ -70,6 +70,10 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 				if len(got) == 0 {
 					return
 				}
+				if file == "dynamo" && s.Name() != "engine.generate" {
+					assert.Equal(t, s.Name() == "handle_payload", got["gpu.operation.type"] == "request", s.Name())
+					return
+				}
 				requests++
 				assertGained(t, want, got)
 				_, timed := s.Attributes().Get("gpu.duration")

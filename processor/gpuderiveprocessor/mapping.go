@@ -32,7 +32,7 @@ type MappingConfig struct {
 	// Kind is the span's kind in lower case: internal, server, client, producer, consumer. Empty:
 	// any.
 	Kind string `mapstructure:"kind"`
-	// Has is an attribute that the span must have. Empty: none.
+	// Has is an attribute that the span must have, or `name=value`: one with this value. Empty: none.
 	Has string `mapstructure:"has"`
 	// Resource are patterns for attributes of the resource, by name; `*` matches any value. Empty:
 	// any.
@@ -251,7 +251,8 @@ func (m *MappingConfig) fits(s ptrace.Span) bool {
 		return false
 	}
 	if m.Has != "" {
-		if _, ok := s.Attributes().Get(m.Has); !ok {
+		name, want, exact := strings.Cut(m.Has, "=")
+		if v, ok := s.Attributes().Get(name); !ok || exact && v.AsString() != want {
 			return false
 		}
 	}

@@ -70,16 +70,18 @@ var presets = map[string][]MappingConfig{
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
 		from("triton.model_name", toModel),
 	)},
-	// NVIDIA Dynamo's workers (lib/backend-common/src/adapter.rs): one span for each request that
-	// an engine generates tokens for; prefill and decode workers have one each. Numbers can be
-	// texts, as Rust's tracing exports unsigned ones. Only workers state the role; the frontend has
-	// no device.
-	"dynamo": {request(MappingConfig{Span: "engine.generate", Has: "disagg_role"},
-		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
-		from("output_tokens", toItems),
-		AttributeConfig{From: "ttft_ms", To: toFirstItem, Scale: 1e-3},
-		from("model", toModel),
-	)},
+	// NVIDIA Dynamo: a worker's `handle_payload` lasts as long as the request occupies it; prefill and
+	// decode workers have one each. `engine.generate` (lib/backend-common/src/adapter.rs) ends before
+	// the stream starts, but has the tokens; only some workers have it. The frontend's `http-request`,
+	// which has no device and no type, has them otherwise: gpu_requests uses those of the trace.
+	// Numbers can be texts, as Rust's tracing exports unsigned ones.
+	"dynamo": {
+		request(MappingConfig{Span: "handle_payload", Kind: "server", Has: "endpoint=generate"},
+			constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens),
+		request(MappingConfig{Span: "engine.generate", Has: "disagg_role"}, append(dynamoTokens,
+			constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens)...),
+		{Span: "http-request", Has: "output_tokens", Attributes: dynamoTokens},
+	},
 	// Generative AI semantic conventions, spans of the process that runs the model (a client's time
 	// is not a GPU's). Until version 1.26 the output's tokens were the completion's.
 	"gen_ai": {
@@ -123,6 +125,10 @@ var presets = map[string][]MappingConfig{
 
 // presetResources are the resource attributes of presets.
 var presetResources = map[string][]ResourceConfig{"nemo_lens": trainingResource()}
+
+var dynamoTokens = []AttributeConfig{
+	from("output_tokens", toItems), {From: "ttft_ms", To: toFirstItem, Scale: 1e-3}, from("model", toModel),
+}
 
 func vllm(m MappingConfig) MappingConfig {
 	return request(m,
