@@ -20,6 +20,8 @@ const (
 	DeviceIdle
 	ServerCount
 	ServerUnnamed
+	SpanAhead
+	SpanBehind
 
 	NumReasons = int(iota) // number of reasons; not a reason
 )
@@ -79,6 +81,16 @@ var table = [NumReasons]Info{
 		"server_unnamed", "several services send requests, and an entry of `servers` without `service` counts those of one server",
 		"the count is used for no service, and the energy of their requests has `gpu.energy_bound`",
 		"set `service` of each entry of `servers` of `gpu_samples`, and list each server",
+	},
+	SpanAhead: {
+		"span_ahead", "spans of a process end more than 2 s after they arrive, in three batches",
+		"the spans have the energy of the times that they state",
+		"synchronize the clocks of both machines, or set `shift` of `gpu_join`",
+	},
+	SpanBehind: {
+		"span_behind", "for half a minute, all spans of a process end more than 30 s before they arrive",
+		"the spans have the energy of the times that they state",
+		"synchronize the clocks of both machines; if another Collector delays the spans, nothing is wrong",
 	},
 	ParentUnknown: {
 		"parent_unknown", "a MIG instance names a physical GPU that has no samples",

@@ -26,6 +26,7 @@ type engine struct {
 	ordinals map[int64]string
 	loads    loads
 	shared   sharedIDs
+	clocks   spanClocks
 	unnamed  bool                         // that several services have no count of their own was reported
 	ledger   devicesamples.Contradictions // nil: none are reported
 
@@ -132,6 +133,18 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 			e.loads.arrive(p, share)
 		}
 		b.seen = min(b.seen, seen)
+	}
+	if !leaving {
+		for i := range b.targets.list {
+			if p := &b.targets.list[i]; p.latest > 0 {
+				// If the clock of the samples is off, that is judged instead.
+				if p.board.checks.clock.Possible(p.board.meter.dev.Interval()) > 0 {
+					continue
+				}
+				age := now.UnixNano() - p.latest // now is on the clock of spans
+				e.clocks.arrive(p.res, now.UnixNano(), age, e.contradict)
+			}
+		}
 	}
 	b.await()
 	e.reunite(b)

@@ -80,7 +80,6 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 	}
 	r.service = service
 	if name, ok := i.loads.of(service); ok {
-		r.service = service
 		r.load, r.server, r.loads = name, i.loads.server(i.seed, name), i.loads
 	}
 	switch {

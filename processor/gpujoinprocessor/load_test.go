@@ -6,6 +6,7 @@ package gpujoinprocessor
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -243,4 +244,39 @@ func TestTheLoadOfAServerIsReadAtTheTimesOfSamples(t *testing.T) {
 	l := &loads{reader: readAt{}, names: map[uint64]string{1: "server"}}
 	assert.Equal(t, []attribution.Level{{Time: 100, Running: 130}, {Time: 200, Running: 230}},
 		l.levels(1, "board", 100, 200, 30, nil))
+}
+
+// A process whose clock is ahead or behind is named.
+func TestClocksOfServersAreCompared(t *testing.T) {
+	for name, tt := range map[string]struct {
+		offset time.Duration
+		reason string
+	}{
+		"right":  {0, ""},
+		"ahead":  {5 * time.Second, "span_ahead"},
+		"behind": {-120 * time.Second, "span_behind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				zero := time.Now()
+				r := newRig(t)
+				r.run(r.device(devicesamples.Device{ID: gpu0}), steady(zero, 100))
+				r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
+				for i := range 20 {
+					time.Sleep(4 * time.Second)
+					td := newTraces("server")
+					td.request(uint64(1+i), time.Now().Add(tt.offset-2*time.Second), time.Now().Add(tt.offset))
+					r.consume(td.Traces)
+				}
+				time.Sleep(30 * time.Second)
+				var reasons []string
+				for _, e := range r.store.ContradictionEntries() {
+					reasons = append(reasons, e.Reason)
+					assert.Contains(t, e.Source, "server")
+				}
+				assert.Equal(t, tt.reason, strings.Join(reasons, " "))
+				r.close()
+			})
+		})
+	}
 }
