@@ -190,7 +190,11 @@ func TestABatchStatesItsSizeAndItsDevice(t *testing.T) {
 	first.a["gpu.batch.size"], second.a["gpu.batch.size"] = 8, 4
 	second.a["hw.id"] = "GPU-b"
 	b.take(payload(t, service, first, second), clock)
+	dropped := payload(t, service, decode(3, 3, 8, linked{3, 1, nil, 0}))
+	dropped.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetDroppedLinksCount(5)
+	b.take(dropped, clock)
 	got := written(t, b.due(clock, true))
+	assert.Equal(t, 6.0, got["decode 3"].Attributes().AsRaw()["gpu.request.batch.size"], "a link and five that were dropped")
 	one, two := got["decode 1"].Attributes().AsRaw(), got["decode 2"].Attributes().AsRaw()
 	assert.Equal(t, 6.0, one["gpu.request.batch.size"], "the mean of 8 and 4")
 	assert.Equal(t, 3.0, one["gpu.energy"], "an eighth and a fourth of 8 J")

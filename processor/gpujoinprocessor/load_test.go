@@ -231,7 +231,7 @@ func TestCountsThatTheSpansContradictAreNotUsed(t *testing.T) {
 	}
 }
 
-// readAt returns one reading, at the time from which on they are asked for.
+// readAt returns readings at both ends of the requested time.
 type readAt struct{ devicesamples.LoadReader }
 
 func (readAt) LoadLevels(_ string, from, to int64, dst []devicesamples.LoadLevel) []devicesamples.LoadLevel {

@@ -158,3 +158,25 @@ func TestTheErrorIsStatedFromAShareOfTheEnergyOn(t *testing.T) {
 		assert.Len(t, to.values, values, "100 J ± %v J", bound)
 	}
 }
+
+func TestASpanThatIsAlmostAloneHasTheErrorOfTheDevice(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(2 * time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(1)), time.Now())
+		r.consume(td.Traces)
+		time.Sleep(sec(0.3))
+		b := r.proc.(*joinProcessor).engine.boards
+		require.Len(t, b, 1)
+		for _, board := range b {
+			start, end := zero.Add(sec(1)).UnixNano(), zero.Add(sec(1.505)).UnixNano()
+			e := board.meter.energy
+			whole := e.Energy(start, end)
+			bound := e.Bound(start, end, whole)
+			require.Positive(t, e.Inside(start, end))
+			assert.InDelta(t, bound, board.boundOf(start, end, 0.9701*whole), 1e-12)
+			assert.InDelta(t, 0.9699*math.Hypot(bound, math.Sqrt(1-0.9699)*e.Inside(start, end)),
+				board.boundOf(start, end, 0.9699*whole), 1e-9)
+		}
+	})
+}

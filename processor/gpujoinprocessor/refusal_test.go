@@ -228,18 +228,27 @@ func TestOnlyTheFailedPartOfABatchIsSentAgain(t *testing.T) {
 }
 
 func TestRetriesEndAsConfigured(t *testing.T) {
-	for _, edit := range []func(*Config){
-		func(c *Config) { c.RetryOnFailure.Enabled = false },
-		func(c *Config) { c.RetryOnFailure.MaxElapsedTime = 5 * time.Second },
+	for want, edit := range map[time.Duration]func(*Config){
+		0: func(c *Config) { c.RetryOnFailure.Enabled = false },
+		// Delays are 10, 20, … 640 ms, and 1 s from then on. The last attempt is at the limit.
+		4270 * time.Millisecond: func(c *Config) {
+			c.RetryOnFailure.MaxElapsedTime = 4270 * time.Millisecond
+			c.RetryOnFailure.RandomizationFactor, c.RetryOnFailure.Multiplier = 0, 1
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			sink := &sinktest.Sink{Reject: func() error { return sinktest.ErrRejected }}
+			var attempts []time.Time
+			sink := &sinktest.Sink{Reject: func() error {
+				attempts = append(attempts, time.Now())
+				return sinktest.ErrRejected
+			}}
 			r := newRig(t).joinTo(sink, edit)
 			r.run(r.device(nominal), steady(time.Now(), 300))
 			time.Sleep(time.Second)
 			r.send(1)
 			time.Sleep(time.Minute)
 			assert.EqualValues(t, 4, r.count("lost_spans", "retries_ended"))
+			assert.Equal(t, want, attempts[len(attempts)-1].Sub(attempts[0]))
 			r.close()
 		})
 	}
