@@ -283,6 +283,9 @@ const (
 	// events of a job.
 	GPUJobRankKey = attribute.Key("gpu.job.rank")
 
+	// GPUJobTimeBucketKey (string): What the time of a job's GPUs was spent on.
+	GPUJobTimeBucketKey = attribute.Key("gpu.job.time.bucket")
+
 	// GPUJobWorldSizeKey (int, {rank}): Number of ranks of the job.
 	GPUJobWorldSizeKey = attribute.Key("gpu.job.world_size")
 
@@ -1115,6 +1118,20 @@ const (
 	GPUIOBasisBusBandwidth = "bus_bandwidth"  // gpu.collective.bus.rate
 	GPUIOBasisL2Misses     = "l2_misses"      // declared bytes minus the share of L2 hits
 	GPUIOBasisReadAndWrite = "read_and_write" // twice the size, for copies within a device
+)
+
+// Values of gpu.job.time.bucket.
+const (
+	GPUJobTimeBucketCheckpoint  = "checkpoint"  // saving and loading checkpoints while training waits
+	GPUJobTimeBucketCompilation = "compilation" // what the first step of a process takes longer, and compilation
+	GPUJobTimeBucketData        = "data"        // waiting for input
+	GPUJobTimeBucketEvaluation  = "evaluation"  // evaluation
+	GPUJobTimeBucketHang        = "hang"        // a gap of more than 5 steps and a minute within a process
+	GPUJobTimeBucketIdle        = "idle"        // between two processes of a rank
+	GPUJobTimeBucketLost        = "lost"        // steps that a restart repeated
+	GPUJobTimeBucketProductive  = "productive"  // steps that last
+	GPUJobTimeBucketStartup     = "startup"     // start of processes
+	GPUJobTimeBucketUnknown     = "unknown"     // no span says, or the rank sends none
 )
 
 // Values of gpu.join.method.

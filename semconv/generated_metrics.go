@@ -75,6 +75,17 @@ const (
 	GPUJobHangsUnit        = "{hang}"
 	GPUJobHangsDescription = "Operations of a job that did not end, by the dumps of PyTorch's flight recorder."
 
+	// GPUJobRestartsName (updowncounter, {restart}): How often the processes of a job began again.
+	GPUJobRestartsName        = "gpu.job.restarts"
+	GPUJobRestartsUnit        = "{restart}"
+	GPUJobRestartsDescription = "How often the processes of a job began again."
+
+	// GPUJobTimeName (updowncounter, s): Time of all GPUs of a job by bucket, since its first span. The buckets
+	// sum to the wall time times the ranks; a restart moves time from productive to lost.
+	GPUJobTimeName        = "gpu.job.time"
+	GPUJobTimeUnit        = "s"
+	GPUJobTimeDescription = "Time of all GPUs of a job by bucket, since its first span."
+
 	// GPUMemoryActivityName (gauge, 1): Share of time in which device memory was read or written, also without
 	// profiling. Not bandwidth.
 	GPUMemoryActivityName        = "gpu.memory.activity"

@@ -111,7 +111,7 @@ func TestUnitsAreUCUMAndFitTheType(t *testing.T) {
 func TestEntriesHaveOwnersWritersAndABrief(t *testing.T) {
 	owners := []string{"resource", "scope", "span", "metric", "log"}
 	writers := []string{
-		"gpuspan", "kineto", "nsys", "xplane", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests", "collectives",
+		"gpuspan", "kineto", "nsys", "xplane", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests", "collectives", "gpu_goodput",
 		"gpu_capture", "convert", "user",
 	}
 	check := func(name, brief string, from []string) {

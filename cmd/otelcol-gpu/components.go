@@ -29,6 +29,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/exporter/prometheusexporter"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/extension/filestorage"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/receiver/otlpreceiver"
+	"github.com/otelgpu/otelgpu/connector/gpugoodputconnector"
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector"
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
@@ -112,6 +113,7 @@ func factories() (otelcol.Factories, error) {
 		part[exporter.Factory]{prometheusexporter.NewFactory(), ownModule + "/cmd/otelcol-gpu v" + version},
 	)
 	f.Connectors, f.ConnectorModules, errs[4] = collect(
+		own[connector.Factory](gpugoodputconnector.NewFactory()),
 		own[connector.Factory](gpumetricsconnector.NewFactory()),
 		own[connector.Factory](gpuprofilesconnector.NewFactory()),
 		own[connector.Factory](gpurequestsconnector.NewFactory()),

@@ -65,7 +65,7 @@ func megatron(span, kind, name, category string, attributes ...AttributeConfig) 
 
 // training has the names of Megatron-LM, NeMo-RL and nvidia-resiliency-ext through NeMo Lens, of the
 // documents of 2026-08, the code of that month, and the code since 2026-09. Spans whose descendants
-// are mapped, such as those of a whole run, are not: their time counts once.
+// are mapped, such as a whole run, are not: their time counts once.
 func training() (list []MappingConfig) {
 	const step, section, host = semconv.GPUOperationTypeStep, semconv.GPUOperationTypeSection, semconv.GPUOperationTypeHost
 	index := string(semconv.GPUStepIndexKey)
@@ -75,27 +75,33 @@ func training() (list []MappingConfig) {
 		}
 	}
 	for _, s := range []string{"megatron.train_step", "megatron.train.iteration", "nv.dl.training.iteration"} {
-		list = append(list, megatron(s, step, "train", "", from("megatron.iteration", index), from("nv.dl.training.step", index)))
+		list = append(list, megatron(s, step, "train", "",
+			from("megatron.iteration", index), from("nv.dl.training.step", index)))
 	}
 	list = append(list, megatron("rl.*.step", step, "", "", from("rl.step", index), from("rl.iteration", index)))
 	add(section, "forward_backward", "", "megatron.forward_backward", "megatron.train.iteration.forward_backward",
 		"nv.dl.training.iteration.forward_backward")
 	add(section, "optimizer", semconv.GPUOperationCategoryOptimizer, "megatron.optimizer_step",
 		"megatron.train.iteration.optimizer", "nv.dl.training.iteration.optimizer_step")
-	add(section, "forward", semconv.GPUOperationCategoryForward, "megatron.microbatch.forward", "nv.mcore.microbatch.forward")
-	add(section, "backward", semconv.GPUOperationCategoryBackward, "megatron.microbatch.backward", "nv.mcore.microbatch.backward")
+	add(section, "forward", semconv.GPUOperationCategoryForward, "megatron.microbatch.forward",
+		"nv.mcore.microbatch.forward")
+	add(section, "backward", semconv.GPUOperationCategoryBackward, "megatron.microbatch.backward",
+		"nv.mcore.microbatch.backward")
 	add(section, "", semconv.GPUOperationCategoryComm, "megatron.p2p.*", "nv.mcore.p2p.*", "megatron.grad_sync.*",
 		"nv.mcore.grad_sync.*")
 	add(section, "checkpoint", "", "megatron.save_checkpoint", "megatron.checkpoint.exposed_save",
-		"nv.dl.training.checkpoint.exposed_save", "megatron.checkpoint.save.finalize", "nv.dl.training.checkpoint.save.finalize",
+		"nv.dl.training.checkpoint.exposed_save", "megatron.checkpoint.save.finalize",
+		"nv.dl.training.checkpoint.save.finalize",
 		"megatron.load_checkpoint", "megatron.checkpoint.load", "nv.dl.training.checkpoint.load", "rl.*.checkpointing",
 		"rl.*.save_checkpoint")
 	add(section, "evaluate", "", "megatron.evaluate", "nv.dl.training.evaluate", "rl.*.evaluate")
 	add(section, "", "", "rl.*.generation", "rl.*.rollout", "rl.*.reward_calculation", "rl.*.policy_training",
 		"rl.*.policy_update", "rl.*.value_training", "rl.*.policy_and_reference_logprobs")
 	add(section, "data_processing", semconv.GPUOperationCategoryData, "rl.*.data_processing")
-	add(host, "startup", "", "megatron.startup", "megatron.model_init", "nv.dl.training.startup", "pre_startup", "rl.startup")
-	add(host, "", "", "nv.nvrx.ftl.rendezvous", "nv.nvrx.ftl.health_check", "nv.nvrx.ftl.worker_launch", "nv.nvrx.ftl.teardown",
+	add(host, "startup", "", "megatron.startup", "megatron.model_init", "nv.dl.training.startup", "pre_startup",
+		"rl.startup")
+	add(host, "", "", "nv.nvrx.ftl.rendezvous", "nv.nvrx.ftl.health_check", "nv.nvrx.ftl.worker_launch",
+		"nv.nvrx.ftl.teardown",
 		"nv.nvrx.ftl.await_round")
 	return list
 }

@@ -53,7 +53,7 @@ type metrics struct {
 	started   uint64 // unix ns
 }
 
-// process has the series of a process; the zero Process those of jobs.
+// process has the series of a process; the zero Process has the series of jobs.
 type process struct {
 	families [metricsOfProcess]series.Family
 	written  uint64

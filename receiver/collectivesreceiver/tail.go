@@ -56,7 +56,7 @@ func (t *tails) read(atEnd bool) {
 	}
 }
 
-// lookup opens new files and closes those that were replaced or removed.
+// lookup opens new files and closes replaced and removed ones.
 func (t *tails) lookup(atEnd bool) {
 	if t.open == nil {
 		t.open, t.buffer = map[string]*tail{}, make([]byte, portion)

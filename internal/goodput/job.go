@@ -1,0 +1,75 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package goodput
+
+// Job is the account of one job. The zero value is an empty job.
+type Job struct {
+	Start, End int64 // unix ns: of its first and last span
+	World      int64 // number of ranks as the spans state it; 0: not stated
+
+	ranks map[int64]*rank
+}
+
+// Span is a span of one rank that belongs to a bucket.
+type Span struct {
+	Rank       int64
+	Attempt    string // identity of the process
+	Start, End int64  // unix ns
+	Bucket     Bucket
+	Step       bool // the span is a step, with the following values
+	Index      int64
+	Data       int64 // ns that it waited for data
+}
+
+// MaxRanks is the largest number of ranks of a job.
+const MaxRanks = 1 << 16
+
+// Add adds a span, whose order does not matter. It reports whether there was room for its rank.
+func (j *Job) Add(s Span) bool {
+	if s.End <= s.Start || s.Start <= 0 {
+		return true
+	}
+	r := j.ranks[s.Rank]
+	if r == nil {
+		if len(j.ranks) >= MaxRanks {
+			return false
+		}
+		if j.ranks == nil {
+			j.ranks = map[int64]*rank{}
+		}
+		r = &rank{}
+		j.ranks[s.Rank] = r
+	}
+	if j.Start == 0 || s.Start < j.Start {
+		j.Start = s.Start
+	}
+	j.End = max(j.End, s.End)
+	if s.Step {
+		r.step(Step{s.Index, s.Start, s.End, s.Data}, s.Attempt)
+	} else {
+		r.began(s.Attempt, s.Start)
+		r.add(s.Start, s.End, s.Bucket)
+	}
+	r.fold()
+	return true
+}
+
+// Account returns the seconds of each bucket, over all GPUs of the job, and how often a rank's process
+// began again. Ranks without spans are unknown for the whole time. The buckets sum to the wall time
+// times the number of ranks.
+func (j *Job) Account() (seconds [Buckets]float64, restarts int) {
+	for _, r := range j.ranks {
+		for b, ns := range r.total(j.Start, j.End) {
+			seconds[b] += float64(ns) / 1e9
+		}
+		restarts = max(restarts, len(r.attempts)-1)
+	}
+	if silent := j.World - int64(len(j.ranks)); silent > 0 {
+		seconds[Unknown] += float64(silent) * float64(j.End-j.Start) / 1e9
+	}
+	return seconds, restarts
+}
+
+// Ranks returns the number of ranks that sent spans.
+func (j *Job) Ranks() int { return len(j.ranks) }

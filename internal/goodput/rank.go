@@ -1,0 +1,256 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package goodput divides the time of a job's GPUs into buckets: work that lasts, work that was lost
+// and done again, and everything else. The buckets of a job sum to its wall time times its GPUs.
+//
+// Spans may arrive in any order and several times. Each rank has a timeline of segments: where
+// spans overlap, the bucket with the highest priority has the time.
+package goodput
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// Bucket is what time was spent on, in the order of priority: a later one wins where spans overlap.
+type Bucket uint8
+
+// Buckets.
+const (
+	Unknown Bucket = iota // no span says
+	Idle                  // between two attempts
+	Hang                  // nothing ended for long
+	Startup
+	Productive
+	Data
+	Evaluation
+	Checkpoint
+	Lost // steps that a later attempt repeated
+	Compilation
+	Buckets // number of buckets
+)
+
+// Names are the names of the buckets in metrics.
+var Names = [Buckets]string{
+	"unknown", "idle", "hang", "startup", "productive", "data", "evaluation", "checkpoint", "lost", "compilation",
+}
+
+const (
+	maxSegments = 2048 // of a rank; older ones are summed up
+	maxSteps    = 4096 // of a rank whose work can still be lost
+	maxSamples  = 255  // of the durations of steps
+
+	hangSteps = 5 // median steps after which a gap is a hang, and at least
+	hangLeast = time.Minute
+)
+
+// Step is a step of the training loop.
+type Step struct {
+	Index      int64
+	Start, End int64 // unix ns
+	Data       int64 // ns of it in which the rank waited for data
+}
+
+// segment is a part of a rank's time.
+type segment struct {
+	start, end int64
+	bucket     Bucket
+}
+
+// attempt is an incarnation of a rank's process.
+type attempt struct {
+	id    string
+	start int64 // of its first span
+	first Step  // its earliest step; zero: none
+}
+
+// rank is the timeline of one rank.
+type rank struct {
+	segments []segment // by start, without overlaps
+	steps    []Step    // by start
+	attempts []attempt // by start
+	recent   []int64   // durations of the newest steps
+	next     int       // place of the next of them
+
+	folded     [Buckets]int64 // ns of older segments
+	foldedTo   int64          // where these end; 0: none
+	foldedData int64          // ns, of older steps
+}
+
+// add gives the time of a span to a bucket where no bucket of higher priority has it.
+func (r *rank) add(start, end int64, bucket Bucket) {
+	start = max(start, r.foldedTo)
+	if start >= end {
+		return
+	}
+	from := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].end > start })
+	to := from
+	var out []segment
+	put := func(s, e int64, b Bucket) {
+		switch n := len(out); {
+		case s >= e:
+		case n > 0 && out[n-1].end == s && out[n-1].bucket == b:
+			out[n-1].end = e
+		default:
+			out = append(out, segment{s, e, b})
+		}
+	}
+	at := start
+	for ; to < len(r.segments) && r.segments[to].start < end; to++ {
+		s := r.segments[to]
+		put(s.start, min(s.end, start), s.bucket)
+		put(at, s.start, bucket)
+		put(max(s.start, start), min(s.end, end), max(s.bucket, bucket))
+		put(max(s.start, end), s.end, s.bucket)
+		at = max(at, s.end)
+	}
+	put(at, end, bucket)
+	r.segments = slices.Replace(r.segments, from, to, out...)
+}
+
+// began notes the process of a span, which begins an attempt if it is another one.
+func (r *rank) began(id string, start int64) *attempt {
+	for i := range r.attempts {
+		if a := &r.attempts[i]; a.id == id {
+			a.start = min(a.start, start)
+			return a
+		}
+	}
+	r.attempts = append(r.attempts, attempt{id: id, start: start})
+	slices.SortFunc(r.attempts, func(a, b attempt) int { return int(a.start - b.start) })
+	return r.began(id, start)
+}
+
+// step adds a step. Steps of the same number or higher that ended before are lost.
+func (r *rank) step(s Step, id string) {
+	at := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].Start >= s.Start })
+	if at < len(r.steps) && r.steps[at].Start == s.Start && r.steps[at].Index == s.Index {
+		return // repeated, or the span around the first step
+	}
+	r.steps = slices.Insert(r.steps, at, s)
+	r.add(s.Start, s.End, Productive)
+	if a := r.began(id, s.Start); a.first == (Step{}) || s.Start < a.first.Start {
+		a.first = s
+	}
+	lowest := int64(1) << 62 // of the steps from the place on
+	for _, later := range r.steps[at+1:] {
+		lowest = min(lowest, later.Index)
+	}
+	if lowest <= s.Index {
+		r.add(s.Start, s.End, Lost) // it arrived after the step that repeats it
+	}
+	for i := at - 1; i >= 0 && r.steps[i].Index >= s.Index; i-- {
+		r.add(r.steps[i].Start, r.steps[i].End, Lost)
+	}
+	if len(r.recent) < maxSamples {
+		r.recent = append(r.recent, s.End-s.Start)
+	} else {
+		r.recent[r.next%maxSamples] = s.End - s.Start
+	}
+	r.next++
+}
+
+// fold sums up what is older than the limits.
+func (r *rank) fold() {
+	if n := len(r.steps) - maxSteps; n > 0 {
+		for _, s := range r.steps[:n] {
+			r.foldedData += r.dataOf(s)
+		}
+		r.steps = slices.Delete(r.steps, 0, n)
+	}
+	if len(r.segments) <= maxSegments {
+		return
+	}
+	n := len(r.segments) - maxSegments/2
+	end := r.segments[n].start
+	sums := r.sums(r.segments[:n], r.foldedTo, end)
+	for b, v := range sums {
+		r.folded[b] += v
+	}
+	r.foldedTo = end
+	r.segments = slices.Delete(r.segments, 0, n)
+}
+
+// sums returns the time of each bucket in an interval.
+func (r *rank) sums(segments []segment, start, end int64) (sums [Buckets]int64) {
+	if start == 0 && len(segments) > 0 {
+		start = segments[0].start
+	}
+	limit := max(int64(hangLeast), hangSteps*r.median())
+	gap := func(from, to int64) {
+		switch {
+		case from >= to:
+		case slices.ContainsFunc(r.attempts, func(a attempt) bool { return a.start > from && a.start <= to }):
+			sums[Idle] += to - from
+		case to-from > limit:
+			sums[Hang] += to - from
+		default:
+			sums[Unknown] += to - from
+		}
+	}
+	for _, s := range segments {
+		gap(start, s.start)
+		sums[s.bucket] += s.end - s.start
+		start = s.end
+	}
+	gap(start, end)
+	return sums
+}
+
+// median returns the median duration of the newest steps.
+func (r *rank) median() int64 {
+	if len(r.recent) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(r.recent))[len(r.recent)/2]
+}
+
+// bucketAt returns the bucket of a time.
+func (r *rank) bucketAt(t int64) Bucket {
+	i := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].end > t })
+	if i < len(r.segments) && r.segments[i].start <= t {
+		return r.segments[i].bucket
+	}
+	return Productive // folded
+}
+
+// dataOf returns how much of a productive step is time that waited for data.
+func (r *rank) dataOf(s Step) int64 {
+	if r.bucketAt(s.Start) != Productive {
+		return 0
+	}
+	return min(s.Data, s.End-s.Start)
+}
+
+// total returns the time of each bucket between the start and the end of the job.
+func (r *rank) total(start, end int64) [Buckets]int64 {
+	sums := r.sums(r.segments, r.foldedTo, 0) // no time after the last segment
+	for b, v := range r.folded {
+		sums[b] += v
+	}
+	move := func(n int64, from, to Bucket) {
+		n = max(0, min(n, sums[from]))
+		sums[from] -= n
+		sums[to] += n
+	}
+	data := r.foldedData
+	for _, s := range r.steps {
+		data += r.dataOf(s)
+	}
+	move(data, Productive, Data)
+	for i := range r.attempts {
+		// What the first step of a process takes longer than usual is compilation and warm-up.
+		if first := r.attempts[i].first; len(r.recent) > 2 && first.End > 0 {
+			move(first.End-first.Start-r.median(), r.bucketAt(first.Start), Compilation)
+		}
+	}
+	var known int64
+	for _, v := range sums {
+		known += v
+	}
+	// Before its first span and after its last one, nothing is known of a rank.
+	sums[Unknown] += max(0, end-start-known)
+	return sums
+}
