@@ -22,7 +22,6 @@ type program struct {
 	now     int64         // of the host
 	free    map[int]int64 // when a stream becomes idle
 	slow    float64       // factor of kernel times
-	tiny    bool          // host cost of a launch matters
 	gemm    string
 	lines   []line
 	busy    [][2]int64

@@ -111,8 +111,8 @@ func TestDisplacedKernelsAreOmitted(t *testing.T) {
 	}
 }
 
-// Ends of a few kernels, in the order of the file or not, are far beyond those of the next ones of
-// their queue, as ROCm has them.
+// Some kernels end long after the next kernels of their queue, in the order of the file or not, as
+// ROCm records them.
 func TestImpossibleEndsCountUntilTheNextKernel(t *testing.T) {
 	st := statsOf(t, kernelsChanged(t, func(i int, e map[string]any) {
 		if i%40 == 5 {

@@ -53,8 +53,8 @@ type open struct {
 	name             uint32
 }
 
-// maxOpen bounds the kernels of a queue that contain each other, maxOverlong those that are
-// shortened.
+// maxOpen bounds the kernels of a queue that contain each other, maxOverlong the shortened
+// kernels.
 const (
 	maxOpen     = 16
 	maxOverlong = 1 << 20

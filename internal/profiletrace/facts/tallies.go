@@ -156,8 +156,8 @@ func (d *Device) collectiveOf(a *timeline.Activity) *collective {
 }
 
 // waiting returns the part of the exposed time in which the collectives waited for others: the time
-// of each beyond the shortest of its kind, and what such waits pushed out of hiding. Kinds are distinguished by sizes, otherwise by positions
-// in steps.
+// of each beyond the shortest of its kind, and what such waits pushed out of hiding. Kinds are
+// distinguished by sizes, otherwise by positions in steps.
 func (c *collective) waiting(k collectiveKey) time.Duration {
 	if !c.comparable(k) {
 		return 0

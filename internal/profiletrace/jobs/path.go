@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -116,26 +117,27 @@ func (a *analysis) path(joints map[straggler.Identity]*joint) *Path {
 // gate returns the last collective of a profile that its work waited for until a time, and when
 // that wait ended: an exposed one, or the one before on the same queue. Nil if there is none.
 func (t *activities) gate(at int64) (*straggler.Collective, int64) {
-	n, _ := slices.BinarySearchFunc(t.exposed, at, func(v intervals.Interval, at int64) int { return cmp.Compare(v.End, at+1) })
-	end := int64(-1 << 62)
-	if n > 0 {
-		end = t.exposed[n-1].End
+	if c := t.endedBy(at); c != nil && at-c.End <= startDelay {
+		return c, c.End
 	}
-	i, _ := slices.BinarySearchFunc(t.byEnd, at+1, func(k int32, at int64) int { return cmp.Compare(t.collectives[k].End, at) })
-	if i > 0 {
-		if c := &t.collectives[t.byEnd[i-1]]; at-c.End <= startDelay {
-			return c, c.End
-		}
-	}
-	if end < -1<<61 {
+	n := sort.Search(len(t.exposed), func(i int) bool { return t.exposed[i].End > at })
+	if n == 0 {
 		return nil, 0
 	}
-	i, _ = slices.BinarySearchFunc(t.byEnd, end+startDelay+1, func(k int32, at int64) int { return cmp.Compare(t.collectives[k].End, at) })
-	if i == 0 {
+	c := t.endedBy(t.exposed[n-1].End + startDelay)
+	if c == nil {
 		return nil, 0
 	}
-	c := &t.collectives[t.byEnd[i-1]]
 	return c, min(c.End, at)
+}
+
+// endedBy returns the last collective that had ended at a time; nil if there is none.
+func (t *activities) endedBy(at int64) *straggler.Collective {
+	n := sort.Search(len(t.byEnd), func(i int) bool { return t.collectives[t.byEnd[i]].End > at })
+	if n == 0 {
+		return nil
+	}
+	return &t.collectives[t.byEnd[n-1]]
 }
 
 // own adds an interval of a profile, on its clock, to the path.

@@ -275,7 +275,8 @@ func slowFinding(j *Job, g *SlowGroup) finding.Finding {
 	v.Chain = []string{
 		strings.TrimSuffix(g.says(), ". "), fmt.Sprintf("all its ranks wait %s longer in each step", FormatTime(g.Each)),
 	}
-	if v.Evidence = fmt.Sprintf("%d ranks compared, %d steps; from the last arrival to the end", len(j.Ranks), g.Steps); g.Sister == 0 {
+	v.Evidence = fmt.Sprintf("%d ranks compared, %d steps; from the last arrival to the end", len(j.Ranks), g.Steps)
+	if g.Sister == 0 {
 		v.Certainty = finding.Low
 	}
 	return v

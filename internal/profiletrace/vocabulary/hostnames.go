@@ -231,7 +231,8 @@ var loaderWords = map[string]int{
 // processes.
 var (
 	eventLoops = []string{
-		"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py", "_process_input_queue", // of vLLM
+		"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py",
+		"_process_input_queue", // of vLLM
 	}
 	polls = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
