@@ -50,6 +50,9 @@ func (p *Peak) State(model string, flops, bandwidth float64) {
 	if bandwidth > 0 {
 		p.MemoryBandwidth, p.Known = bandwidth, true
 	}
+	if p.Known {
+		p.Reason = ""
+	}
 }
 
 // PeakOf looks up a model; a suffix by which a driver marks a virtual function does not change the

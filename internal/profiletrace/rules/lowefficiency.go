@@ -108,8 +108,9 @@ func (j *judge) efficiency(r *facts.Report, needed float64) map[string]bool {
 				fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), finding.Duration(x.alone),
 					finding.Duration(x.alone-x.gain), 100*reachable),
 			},
-			Evidence: fmt.Sprintf("longest: %s, %s, %s, in %s", finding.Clip(strings.TrimSpace(best.Shapes)),
-				finding.Rate(best.FLOPRate, "FLOP/s"), finding.Rate(best.ByteRate, "B/s"), finding.Clip(best.Kernel)),
+			Evidence: fmt.Sprintf("longest: %s, %s, %s, in %s",
+				finding.Clip(cmp.Or(strings.TrimSpace(best.Shapes), best.Name)), finding.Rate(best.FLOPRate, "FLOP/s"),
+				finding.Rate(best.ByteRate, "B/s"), finding.Clip(best.Kernel)),
 			Remedy: remedy,
 		})
 	}
