@@ -205,7 +205,11 @@ func TestEachStackLinksToItsSlowestSpanOfTheWindow(t *testing.T) {
 	}
 	b.Add(td, int64(epoch)+int64(time.Hour))
 	b.Resolve(int64(epoch)+int64(time.Hour), true)
-	list := b.Take(int64(epoch) + int64(time.Hour))
+	ends := int64(epoch) + int64(base+minute)*1000
+	require.Empty(t, b.Take(ends-1))
+	list := b.Take(ends)
+	require.Len(t, list, 1)
+	list = append(list, b.Take(int64(epoch)+int64(time.Hour))...)
 	require.Len(t, list, 2)
 	links := func(p *Profile) map[string]byte {
 		m := map[string]byte{}
