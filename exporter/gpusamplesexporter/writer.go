@@ -272,12 +272,14 @@ func (x *writer) writeServer(ps pages, resource pcommon.Map) {
 	}
 	s := devicesamples.LoadSeries{Service: text(string(semconv.ServiceNameKey)), Source: text("service.instance.id")}
 	meter := x.servers[s]
-	if metered, ok := x.out.(interface{ Meters() *servermetrics.Meters }); ok && meter == nil && len(x.servers) < maxServers {
+	metered, ok := x.out.(interface{ Meters() *servermetrics.Meters })
+	if ok && meter == nil && len(x.servers) < maxServers {
 		id := servermetrics.Identity{
 			Address: s.Source, Namespace: text(string(semconv.K8sNamespaceNameKey)), Pod: text(string(semconv.K8sPodNameKey)),
 		}
 		id.Workload = devicesamples.Workload{
-			Namespace: id.Namespace, Pod: id.Pod, PodUID: text("k8s.pod.uid"), HostName: text("host.name"), HostID: text("host.id"),
+			Namespace: id.Namespace, Pod: id.Pod, PodUID: text("k8s.pod.uid"), HostName: text("host.name"),
+			HostID:      text("host.id"),
 			ContainerID: text("container.id"),
 		}
 		if hw := text(string(semconv.HWIDKey)); hw != "" {

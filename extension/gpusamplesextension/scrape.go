@@ -104,7 +104,8 @@ func (s *scraper) parse(r io.Reader, at int64) error {
 	}
 	s.meter.Add(page, at)
 	if !s.counts.Write(s.out, devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint}, page, at) {
-		return fmt.Errorf("%q has no metric of running requests (the table in docs/llm.md lists servers that have one)", s.cfg.Endpoint)
+		return fmt.Errorf("%q has no metric of running requests (the table in docs/llm.md lists servers that have one)",
+			s.cfg.Endpoint)
 	}
 	return nil
 }

@@ -49,7 +49,9 @@ type Metric struct {
 }
 
 // shards are the labels of ranks that hold the same requests; see Server.Shards.
-var shards = map[string]bool{"tp_rank": true, "pp_rank": true, "moe_ep_rank": true, "cp_rank": true, "attn_cp_rank": true}
+var shards = map[string]bool{
+	"tp_rank": true, "pp_rank": true, "moe_ep_rank": true, "cp_rank": true, "attn_cp_rank": true,
+}
 
 // priority is a label of SGLang. The series in which it is empty is the total of the others.
 const priority = "priority"
@@ -65,27 +67,32 @@ var Servers = []Server{
 		"SGLang", "`dp_rank`", "`tp_rank`, `pp_rank`, `moe_ep_rank`, `cp_rank`; `priority=\"\"` is the total",
 		"now; refreshed each 40 decoding steps, frozen up to 30 s after the last request; 0 on prefill servers",
 		"when a request ends, except `realtime_tokens_total`",
-		"[metrics_collector.py](https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/observability/metrics_collector.py), " +
-			"[#26495](https://github.com/sgl-project/sglang/issues/26495), [#31495](https://github.com/sgl-project/sglang/issues/31495)",
+		"[metrics_collector.py](https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/observability/" +
+			"metrics_collector.py), [#26495](https://github.com/sgl-project/sglang/issues/26495), " +
+			"[#31495](https://github.com/sgl-project/sglang/issues/31495)",
 		"0.5.23, written from source",
 	},
 	{
 		"Text Generation Inference", "none", "none", "now, each batch", "when a request ends",
-		"[metrics reference](https://huggingface.co/docs/text-generation-inference/reference/metrics)", "3, written from source",
+		"[metrics reference](https://huggingface.co/docs/text-generation-inference/reference/metrics)",
+		"3, written from source",
 	},
 	{
 		"Triton", "`model`, `version`", "none",
-		"TensorRT-LLM backend: now. Others: time of requests, counted when they end; spread over their mean duration", "none",
+		"TensorRT-LLM backend: now. Others: time of requests, counted when they end; spread over their mean duration",
+		"none",
 		"[metrics.md](https://github.com/triton-inference-server/server/blob/main/docs/user_guide/metrics.md), " +
 			"[#5927](https://github.com/triton-inference-server/server/issues/5927)",
 		"written from source",
 	},
 	{
 		"TensorRT-LLM", "none", "none", "now, each iteration", "when a request ends; none in 1.2",
-		"[collector.py](https://github.com/NVIDIA/TensorRT-LLM/blob/main/tensorrt_llm/metrics/collector.py)", "written from source",
+		"[collector.py](https://github.com/NVIDIA/TensorRT-LLM/blob/main/tensorrt_llm/metrics/collector.py)",
+		"written from source",
 	},
 	{
-		"Dynamo", "`model`", "none", "now, with queued requests, of all workers behind the front end", "output each chunk, input when a request ends",
+		"Dynamo", "`model`", "none", "now, with queued requests, of all workers behind the front end",
+		"output each chunk, input when a request ends",
 		"[metrics.rs](https://github.com/ai-dynamo/dynamo/blob/main/lib/llm/src/http/service/metrics.rs)", "written from source",
 	},
 	{
@@ -154,7 +161,8 @@ var bySelection = map[string][]Metric{
 // preferred are metrics that replace the other one of their quantity and server: they count when the
 // tokens are computed.
 var preferred = map[string]bool{
-	"sglang_realtime_tokens_total": true, "dynamo_frontend_output_tokens_total": true, "vllm_prompt_tokens_cached_total": true,
+	"sglang_realtime_tokens_total": true, "dynamo_frontend_output_tokens_total": true,
+	"vllm_prompt_tokens_cached_total": true,
 }
 
 // startTime is the time at which the process of a server started, in Unix seconds.

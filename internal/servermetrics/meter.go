@@ -113,7 +113,7 @@ func (x *Meter) Add(p *Page, t int64) {
 	if len(values) == 0 || t <= x.read {
 		return
 	}
-	now := state(unknown)
+	now := unknown
 	first := x.start == 0
 	if first {
 		x.start, x.through = t, t

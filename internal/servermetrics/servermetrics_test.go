@@ -110,7 +110,7 @@ func TestTimeOfEndedRequestsIsSpreadOverTheirDuration(t *testing.T) {
 	st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
 	var c Counts
 	s := devicesamples.LoadSeries{Service: "triton", Source: "a"}
-	for at := 0; at <= 30; at++ {
+	for at := range 31 {
 		ended := 0.
 		for _, end := range []int{14, 20} {
 			if at >= end {

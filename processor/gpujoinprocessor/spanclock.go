@@ -64,7 +64,8 @@ func (c *spanClocks) arrive(x *resourceInfo, now, age int64, report func(plausib
 		p.least = min(p.least, age)
 		if p.arrivals++; p.arrivals >= behindCount && now-p.since >= int64(behindWindow) && !p.behind {
 			p.behind = true
-			found = fmt.Sprintf("each of %d batches arrived at least %.3g s after its spans had ended", p.arrivals, float64(p.least)*1e-9)
+			found = fmt.Sprintf("each of %d batches arrived at least %.3g s after its spans had ended", p.arrivals,
+				float64(p.least)*1e-9)
 		}
 	}
 	if found != "" {

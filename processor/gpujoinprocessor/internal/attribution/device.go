@@ -122,7 +122,9 @@ func (d *Device) Share(k Key, at Handle) (Share, bool) {
 	if n == nil || n.key != k || !n.known {
 		return Share{}, false
 	}
-	s := Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended, Short: d.short[n.self]}
+	s := Share{
+		Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended, Short: d.short[n.self],
+	}
 	if n.active {
 		s.Covered += d.covered
 	}

@@ -18,7 +18,6 @@ type ledger struct {
 	// What the process had at the end of the last entry.
 	to, covered int64
 	request     sum
-	free        bool // the process is idle, and no entry was added since
 }
 
 // entry is a piece of settled time.

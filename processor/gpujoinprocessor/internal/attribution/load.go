@@ -157,7 +157,9 @@ const (
 )
 
 func (j *judge) fade() {
-	j.more, j.less, j.arrived, j.readings = j.more*judgeFades, j.less*judgeFades, j.arrived*judgeFades, j.readings*judgeFades
+	for _, x := range []*float64{&j.more, &j.less, &j.arrived, &j.readings} {
+		*x *= judgeFades
+	}
 }
 
 func (j *judge) add(running, arrived float64) {
