@@ -55,6 +55,7 @@ type stepSpan struct {
 type rankStep struct {
 	stepSpan
 	straggler.Rank
+	update float64 // s, the update of the weights by the host's clock; 0: not known
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
@@ -151,16 +152,12 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	if f.StepOther > 0 && rs.Phases != nil {
 		rs.Phases.Add(semconv.GPUStragglerSectionOther, "", f.StepOther, straggler.Extent{}, nil)
 	}
-	exposed := f.Exposed()
-	if f.HostTimed() && !f.HasExposed {
-		// Before it updates the weights, the host waits for the device, and so for the other ranks.
-		for _, p := range f.Phases() {
-			if p.Name == semconv.GPUStepPhaseNameOptimizer {
-				exposed += p.Duration
-			}
+	for _, p := range f.Phases() {
+		if f.HostTimed() && !f.HasExposed && p.Name == semconv.GPUStepPhaseNameOptimizer {
+			rs.update += p.Duration
 		}
 	}
-	rs.Own, rs.host = straggler.Own(f.StepTime(), exposed), f.HostTimed()
+	rs.Own, rs.host = straggler.Own(f.StepTime(), f.Exposed()), f.HostTimed()
 	return rs
 }
 
@@ -209,6 +206,11 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		if below != nil {
 			s.Meetings = below.meetings
 			s.Loose = s.Phases.Divide(&below.Sections)
+		}
+		if len(s.Meetings) == 0 {
+			// Before it updates the weights, the host waits for the device, and so for the other ranks.
+			// Where collectives are recorded, the waits in them are measured.
+			s.Own = max(0, s.Own-s.update)
 		}
 		if c.Enough {
 			ranks[i], steps[s.Rank.Rank] = s.Rank, &s.stepSpan
