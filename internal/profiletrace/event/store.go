@@ -143,7 +143,7 @@ func NewStore(l Limits) *Store {
 		Names: newNames(namesLimit), limits: l, sorter: newSorter(l.Dir, l.Memory),
 		rows: map[uint32]*kernelRow{}, tracks: map[Track]uint32{}, processes: map[int64]*ProcessCount{},
 		clocks: map[int64][]ClockReading{},
-		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
+		seed:   [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
 		earliest: math.MaxInt64, latest: math.MinInt64,
 		calls: map[uint32]*callSample{}, called: &numbers{}, worked: &numbers{}, lost: &numbers{},
 		firstCall: math.MaxInt64, firstLaunched: math.MaxInt64,
