@@ -18,7 +18,7 @@ func TestMisuseIsReportedWithItsRemedy(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	const pipelines = "all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, kubernetes/dcgm-exporter, kubernetes/gateway, " +
-		"llm, profiles, prometheus, tempo"
+		"llm, profiles, prometheus, tempo, training"
 	for _, c := range []struct {
 		args []string
 		want string
