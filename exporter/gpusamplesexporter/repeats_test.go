@@ -7,12 +7,15 @@ import (
 	"context"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
@@ -68,4 +71,24 @@ func TestBlankIntegersAreNoValue(t *testing.T) {
 		_, got := number(p, gpuquantity.Throttle)
 		assert.Equal(t, known, got, v)
 	}
+}
+
+func TestADeviceIsForgottenAfterTenMinutesWithoutPoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, err := newWriter(createDefaultConfig().(*Config), exportertest.NewNopSettings(metadata.Type))
+		require.NoError(t, err)
+		x.out = devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+		send := func(id string) {
+			md := batch(t, point{name: "hw.power", at: time.Now(), value: 100, attrs: map[string]any{"hw.id": id}})
+			require.NoError(t, x.consume(t.Context(), md))
+		}
+		send("GPU-1")
+		time.Sleep(10 * time.Minute)
+		send("GPU-2")
+		assert.Len(t, x.devices, 2)
+		time.Sleep(1)
+		send("GPU-2")
+		assert.Len(t, x.devices, 1)
+		require.NoError(t, x.shutdown(t.Context()))
+	})
 }
