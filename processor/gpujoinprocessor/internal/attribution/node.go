@@ -161,8 +161,9 @@ func (d *Device) expire() {
 	}
 }
 
-// ledgerKept is for how many ns a ledger is kept after the last request of its process.
-const ledgerKept = int64(3600e9)
+// ledgerKept is for how many ns the ledger of a process without a count is kept after its last
+// request.
+const ledgerKept = int64(600e9)
 
 // forget evicts a remembered node. One with children stays; it is evicted after them. So does one
 // that is pinned.
