@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package statistics defines what a profiler tells the statistics that package report keeps. It is
-// separate so that the report's exported names are those that programs need.
+// separate so that package report exports only what programs need.
 package statistics
 
 import "time"
 
 // New returns a Collector[report.Info, report.Device, report.Summary] whose measurements start now.
-// The clock is that of Sample.Start; opts are []report.Option. Package report sets it.
+// Sample.Start has the same clock; opts are []report.Option. Package report sets it.
 var New func(now func() time.Time, opts any) any
 
 // Collector makes summaries of a profiler's measurements. Its memory is bounded: at most 4096
