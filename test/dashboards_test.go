@@ -62,7 +62,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "config", "grafana", "*.json"))
 	require.NoError(t, err)
-	require.Len(t, files, 5)
+	require.Len(t, files, 6)
 	out := map[string]dashboard{}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
@@ -80,7 +80,7 @@ type query struct{ where, text string }
 // metricQueries returns the PromQL queries, with variables replaced as in Grafana.
 func metricQueries(t *testing.T) (all []query) {
 	for name, d := range dashboards(t) {
-		variables := []string{"$__rate_interval", "4m", "$__range", "10m"}
+		variables := []string{"$__rate_interval", "4m", "$__range_s", "600", "$__range", "10m"}
 		for _, v := range d.Templating.List {
 			value := ".*"
 			if text, ok := v.Query.(string); ok && v.Type == "textbox" {

@@ -16,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
@@ -260,6 +263,30 @@ func TestWithoutUtilizationAProcessThatIsAloneHasTheActiveEnergy(t *testing.T) {
 	values, _ := rig.emit(t)
 	assert.InDelta(t, 3000, values["process.energy 13 slurm-77"], 350)
 	assert.InDelta(t, 7, values["process.memory.usage 13 slurm-77"], 0)
+}
+
+func TestMissingRightsAreLoggedOnceWithTheirRemedy(t *testing.T) {
+	rig := newProcessRig(t)
+	core, logs := observer.New(zapcore.InfoLevel)
+	rig.set.Logger = zap.New(core)
+	rig.cfg.Kubernetes.Get().ContainerLogs = filepath.Join(t.TempDir(), "absent")
+	rig.processes = nil
+	rig.processReader = newProcessReader(rig.cfg, nil, rig.driver, rig.set.Logger)
+	rig.processReader.meter.Adopt(rig.known)
+	for range 2 {
+		rig.run(5, 400, map[int64]uint32{1: 100}, 1)
+		rig.emit(t)
+	}
+	var got []string
+	for _, e := range logs.All() {
+		if strings.Contains(e.Message, "rocesses on") {
+			got = append(got, e.Message[strings.Index(e.Message, "("):])
+		}
+	}
+	assert.Equal(t, []string{
+		"(mount the node's folder /var/log/containers read-only, or set `kubernetes::container_logs`)",
+		"(run the Collector on the host, or in a pod with `hostPID: true`)",
+	}, got)
 }
 
 // TestTheBuiltInLoadIsDividedAmongItsProcesses measures the simulated driver like a real one.
