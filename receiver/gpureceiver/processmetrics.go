@@ -169,8 +169,8 @@ func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Pro
 	}
 	if w.r.processes == nil && p.Executable == "" && !w.warned["host"] {
 		w.warned["host"] = true
-		w.r.set.Logger.Info("Processes on GPUs have no program, user, container or job, because the host's processes are not " +
-			"visible (run the Collector on the host, or in a pod with `hostPID: true`)")
+		w.r.set.Logger.Info("Processes on GPUs have no program, user, container or job, because the host's processes are " +
+			"not visible (run the Collector on the host, or in a pod with `hostPID: true`)")
 	}
 	attributes := pcommon.NewMap()
 	identify(attributes, &p.Device)

@@ -71,7 +71,7 @@ func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
 		if !resolved[p] && !r.unresolved {
 			r.unresolved = true
 			r.set.Logger.Warn("The device of a claim is unknown, so that the pod is not known to use it (further ones are not "+
-				"logged; spans find it by the process, or with hw.id)",
+				"logged; mount the node's folder /var/run/cdi read-only, or spans find it by the process, or with hw.id)",
 				zap.String("namespace", p.Namespace), zap.String("pod", p.Name), zap.String("container", p.Container))
 		}
 	}

@@ -34,7 +34,10 @@ const (
 )
 
 // Client queries one kubelet.
-type Client struct{ conn *grpc.ClientConn }
+type Client struct {
+	conn *grpc.ClientConn
+	cdi  cdi
+}
 
 // New returns a client of the socket; it connects with the first call.
 func New(socket string) (*Client, error) {
@@ -43,7 +46,7 @@ func New(socket string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use kubelet socket %q: %w", socket, err)
 	}
-	return &Client{conn}, nil
+	return &Client{conn, cdi{cdiFolder, migMinors}}, nil
 }
 
 // List returns the devices that are in use.
@@ -52,7 +55,7 @@ func (c *Client) List(ctx context.Context) (*Devices, error) {
 	if err := c.conn.Invoke(ctx, method, &emptypb.Empty{}, &answer); err != nil {
 		return nil, fmt.Errorf("cannot list pods at the kubelet: %w", err)
 	}
-	d, err := parse(answer.ProtoReflect().GetUnknown())
+	d, err := parse(answer.ProtoReflect().GetUnknown(), c.cdi.devices)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the kubelet's response: %w", err)
 	}
@@ -87,8 +90,11 @@ func (d *Devices) Owners(dev *devicesamples.Device, alike func() int) []Pod {
 	if d == nil {
 		return nil
 	}
-	file := deviceFile(dev)
-	for _, key := range [...]string{devicesamples.NormalizeID(dev.ID), file} {
+	file, pci := deviceFile(dev), ""
+	if dev.Parent == "" {
+		pci = pciKey(dev.PCIBDF)
+	}
+	for _, key := range [...]string{devicesamples.NormalizeID(dev.ID), file, pci} {
 		if pods := d.owners[key]; len(pods) > 0 {
 			return pods
 		}
@@ -140,6 +146,40 @@ func key(id string) string {
 	return id
 }
 
+// pluginKey returns the device of a device plugin's resource and ID; empty for other resources. AMD's
+// plugin names PCI addresses, Intel's names device files, with the number of the share ("card1-0").
+// Intel's monitoring resources give access to all devices and use none.
+func pluginKey(resource, id string) string {
+	switch vendor, kind, _ := strings.Cut(resource, "/"); {
+	case vendor == "nvidia.com":
+		return key(id)
+	case vendor == "amd.com":
+		return pciKey(id)
+	case vendor == "gpu.intel.com" && !strings.HasSuffix(kind, "_monitoring"):
+		file, _, _ := strings.Cut(id, "-")
+		return file
+	}
+	return ""
+}
+
+// pciKey returns the key of a PCI address; empty if it is none.
+func pciKey(address string) string {
+	if strings.Count(address, ":") != 2 {
+		return ""
+	}
+	return "pci/" + devicesamples.NormalizePCI(address)
+}
+
+// intelClaimed returns the device that Intel's DRA driver names by its PCI address with dashes and its
+// model ("0000-03-00-0-0x56a0").
+func intelClaimed(name string) string {
+	parts := strings.Split(name, "-")
+	if len(parts) < 4 {
+		return ""
+	}
+	return pciKey(parts[0] + ":" + parts[1] + ":" + parts[2] + "." + parts[3])
+}
+
 // claimed returns the device that NVIDIA's DRA driver names gpu-<minor number>, gpu-<minor
 // number>-mig-<profile without punctuation>-<number of the profile>-<position>, or gpu-<UUID>;
 // empty for other names. The ResourceSlice of the driver states the UUID of every device, but
@@ -176,10 +216,11 @@ func letters(profile string) string {
 
 // parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers
 // (3); of a container its name (1), devices (2) and dynamic resources (5); of devices the resource
-// (1) and the IDs (2), of dynamic resources the claims' resources (4), each with its driver (2) and
-// device (4).
-func parse(b []byte) (*Devices, error) {
+// (1) and the IDs (2), of dynamic resources the claims' resources (4), each with its CDI devices (1),
+// driver (2) and device (4). claims returns the keys of CDI devices by name.
+func parse(b []byte, claims func() map[string][]string) (*Devices, error) {
 	d := &Devices{owners: map[string][]Pod{}}
+	var known map[string][]string // read only if there is a claim
 	answer, err := read(b)
 	if err != nil {
 		return nil, err
@@ -188,9 +229,9 @@ func parse(b []byte) (*Devices, error) {
 		return pod.each(3, func(container fields) error {
 			p := Pod{Name: pod.text(1), Namespace: pod.text(2), Container: container.text(1)}
 			err := container.each(2, func(device fields) error {
-				if strings.HasPrefix(device.text(1), "nvidia.com/") {
-					for _, id := range device[2] {
-						d.add(key(string(id)), p)
+				for _, id := range device[2] {
+					if key := pluginKey(device.text(1), string(id)); key != "" {
+						d.add(key, p)
 					}
 				}
 				return nil
@@ -200,8 +241,16 @@ func parse(b []byte) (*Devices, error) {
 			}
 			return container.each(5, func(claim fields) error {
 				return claim.each(4, func(resource fields) error {
-					d.AddClaim(resource.text(2), resource.text(4), p)
-					return nil
+					if known == nil {
+						known = claims()
+					}
+					var keys []string
+					err := resource.each(1, func(device fields) error {
+						keys = append(keys, known[device.text(1)]...)
+						return nil
+					})
+					d.AddClaim(resource.text(2), resource.text(4), p, keys...)
+					return err
 				})
 			})
 		})
@@ -209,10 +258,10 @@ func parse(b []byte) (*Devices, error) {
 	return d, err
 }
 
-// AddClaim notes a claim of a driver's device. The DRA drivers of GPUs are named gpu.<vendor>;
-// others allocate network cards or compute domains. The device is unknown for other vendors than
-// NVIDIA.
-func (d *Devices) AddClaim(driver, device string, p Pod) {
+// AddClaim notes a claim of a driver's device, with the keys of its device files if they are known.
+// The DRA drivers of GPUs are named gpu.<vendor>; others allocate network cards or compute domains.
+// AMD's driver numbers cards, whose device is unknown.
+func (d *Devices) AddClaim(driver, device string, p Pod, keys ...string) {
 	vendor, ok := strings.CutPrefix(driver, "gpu.")
 	if !ok {
 		return
@@ -220,10 +269,20 @@ func (d *Devices) AddClaim(driver, device string, p Pod) {
 	if !slices.Contains(d.containers, p) {
 		d.containers = append(d.containers, p)
 	}
-	if vendor != "nvidia.com" {
+	for _, key := range keys {
+		d.add(key, p)
+	}
+	if len(keys) > 0 {
 		return
 	}
-	if key := claimed(device); key != "" {
+	key := ""
+	switch vendor {
+	case "nvidia.com":
+		key = claimed(device)
+	case "intel.com":
+		key = intelClaimed(device)
+	}
+	if key != "" {
 		d.add(key, p)
 	}
 }

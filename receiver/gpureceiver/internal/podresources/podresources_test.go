@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +123,52 @@ func TestOwnersAreFoundByEverySpellingOfADevice(t *testing.T) {
 
 func alone() int { return 1 }
 
+// none is a node without the specifications of claims.
+func none() map[string][]string { return nil }
+
+// TestClaimsAreResolvedByTheirDeviceFiles reads specifications as NVIDIA's driver writes them: two
+// instances of one profile on a physical GPU have the files of their capabilities.
+func TestClaimsAreResolvedByTheirDeviceFiles(t *testing.T) {
+	folder := t.TempDir()
+	minors := filepath.Join(folder, "mig-minors")
+	for name, content := range map[string]string{
+		"mig-minors":    "config 1\ngpu3/gi9/access 84\ngpu3/gi9/ci0/access 85\ngpu3/gi11/access 102\ngpu3/gi11/ci0/access 103\n",
+		"cdi/a.json":    claimSpec("gpu-3-mig-1g10gb-19-4", "/dev/nvidiactl", "/dev/nvidia3", "/dev/nvidia-caps/nvidia-cap102", "/dev/nvidia-caps/nvidia-cap103"),
+		"cdi/b.yaml":    claimSpec("gpu-2", "/dev/nvidia5", "/dev/nvidia-uvm"),
+		"cdi/bad.json":  "{",
+		"cdi/none.yaml": "kind: vendor.com/nic\n",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(folder, "cdi"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+	}
+	d, err := parse(join(
+		claim("ml", "mig-0", "c", "gpu.nvidia.com", "gpu-3-mig-1g10gb-19-4"),
+		claim("ml", "full-0", "c", "gpu.nvidia.com", "gpu-2"),
+	), cdi{filepath.Join(folder, "cdi"), minors}.devices)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		file, want string
+	}{{"nvidia3/gi11", "mig-0"}, {"nvidia3/gi9", ""}, {"nvidia5", "full-0"}, {"nvidia2", ""}, {"nvidia3", ""}} {
+		dev := devicesamples.Device{ID: "x", DeviceFile: tc.file, MIG: devicesamples.MIG{Profile: "1g.10gb"}}
+		var got string
+		for _, p := range d.Owners(&dev, func() int { return 2 }) {
+			got += p.Name
+		}
+		assert.Equal(t, tc.want, got, tc.file)
+	}
+	assert.Empty(t, cdi{filepath.Join(folder, "absent"), minors}.devices())
+}
+
+// claimSpec returns the specification of a claim with device files.
+func claimSpec(device string, files ...string) string {
+	nodes := make([]string, len(files))
+	for i, f := range files {
+		nodes[i] = `{"path": "` + f + `"}`
+	}
+	return `{"cdiVersion": "0.5.0", "kind": "k8s.gpu.nvidia.com/claim", "devices": [{"name": "x-` + device +
+		`", "containerEdits": {"deviceNodes": [` + strings.Join(nodes, ", ") + `]}}]}`
+}
+
 // claim returns a PodResources message with one container that has a claim, allocated by DRA. The
 // numbers of the fields are from k8s.io/kubelet/pkg/apis/podresources/v1 (v0.37.2).
 func claim(namespace, name, container, driver, device string) []byte {
@@ -146,7 +193,7 @@ func TestClaimsAreResolved(t *testing.T) {
 		claim("net", "nic-0", "c", "dra.net", "gpu-7"),
 		claim("ml", "domain-0", "c", "compute-domain.nvidia.com", "channel-0"),
 		pod("ml", "amd-1", "c", "amd.com/gpu", "0000:83:00.0"),
-	))
+	), none)
 	require.NoError(t, err)
 	owners := func(dev devicesamples.Device, alike int) (names []string) {
 		for _, p := range d.Owners(&dev, func() int { return alike }) {
@@ -169,6 +216,36 @@ func TestClaimsAreResolved(t *testing.T) {
 		claimants = append(claimants, p.Name)
 	}
 	assert.Equal(t, []string{"train-0", "shares-0", "mig-0", "mig-1", "uuid-0", "vfio-0", "amd-0"}, claimants)
+}
+
+// TestDevicesOfOtherVendors reads the names of the plugins and drivers of AMD and Intel.
+func TestDevicesOfOtherVendors(t *testing.T) {
+	d, err := parse(join(
+		pod("ml", "amd-0", "c", "amd.com/gpu", "0000:83:00.0"),
+		pod("ml", "amd-1", "c", "amd.com/gpu", "amdgpu_xcp_1"), // a partition, whose board is unknown
+		pod("ml", "intel-0", "c", "gpu.intel.com/i915", "card1-0"),
+		pod("ml", "intel-1", "c", "gpu.intel.com/xe", "card1-1"),
+		pod("ml", "monitor", "c", "gpu.intel.com/i915_monitoring", "card1-0"),
+		claim("ml", "intel-2", "c", "gpu.intel.com", "0000-03-00-0-0x56a0"),
+		claim("ml", "amd-2", "c", "gpu.amd.com", "gpu-1-129"),
+	), none)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		dev  devicesamples.Device
+		want []string
+	}{
+		{devicesamples.Device{ID: "a", PCIBDF: "00000000:83:00.0"}, []string{"amd-0"}},
+		{devicesamples.Device{ID: "a", Parent: "b", PCIBDF: "00000000:83:00.0"}, nil},
+		{devicesamples.Device{ID: "c", DeviceFile: "card1"}, []string{"intel-0", "intel-1"}},
+		{devicesamples.Device{ID: "d", PCIBDF: "0000:03:00.0"}, []string{"intel-2"}},
+		{devicesamples.Device{ID: "e", Name: "gpu1"}, nil},
+	} {
+		var got []string
+		for _, p := range d.Owners(&tc.dev, alone) {
+			got = append(got, p.Name)
+		}
+		assert.Equal(t, tc.want, got, tc.dev.ID)
+	}
 }
 
 // TestRecordedPodResources reads an answer with device plugins, replicas and claims.
@@ -207,7 +284,7 @@ func TestRecordedPodResources(t *testing.T) {
 			}
 		}
 	}
-	d, err := parse(message)
+	d, err := parse(message, none)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		dev  devicesamples.Device
@@ -243,7 +320,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{0x0a, 0xff})
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if d, err := parse(b); err == nil {
+		if d, err := parse(b, none); err == nil {
 			d.Owners(&devicesamples.Device{ID: "GPU-aa", Name: "gpu4:7/0"}, alone)
 		}
 	})
