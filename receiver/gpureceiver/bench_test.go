@@ -131,8 +131,7 @@ func BenchmarkProcesses(b *testing.B) {
 			driver.now = now.UnixNano()
 			r.processReader.read(now)
 		}
-		zeros, md := w.collect(now)
-		w.send(context.Background(), zeros, md)
+		w.prepare(context.Background(), now)
 	}
 	for range 10 {
 		second()

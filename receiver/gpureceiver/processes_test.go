@@ -132,8 +132,9 @@ func (rig *processRig) run(seconds int, watts float64, percents map[int64]uint32
 // or device.
 func (rig *processRig) emit(t *testing.T) (values map[string]float64, ended map[string]bool) {
 	rig.sink.Reset()
-	zeros, md := rig.w.collect(t0.Add(time.Duration(rig.second) * time.Second))
-	rig.w.send(context.Background(), zeros, md)
+	md := pmetric.NewMetrics()
+	rig.w.prepare(t.Context(), t0.Add(time.Duration(rig.second)*time.Second)).MoveAndAppendTo(md.ResourceMetrics())
+	require.True(t, rig.sendMetrics(t.Context(), md))
 	values, ended = map[string]float64{}, map[string]bool{}
 	for _, md := range rig.sink.AllMetrics() {
 		require.NoError(t, conformance.Metrics(md))
@@ -228,8 +229,7 @@ func TestRefusedPointsOfZeroAreRepeated(t *testing.T) {
 	rig.nextMetrics = consumertest.NewErr(context.DeadlineExceeded)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	zeros, md := rig.w.collect(t0.Add(10 * time.Second))
-	rig.w.send(ended, zeros, md)
+	require.Zero(t, rig.w.prepare(ended, t0.Add(10*time.Second)).Len())
 	rig.nextMetrics = rig.sink
 	rig.run(5, 400, map[int64]uint32{12: 100}, 12)
 	values, _ := rig.emit(t)

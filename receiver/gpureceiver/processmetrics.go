@@ -14,7 +14,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/processenergy"
-	"github.com/otelgpu/otelgpu/internal/resend"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/startpoint"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
@@ -71,30 +70,21 @@ func newProcessWriter(r *gpuReceiver) *processWriter {
 	return w
 }
 
-// send sends metrics until they are accepted, the next output is due or the context ends. Points of 0
-// of counters that begin are sent first, because a store must not have a later point before them.
-func (w *processWriter) send(ctx context.Context, zeros, md pmetric.Metrics) {
-	limited, cancel := context.WithTimeout(ctx, w.r.cfg.CollectionInterval)
-	defer cancel()
-	if !w.sendPart(limited, zeros) {
-		return // these series begin again with the next output
+// prepare returns the use of devices by processes. Points of 0 of counters that begin are sent first,
+// because a store must not have a later point before them. If they are not accepted, it returns
+// nothing, and these series begin again with the next output.
+func (w *processWriter) prepare(ctx context.Context, now time.Time) pmetric.ResourceMetricsSlice {
+	zeros, md := w.collect(now)
+	if !w.r.sendMetrics(ctx, zeros) {
+		return pmetric.NewResourceMetricsSlice()
 	}
 	for _, s := range w.series {
 		s.begun = s.begun || s.written
 	}
-	w.sendPart(limited, md)
-}
-
-// sendPart returns false if the metrics may be accepted later.
-func (w *processWriter) sendPart(ctx context.Context, md pmetric.Metrics) bool {
-	n := md.DataPointCount()
-	if n == 0 {
-		return true
+	if md.DataPointCount() == 0 {
+		return pmetric.NewResourceMetricsSlice()
 	}
-	ctx = w.r.obsrep.StartMetricsOp(ctx)
-	err := resend.Copies(ctx, md, pmetric.NewMetrics, w.r.nextMetrics.ConsumeMetrics)
-	w.r.obsrep.EndMetricsOp(ctx, metadata.Type.String(), n, err)
-	return err == nil || resend.Permanent(err)
+	return md.ResourceMetrics()
 }
 
 // collect returns the use of devices by processes, and apart from it the points of 0 of counters

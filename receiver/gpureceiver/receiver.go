@@ -166,16 +166,11 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		ticker := time.NewTicker(r.cfg.CollectionInterval)
 		r.done.Go(func() {
 			defer ticker.Stop()
-			send := r.emitMetrics
+			var w *processWriter
 			if r.processReader != nil {
-				w := newProcessWriter(r)
-				send = func(ctx context.Context) {
-					zeros, md := w.collect(time.Now())
-					r.emitMetrics(ctx)
-					w.send(ctx, zeros, md)
-				}
+				w = newProcessWriter(r)
 			}
-			emit(ctx, ticker.C, send)
+			emit(ctx, ticker.C, func(ctx context.Context) { r.emitMetrics(ctx, w) })
 		})
 	}
 	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.samples != nil) {
@@ -222,17 +217,31 @@ func emit[T any](ctx context.Context, signal <-chan T, send func(context.Context
 
 // emitMetrics sends what is new until it is accepted, the next output is due or the context ends.
 // Cumulative sums are right again with their next points.
-func (r *gpuReceiver) emitMetrics(ctx context.Context) {
-	md := r.collect(time.Now())
+//
+// Metrics of devices and of processes, if w is not nil, are sent together: Prometheus keeps one series
+// target_info for both, and accepts its points only in order.
+func (r *gpuReceiver) emitMetrics(ctx context.Context, w *processWriter) {
+	limited, cancel := context.WithTimeout(ctx, r.cfg.CollectionInterval)
+	defer cancel()
+	now := time.Now()
+	md := r.collect(now)
+	if w != nil {
+		w.prepare(limited, now).MoveAndAppendTo(md.ResourceMetrics())
+	}
+	r.sendMetrics(limited, md)
+}
+
+// sendMetrics sends metrics until they are accepted or the context ends. It returns false if they may
+// be accepted later.
+func (r *gpuReceiver) sendMetrics(ctx context.Context, md pmetric.Metrics) bool {
 	n := md.DataPointCount()
 	if n == 0 {
-		return
+		return true
 	}
 	ctx = r.obsrep.StartMetricsOp(ctx)
-	limited, cancel := context.WithTimeout(ctx, r.cfg.CollectionInterval)
-	err := resend.Copies(limited, md, pmetric.NewMetrics, r.nextMetrics.ConsumeMetrics)
-	cancel()
+	err := resend.Copies(ctx, md, pmetric.NewMetrics, r.nextMetrics.ConsumeMetrics)
 	r.obsrep.EndMetricsOp(ctx, metadata.Type.String(), n, err)
+	return err == nil || resend.Permanent(err)
 }
 
 // collect builds the metrics of everything that is new since the last call.
