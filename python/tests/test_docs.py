@@ -16,7 +16,7 @@ GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "pytorch.md"
 MODEL = """
 class Loss:
     def backward(self): pass
-model, loader, parameters, tokens = (lambda batch: Loss()), [[1, 2]] * 3, 10, 5
+model, loader, parameters, tokens = (lambda batch: Loss()), [([1, 2], [0, 1])] * 3, 10, 5
 """
 
 
