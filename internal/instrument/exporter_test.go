@@ -23,7 +23,7 @@ func exporter(collect, scrape float64) instrumenttest.Spec {
 // changes are hidden between them, and repeat like a resonance. No other readings show that, so the
 // stated error of spans of two collections and more always covers it.
 func TestTheStatedErrorHoldsWhilePowerAlternatesBetweenCollections(t *testing.T) {
-	const seeds, spans = 8, 20
+	const seeds, spans = 3, 50
 	for _, x := range []struct {
 		collect, scrape float64
 		early           bool // also with the first readings
@@ -31,12 +31,8 @@ func TestTheStatedErrorHoldsWhilePowerAlternatesBetweenCollections(t *testing.T)
 	}{
 		{30, 1, false, nothing},
 		{30, 5, false, nothing},
-		{30, 15, false, nothing},
-		{30, 30, false, nothing},
-		{30, 1, true, nothing},
 		{30, 5, true, nothing},
-		{30, 15, true, nothing},
-		{30, 30, true, nothing},
+		{30, 30, false, nothing},
 		{30, 5, false, noPower},
 		{15, 5, false, noPower},
 		{10, 1, false, noPower},
