@@ -951,7 +951,7 @@ const (
 // Values of gen_ai.token.type.
 const (
 	GenAITokenTypeCached = "cached" // prompt tokens from the cache, which are also part of input
-	GenAITokenTypeInput  = "input"  // prompt tokens, with those from the cache
+	GenAITokenTypeInput  = "input"  // prompt tokens, with tokens from the cache
 	GenAITokenTypeOutput = "output" // generated tokens
 )
 

@@ -217,7 +217,7 @@ func (x *writer) warnUnknown() {
 	clear(x.unknown)
 }
 
-// pages are the metrics of one server, by the time of their points: those of one scrape are a page.
+// pages are the metrics of one server, by the time of their points: the metrics of one scrape are a page.
 type pages map[pcommon.Timestamp]*servermetrics.Page
 
 // add adds the points of a metric of a server.

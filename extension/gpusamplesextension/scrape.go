@@ -23,7 +23,7 @@ type ServerConfig struct {
 	// Service is the service.name of the server's spans. Default: every service that no other entry
 	// names.
 	Service string `mapstructure:"service"`
-	// Devices are the hw.id of the devices that the server uses. Default: those of Pod, otherwise of
+	// Devices are the hw.id of the devices that the server uses. Default: the devices of Pod, otherwise of
 	// the process on this machine that listens on the endpoint's port and its children, otherwise the
 	// only device.
 	Devices []string `mapstructure:"devices"`

@@ -154,7 +154,7 @@ type second struct {
 }
 
 // Measures of a device, by index. Power is the rise of the energy counter per second since the
-// previous sample, or a reading where there is no such counter; throttling is the throttled share
+// previous sample, or a reading if the device has no such counter; throttling is the throttled share
 // of that time, of the reason that had most.
 const (
 	busy = iota

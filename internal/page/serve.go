@@ -84,7 +84,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 			write(w, r, asset.content)
 		})
 	}
-	host, _ := os.Hostname() // two pages are told apart by it
+	host, _ := os.Hostname() // it distinguishes pages
 	var one sync.Mutex       // one at a time queries the model, so that many browsers do not delay spans
 	answer := func(w http.ResponseWriter, r *http.Request, kind string, form func(*State) ([]byte, error)) {
 		q, err := query(r.URL.Query())

@@ -15,7 +15,7 @@ type stepSeries struct {
 	rank               int64
 }
 
-// stepsOf puts the steps of the range into the state. If there are more than shownSteps, those of a
+// stepsOf puts the steps of the range into the state. If there are more than shownSteps, steps of a
 // rank whose numbers follow each other are one entry with their mean and their slowest, so that all
 // of the range is shown.
 func (m *Model) stepsOf(s *State, from, to float64, wanted func(service string) bool) {

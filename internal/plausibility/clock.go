@@ -57,7 +57,7 @@ func (c *Clock) Add(now, newest int64, interval time.Duration) (offset time.Dura
 }
 
 // Possible returns by how much the clock may be off, ahead or behind: as judged last, or as the
-// least of the last few ages is, which may also be those of samples that waited.
+// least of the last few ages is, which may also be ages of samples that waited.
 func (c *Clock) Possible(interval time.Duration) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for _, age := range c.recent[:min(c.at, recentAges)] {

@@ -8,12 +8,12 @@ import "strings"
 // Quantity is what a metric measures.
 type Quantity uint8
 
-// The quantities. Those from Input on are counters.
+// The quantities. From Input on they are counters.
 const (
 	Running  Quantity = iota // requests that run now
 	Waiting                  // requests in the queue
 	KVCache                  // ratio of the key-value cache that is in use
-	Input                    // prompt tokens, with those from the cache
+	Input                    // prompt tokens, with tokens from the cache
 	Cached                   // prompt tokens from the cache
 	Output                   // generated tokens
 	Requests                 // requests that have ended

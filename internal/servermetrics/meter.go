@@ -258,7 +258,7 @@ func (m *Meters) Measure(view devicesamples.View, uses devicesamples.UseReader) 
 	}
 }
 
-// part returns the part of a device's energy at a time that is a server's: equal ones of those that
+// part returns the part of a device's energy at a time that is a server's: equal parts for all that
 // run requests, otherwise of all.
 func (x *Meter) part(users []*Meter, at int64) float64 {
 	running := 0

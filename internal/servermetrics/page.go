@@ -44,7 +44,7 @@ type series struct {
 // maxSeries bounds the series of a page.
 const maxSeries = 1 << 12
 
-// Add adds one series. Those that the catalogue lacks are ignored. The page keeps labels.
+// Add adds one series. Series that the catalogue lacks are ignored. The page keeps labels.
 func (p *Page) Add(name string, labels map[string]string, v float64) {
 	name = normal(name)
 	if name == startTime {
@@ -68,7 +68,7 @@ func (p *Page) Add(name string, labels map[string]string, v float64) {
 	}
 }
 
-// Values returns the values in a fixed order. An engine's own metrics win over those of a front end
+// Values returns the values in a fixed order. An engine's own metrics win over metrics of a front end
 // on the same page.
 func (p *Page) Values() (list []Value) {
 	type group struct {
@@ -112,7 +112,7 @@ func (p *Page) Values() (list []Value) {
 	return list
 }
 
-// key returns the labels of a series without those of shards.
+// key returns the labels of a series without labels of shards.
 func (s *series) key() string {
 	var b strings.Builder
 	b.WriteString(s.name)

@@ -73,7 +73,7 @@ var presets = map[string][]MappingConfig{
 	// NVIDIA Dynamo: a worker's `handle_payload` lasts as long as the request occupies it; prefill and
 	// decode workers have one each. `engine.generate` (lib/backend-common/src/adapter.rs) ends before
 	// the stream starts, but has the tokens; only some workers have it. The frontend's `http-request`,
-	// which has no device and no type, has them otherwise: gpu_requests uses those of the trace.
+	// which has no device and no type, has them otherwise: gpu_requests uses the ones of the trace.
 	// Numbers can be texts, as Rust's tracing exports unsigned ones.
 	"dynamo": {
 		request(MappingConfig{Span: "handle_payload", Kind: "server", Has: "endpoint=generate"},

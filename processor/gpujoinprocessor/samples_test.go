@@ -113,7 +113,7 @@ func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
 		w.Write(one(at(6), zero))
 		time.Sleep(sec(0.5))
-		synctest.Wait()                                                      // the queue has one consumer, for which the test stands in
+		synctest.Wait()                                                      // join has one caller, which is the queue until here
 		require.NoError(t, r.proc.(*joinProcessor).join(t.Context(), again)) // as from storage
 		s := r.spans()
 		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
