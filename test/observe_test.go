@@ -361,19 +361,16 @@ func yesterday(t *testing.T, store *prometheusProgram, faulty bool) {
 		rm.Resource().Attributes().PutStr("service.name", "server")
 		rm.Resource().Attributes().PutStr("service.instance.id", "server-29")
 		ms := rm.ScopeMetrics().AppendEmpty().Metrics()
-		for name, sum := range map[string]float64{"gpu.request.energy J": joules, "gpu.request.items {item}": 120} {
-			m := ms.AppendEmpty()
-			name, unit, _ := strings.Cut(name, " ")
-			m.SetName(name)
-			m.SetUnit(unit)
-			m.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
-			p := m.Histogram().DataPoints().AppendEmpty()
-			p.Attributes().PutStr("gpu.operation.item.type", "token")
-			p.SetTimestamp(pcommon.NewTimestampFromTime(day.Add(time.Duration(i-10) * time.Minute)))
-			p.SetCount(uint64(i))
-			p.SetSum(float64(i) * sum)
-			p.BucketCounts().FromRaw([]uint64{uint64(i)})
-		}
+		m := ms.AppendEmpty()
+		m.SetName("gpu.request.item.energy")
+		m.SetUnit("J/{item}")
+		m.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+		p := m.Histogram().DataPoints().AppendEmpty()
+		p.Attributes().PutStr("gpu.operation.item.type", "token")
+		p.SetTimestamp(pcommon.NewTimestampFromTime(day.Add(time.Duration(i-10) * time.Minute)))
+		p.SetCount(uint64(120 * i)) // items
+		p.SetSum(float64(i) * joules)
+		p.BucketCounts().FromRaw([]uint64{uint64(120 * i)})
 		store.push(t, md)
 	}
 	// The rule is evaluated every minute; any value within an hour represents it.
