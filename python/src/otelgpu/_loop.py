@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import types
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypeVar, Union, overload
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypeVar, Union, cast, overload
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -465,13 +465,16 @@ _T = TypeVar("_T")
 
 def _sizes(batch: Any) -> Optional[Tuple[int, int]]:
     """The number of parts of a batch such as (inputs, labels), and their common length; None for anything else."""
-    if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 4 or isinstance(batch[0], (str, bytes)):
+    if not isinstance(batch, (tuple, list)):
         return None
     try:
-        lengths = {len(part) for part in batch}
-    except TypeError:
+        parts: List[Any] = list(cast(Any, batch))
+        if not 2 <= len(parts) <= 4 or isinstance(parts[0], (str, bytes)):
+            return None
+        lengths = {len(part) for part in parts}
+    except Exception:
         return None
-    return None if len(lengths) > 1 or len(batch) in lengths else (len(batch), lengths.pop())
+    return None if len(lengths) > 1 or len(parts) in lengths else (len(parts), lengths.pop())
 
 
 @overload
