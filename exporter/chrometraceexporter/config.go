@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 )
 
 // Config is the configuration of the chrome_trace exporter.

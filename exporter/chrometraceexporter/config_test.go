@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 )
 
 func load(t *testing.T, id string) (*Config, error) {

@@ -25,9 +25,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/metrictest"
 	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
-	"github.com/otelgpu/otelgpu/internal/metrictest"
 )
 
 const epoch = 1_700_000_000_123_456_789

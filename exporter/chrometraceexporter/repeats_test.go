@@ -15,10 +15,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 )
 
 func TestRepeatedSpansAreWrittenOnce(t *testing.T) {

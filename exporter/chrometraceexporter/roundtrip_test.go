@@ -19,8 +19,8 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )

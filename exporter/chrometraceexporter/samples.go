@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 )
 
 // sampled are the quantities of the catalogue that are drawn.

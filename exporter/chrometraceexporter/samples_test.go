@@ -23,8 +23,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 )
 
 type hostOf map[component.ID]component.Component

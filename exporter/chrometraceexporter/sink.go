@@ -19,10 +19,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace"
 )
 
 const maxRepeats = 100_000 // spans that are remembered

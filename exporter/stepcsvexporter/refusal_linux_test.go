@@ -17,9 +17,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/chrometrace/chrometracetest"
 )
 
 // A batch that is rejected because the disk is full is sent again, as gpu_join does: each step is

@@ -21,9 +21,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/stepcsv"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spanfiles/stepcsv"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
