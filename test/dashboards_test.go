@@ -80,9 +80,6 @@ type query struct{ where, text string }
 // metricQueries returns the PromQL queries, with variables replaced as in Grafana.
 func metricQueries(t *testing.T) (all []query) {
 	for name, d := range dashboards(t) {
-		if name == "processes" {
-			continue // the devices of the test's machine are a recording, which has no processes
-		}
 		variables := []string{"$__rate_interval", "4m", "$__range_s", "600", "$__range", "10m"}
 		for _, v := range d.Templating.List {
 			value := ".*"
@@ -228,9 +225,6 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 			quiet = nil
 			at := time.Now()
 			for _, file := range alertFiles(t) {
-				if file == "chargeback.yaml" {
-					continue // likewise
-				}
 				rules := store.rules(t, file, at)
 				if file == "devices.yaml" { // also after the devices have stopped reporting
 					for i, r := range store.rules(t, file, at.Add(15*time.Minute)) {

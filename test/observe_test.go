@@ -71,6 +71,15 @@ service:
     metrics/dead: {receivers: [gpu, gpu/broken], exporters: [otlp_grpc/dead]}
 `
 
+// shared adds to observed a simulated device that several processes use, which recordings lack.
+const shared = `
+receivers:
+  gpu/shared: {source: simulated, collection_interval: 1s}
+service:
+  pipelines:
+    metrics: {receivers: [otlp, gpu, gpu/shared, gpu_metrics, gpu_requests]}
+`
+
 const (
 	firstGPU  = "GPU-00000000-0000-4000-8000-0000000000a1"
 	secondGPU = "GPU-00000000-0000-4000-8000-0000000000a2"
@@ -145,7 +154,7 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	require.NoError(t, err)
 	configs := []string{ready, fmt.Sprintf(observed, file, m.pushed.address, meteredServer(t), firstGPU)}
 	if faulty {
-		configs = append(configs, broken)
+		configs = append(configs, broken, shared)
 	}
 	otelcol.Start(t, binary, p.env, configs...)
 	m.otlp, err = grpc.NewClient(p.otlp, grpc.WithTransportCredentials(insecure.NewCredentials()))
