@@ -63,7 +63,7 @@ func (c *Clock) Possible(interval time.Duration) time.Duration {
 	for _, age := range c.recent[:min(c.at, recentAges)] {
 		least = min(least, time.Duration(age).Abs())
 	}
-	if c.at == 0 || least <= possibleSlack+interval {
+	if c.at < recentAges || least <= possibleSlack+interval {
 		least = 0
 	}
 	return max(least, c.offset.Abs())
