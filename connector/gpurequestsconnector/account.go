@@ -63,6 +63,14 @@ type request struct {
 	at *list.Element
 }
 
+// energy returns the energy of a request, J.
+func (r *request) energy() (sum float64) {
+	for i := range r.accounts {
+		sum += r.accounts[i].energy
+	}
+	return sum
+}
+
 // begin sets the request's own span.
 func (r *request) begin(s *seenSpan, now int64) {
 	if s == nil || r.begun || s.start == 0 {

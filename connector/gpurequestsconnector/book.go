@@ -34,6 +34,7 @@ type counts struct {
 	lostChildren, lostRequests int64
 	lostOperations             int64
 	charged, unassigned        float64 // J
+	ended                      float64 // J of requests that have ended
 }
 
 // book keeps the usage records. Its methods are called under the connector's lock; now is from a
@@ -75,12 +76,13 @@ func newBook(cfg *Config) *book {
 	}
 }
 
-// read returns the counts since the last read. Counters of energy cannot fall, so a correction
-// remains until there is more to count.
+// read returns the counts since the last read. Counters of energy cannot fall: the energy of a
+// request, which may be corrected, is counted once the request has ended, and a correction of the
+// unassigned energy remains until there is more to count.
 func (b *book) read() counts {
 	s := b.stats
-	b.stats = counts{charged: min(s.charged, 0), unassigned: min(s.unassigned, 0)}
-	s.charged, s.unassigned = max(s.charged, 0), max(s.unassigned, 0)
+	b.stats = counts{unassigned: min(s.unassigned, 0)}
+	s.unassigned = max(s.unassigned, 0)
 	return s
 }
 
@@ -395,6 +397,9 @@ func (b *book) due(now int64, all bool) []*request {
 	b.end(now)
 	done := b.done
 	b.done = nil
+	for _, r := range done {
+		b.stats.ended += r.energy()
+	}
 	return done
 }
 
@@ -407,6 +412,7 @@ func (b *book) close(r *request, why reason, now int64) {
 	b.stats.closed[why]++
 	if len(b.done) >= 4*b.cfg.MaxRequests { // evicted faster than they can be written
 		b.stats.lostRequests++
+		b.stats.ended += r.energy()
 		return
 	}
 	b.done = append(b.done, r)

@@ -246,8 +246,8 @@ func (c *gpuRequests) count(ctx context.Context, s *counts) {
 	c.drop(ctx, "children", int(s.lostChildren))
 	c.drop(ctx, "requests", int(s.lostRequests))
 	c.drop(ctx, "operations", int(s.lostOperations))
-	if s.charged > 0 {
-		c.tel.ConnectorGpuRequestsEnergy.Add(ctx, s.charged)
+	if s.ended > 0 {
+		c.tel.ConnectorGpuRequestsEnergy.Add(ctx, s.ended)
 	}
 	if s.unassigned > 0 {
 		c.tel.ConnectorGpuRequestsUnassignedEnergy.Add(ctx, s.unassigned)

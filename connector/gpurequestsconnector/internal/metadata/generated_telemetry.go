@@ -105,7 +105,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuRequestsEnergy, err = builder.meter.Float64Counter(
 		"otelcol_connector_gpu_requests_energy",
-		metric.WithDescription("Energy attributed to requests. [Development]"),
+		metric.WithDescription("Energy attributed to requests that have ended. [Development]"),
 		metric.WithUnit("J"),
 	)
 	errs = errors.Join(errs, err)

@@ -56,7 +56,7 @@ func AssertEqualConnectorGpuRequestsDropped(t *testing.T, tt *componenttest.Tele
 func AssertEqualConnectorGpuRequestsEnergy(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_requests_energy",
-		Description: "Energy attributed to requests. [Development]",
+		Description: "Energy attributed to requests that have ended. [Development]",
 		Unit:        "J",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,
