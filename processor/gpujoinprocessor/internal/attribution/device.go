@@ -67,6 +67,7 @@ type Device struct {
 	pieces  []interval
 	levels  []Level
 	arrived []float64 // requests at each of the levels
+	steps   []steps   // before each of them
 	changes []change
 
 	ledgers int             // processes that have one

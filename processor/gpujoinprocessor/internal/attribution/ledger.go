@@ -114,7 +114,7 @@ func (d *Device) backfill(p *process, from, to int64, m Meter) {
 		return
 	}
 	n := len(p.ledger.list)
-	d.levels = load.Levels(p.id, from, to, d.levels[:0])
+	d.levels, d.steps = load.Levels(p.id, from, to, d.levels[:0]), d.steps[:0]
 	for j := range d.levels {
 		start, end := from, to
 		if j > 0 {

@@ -57,7 +57,7 @@ func (d *Device) collectChanges(to int64, m Meter) {
 			d.changes = append(d.changes, change{d.settled, 0, i})
 			continue
 		}
-		d.countArrived(i)
+		d.countArrived(i, to)
 		for j, l := range d.levels {
 			if l.Time <= to {
 				if l.Time > p.read && l.Running >= 0 {
@@ -73,13 +73,24 @@ func (d *Device) collectChanges(to int64, m Meter) {
 	slices.SortFunc(d.changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
 }
 
-// countArrived counts the requests of a process that have arrived and run at each level.
-func (d *Device) countArrived(proc int32) {
+// countArrived counts the requests of a process that have arrived and run at each level. Steps until
+// to are settled next.
+func (d *Device) countArrived(proc int32, to int64) {
 	p := &d.procs.all[proc]
+	read, settled := p.read, p.steps // of the last level until to
+	for _, l := range d.levels {
+		if l.Time <= to && l.Time > read {
+			read, settled = l.Time, steps{}
+		}
+	}
 	d.arrived = append(d.arrived[:0], make([]float64, len(d.levels))...)
+	d.steps = append(d.steps[:0], make([]steps, len(d.levels))...)
 	first := sort.Search(len(d.levels), func(j int) bool { return d.levels[j].Time > d.settled })
 	if first > 0 && p.read == d.levels[first-1].Time {
 		d.arrived[first-1] = p.arrived
+	}
+	if first < len(d.levels) {
+		d.steps[first] = p.steps
 	}
 	last := d.settled
 	if first < len(d.levels) {
@@ -100,8 +111,15 @@ func (d *Device) countArrived(proc int32) {
 		j := sort.Search(len(d.levels), func(j int) bool { return d.levels[j].Time >= x.t })
 		if j = max(j, first); j < len(d.levels) {
 			d.arrived[j] += step
+			if x.t > d.settled {
+				d.steps[j].add(x)
+			}
+		}
+		if x.t > max(read, d.settled) && x.t <= to {
+			settled.add(x)
 		}
 	})
+	p.steps = settled
 	for j := first + 1; j < len(d.levels); j++ {
 		d.arrived[j] += d.arrived[j-1]
 	}
@@ -113,8 +131,24 @@ func (d *Device) outermost(n *node) bool {
 	return n.timed() == onHost && (p == nil || !p.known || p.timed() != onHost || p.proc != n.proc)
 }
 
-// since returns the time from which a level applies: a reading is used from the middle between it
-// and the one before.
+// steps are the starts and the ends of requests that arrived, between a level and the one before.
+type steps struct {
+	starts, ends int64 // how many
+	start, end   int64 // mean times
+}
+
+func (s *steps) add(x point) {
+	n, mean := &s.ends, &s.end
+	if x.start {
+		n, mean = &s.starts, &s.start
+	}
+	*n++
+	*mean += (x.t - *mean) / *n
+}
+
+// since returns the time from which a level applies: the starts of requests that arrived if there
+// are more absent ones than at the level before, since requests come in bursts, and their ends if
+// there are fewer, or the level itself if they end after it; otherwise the middle between the two.
 func (d *Device) since(j int) int64 {
 	if l := d.levels[j]; l.Running >= 0 {
 		if j == 0 {
@@ -123,6 +157,17 @@ func (d *Device) since(j int) int64 {
 		if before := d.levels[j-1]; before.Running == Ahead {
 			return before.Time
 		} else if before.Running >= 0 {
+			if j < len(d.steps) {
+				more := l.Running - d.arrived[j] - (before.Running - d.arrived[j-1])
+				switch x := &d.steps[j]; {
+				case more > 0 && x.starts > 0:
+					return x.start
+				case more < 0 && x.ends > 0:
+					return x.end
+				case more < 0 && l.Running < d.arrived[j]: // it misses requests that still run
+					return l.Time
+				}
+			}
 			return before.Time + (l.Time-before.Time)/2
 		}
 	}

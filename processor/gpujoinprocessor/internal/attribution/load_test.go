@@ -271,6 +271,30 @@ func TestSharesOfAFluctuatingLoad(t *testing.T) {
 	}
 }
 
+// Of a burst of eight requests one has a span. The readings before and after it say nothing of when
+// it began and ended; the span does.
+func TestABurstLastsAsLongAsTheSpanInIt(t *testing.T) {
+	const from, to = 103, 167
+	running := func(c int64) float64 {
+		if c >= from && c < to {
+			return 8
+		}
+		return 0
+	}
+	m := sparse{loaded{rate{1. / cellNS}, map[uint64]func(int64) float64{1: running}}, 10}
+	for _, step := range []int{1, 3, 7, 25, 250} {
+		d := newDevice()
+		d.Settle(90*cellNS, m)
+		take(d, request(1, 0, 1, from, to), m)
+		for at := 90 + step; at <= 340; at += step {
+			d.Settle(int64(at)*cellNS, m)
+		}
+		got, ok := share(d, 1)
+		assert.True(t, ok)
+		assert.InDelta(t, (to-from)/8., got.Value, 1e-9, "settled each %d", step)
+	}
+}
+
 // sparse reads once in several cells only.
 type sparse struct {
 	loaded

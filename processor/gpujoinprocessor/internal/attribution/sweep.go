@@ -207,6 +207,7 @@ type process struct {
 	requests int     // active spans that are requests, without those inside another one
 	read     int64   // time of the last reading of all requests that ran
 	arrived  float64 // how many of them have arrived
+	steps    steps   // of requests in settled time after it
 }
 
 // active reports whether the process has an innermost active span, or runs requests by its own
