@@ -86,6 +86,8 @@ func TestPointsThatAreRepeatedAndDelayedGiveTheSameEnergy(t *testing.T) {
 					assert.InEpsilon(t, all, r.energy("attributed")+r.energy("late"), 1e-9)
 					counted := watts * (end - points + time.Second - points/10).Seconds()
 					device := r.energy("attributed") + r.energy("unattributed") + r.energy("uncovered")
+					// The first reading may be up to half a period old, which depends on how many readings the first look sees.
+					counted += watts * (points / 20).Seconds()
 					assert.LessOrEqual(t, device, counted*(1+1e-9))
 					assert.Greater(t, device, all, "and what is between the spans and after them")
 				})
