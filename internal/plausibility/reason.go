@@ -78,7 +78,7 @@ var table = [NumReasons]Info{
 		"check that `endpoint` under `servers` of `gpu_samples` is the server that sends the spans, and lists each of its ranks",
 	},
 	ServerUnnamed: {
-		"server_unnamed", "several services send requests, and an entry of `servers` without `service` counts those of one server",
+		"server_unnamed", "several services send requests, and an entry of `servers` without `service` counts the requests of one server",
 		"the count is used for no service, and the energy of their requests has `gpu.energy_bound`",
 		"set `service` of each entry of `servers` of `gpu_samples`, and list each server",
 	},
