@@ -38,7 +38,7 @@ func TestIntegrationOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 	output := filepath.Join(root, "deploy", "own-collector", "build")
 	require.Equal(t, root, filepath.Join(output, "../../.."), "where the manifest looks for the modules")
 	manifest := strings.ReplaceAll(string(text), "=> ../../..", "=> "+root)
-	require.Equal(t, 3, strings.Count(manifest, "=> "+root), "the root module and two modules that it requires")
+	require.Equal(t, 4, strings.Count(manifest, "=> "+root), "the root module and three modules that it requires")
 	manifest = strings.Replace(manifest, "output_path: ./build", "output_path: "+filepath.Join(dir, "build"), 1)
 	file := filepath.Join(dir, "builder.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))

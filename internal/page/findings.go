@@ -219,7 +219,8 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	if x.Sums[spansums.Count] == 1 {
 		spans = fmt.Sprintf("the only span of %s ran", k.name)
 	}
-	text := fmt.Sprintf("%s with a throttled clock, %s of GPU time (%s)", spans, short(x.Sums[spansums.HeldTime]), x.throttle)
+	text := fmt.Sprintf("%s with a throttled clock, %s of GPU time (%s)", spans, short(x.Sums[spansums.HeldTime]),
+		x.throttle)
 	return found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace), true
 }
 

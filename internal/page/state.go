@@ -276,7 +276,8 @@ func (m *Model) operationsOf(s *State, first, last int64, wanted func(service st
 		op := Operation{
 			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model,
 			Memory: o.hostMemory, Held: int64(sum[spansums.Held]), Count: int64(sum[spansums.Count]),
-			Time: sum[spansums.Time], Total: sum[spansums.Energy], Energy: sum[spansums.SelfEnergy], Items: sum[spansums.Items], ItemType: o.itemType,
+			Time: sum[spansums.Time], Total: sum[spansums.Energy], Energy: sum[spansums.SelfEnergy],
+			Items: sum[spansums.Items], ItemType: o.itemType,
 			FLOPRate: sum.Ratio(spansums.FLOPs, spansums.FLOPTime), ByteRate: sum.Ratio(spansums.Bytes, spansums.ByteTime),
 			Roofline: sum.Ratio(spansums.Roofline, spansums.RoofTime), Bound: sum.Bound(), Trace: o.trace,
 		}

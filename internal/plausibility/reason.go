@@ -73,12 +73,15 @@ var table = [NumReasons]Info{
 		"synchronize the clocks, or set `shift` of `gpu_join`",
 	},
 	ServerCount: {
-		"server_count", "a server counts fewer running requests than have spans at the same time, by a quarter in two readings or more",
+		"server_count",
+		"a server counts fewer running requests than have spans at the same time, by a quarter in two readings or more",
 		"the energy of its requests has `gpu.energy_bound`",
-		"check that `endpoint` under `servers` of `gpu_samples` is the server that sends the spans, and lists each of its ranks",
+		"check that `endpoint` under `servers` of `gpu_samples` is the server that sends the spans, and lists each of its " +
+			"ranks",
 	},
 	ServerUnnamed: {
-		"server_unnamed", "several services send requests, and an entry of `servers` without `service` counts the requests of one server",
+		"server_unnamed",
+		"several services send requests, and an entry of `servers` without `service` counts the requests of one server",
 		"the count is used for no service, and the energy of their requests has `gpu.energy_bound`",
 		"set `service` of each entry of `servers` of `gpu_samples`, and list each server",
 	},

@@ -5,9 +5,10 @@
 // spans. It makes no calls: a source passes the device's energy counter and the utilization that the
 // driver reports for each process.
 //
-// A window lies between the newest utilization samples of two answers of the driver, because the averages cover the time between them and not the time between two polls. The
-// energy of a window is the difference of the counter, interpolated between its changes, so that
-// windows sum to the counter. It is divided into
+// A window lies between the newest utilization samples of two answers of the driver, because the
+// averages cover the time between them and not the time between two polls. The energy of a window
+// is the difference of the counter, interpolated between its changes, so that windows sum to the
+// counter. It is divided into
 //
 //   - idle energy, which the device would have used without work: apart with and without a context,
 //     because a context keeps clocks up;

@@ -93,7 +93,8 @@ var Servers = []Server{
 	{
 		"Dynamo", "`model`", "none", "now, with queued requests, of all workers behind the front end",
 		"output each chunk, input when a request ends",
-		"[metrics.rs](https://github.com/ai-dynamo/dynamo/blob/main/lib/llm/src/http/service/metrics.rs)", "written from source",
+		"[metrics.rs](https://github.com/ai-dynamo/dynamo/blob/main/lib/llm/src/http/service/metrics.rs)",
+		"written from source",
 	},
 	{
 		"llama.cpp", "none", "none", "now", "each iteration",

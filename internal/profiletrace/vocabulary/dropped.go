@@ -10,7 +10,8 @@ import "strings"
 // records". What concerns samples of the processor does not count.
 func LosesRecords(warning string) bool {
 	w := strings.ToLower(warning)
-	return ContainsAny(w, []string{"event", "record", "activity", "activities", "buffer", "trace"}) && ContainsAny(w, []string{
+	lost := []string{"event", "record", "activity", "activities", "buffer", "trace"}
+	return ContainsAny(w, lost) && ContainsAny(w, []string{
 		"drop", "lost", "missing", "might", "may not", "incomplete", "not all", "overflow", "ran out", "out of memory",
 		"exceed",
 	}) && !ContainsAny(w, []string{"cpu ", "sampl", "backtrace", "context switch"})

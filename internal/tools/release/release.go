@@ -29,7 +29,8 @@ const prefix = "github.com/otelgpu/otelgpu"
 // the Makefile, go.work, .github and docs/layout.md.
 var (
 	published = []string{
-		"semconv", "internal/spanfiles", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".", "cmd/otelcol-gpu", "examples",
+		"semconv", "internal/spanfiles", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", ".",
+		"cmd/otelcol-gpu", "examples",
 	}
 	unpublished = []string{
 		"benchmarks", "internal/tools", "internal/tools/snapshot", "internal/tools/vale",
