@@ -249,7 +249,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	}
 	b.until(
 		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
-	assert.Contains(t, b.text("#chosen"), ", 20 s;")
+	assert.Contains(t, b.text("#chosen"), "(20 s).")
 	assert.True(t, eval[bool](b, `document.activeElement.matches("svg.strip")`), "the focus stays where it was")
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
 	b.until(
