@@ -157,7 +157,7 @@ hardware: capture build ## everything that needs a GPU; prints the rows of docs/
 run: ## run the Collector with its built-in pipeline
 	$(GO) run ./cmd/otelcol-gpu
 
-pictures: build ## take the pictures of docs/images (Chromium; of a trace with OTELGPU_JAEGER_UI, the folder of a built jaeger-ui)
+pictures: build ## take the pictures of docs/images (Chromium; the one of a trace with OTELGPU_JAEGER_UI, the folder of a built jaeger-ui)
 	cd test/browser && OTELGPU_INTEGRATION=1 GOWORK=off $(GO) test -count=1 -timeout 20m -v -run Picture -pictures $(CURDIR)/docs/images -program $(BIN)/otelcol-gpu .
 
 jaeger: ## build Jaeger and run it on its usual loopback ports, in memory

@@ -75,7 +75,7 @@ func (b *tab) picture(name, from, to string) {
 	require.NoError(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, fewColours(img)))
 	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), out.Bytes(), 0o644))
 	// The titles in the picture, which TestThePicturesSayWhatThePageSays in internal/page looks for.
-	titles := eval[[]string](b, fmt.Sprintf(`[...document.querySelectorAll("main h2")].filter((n) => {
+	titles := eval[[]string](b, fmt.Sprintf(`[...document.querySelectorAll("main > section > h2")].filter((n) => {
 		const r = n.getBoundingClientRect();
 		return r.height > 0 && r.top >= %g && r.bottom <= %g;
 	}).map((n) => n.textContent.trim()).filter((t, i, all) => t && all.indexOf(t) === i)`, box[1], box[3]))

@@ -1,0 +1,37 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each picture of the page in docs/images has a file with the titles in it. A title that the page no
+// longer has means that the picture is old.
+func TestThePicturesSayWhatThePageSays(t *testing.T) {
+	var product strings.Builder
+	sources, err := filepath.Glob("assets/*")
+	require.NoError(t, err)
+	for _, path := range sources {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		product.Write(b)
+	}
+	titles, err := filepath.Glob("../../docs/images/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, titles)
+	for _, path := range titles {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for title := range strings.Lines(string(b)) {
+			assert.Contains(t, product.String(), strings.TrimSpace(title), "%s is of an older version (make pictures)", path)
+		}
+	}
+}
