@@ -80,6 +80,7 @@ func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *prog
 		addresses[3])}, more...)
 	collector = otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, configs...)
 	require.NoError(t, collector.WaitFor("GPU source opened", time.Minute)) // the first sample has that time
+	time.Sleep(leadIn)                                                      // before, short spans have no energy
 	return collector, addresses[0].(string)
 }
 
