@@ -9,10 +9,15 @@ import (
 	"slices"
 )
 
-// stepSeries is one loop of one job on one rank.
-type stepSeries struct {
-	service, name, job string
-	rank               int64
+// loopKey identifies the loop of a job.
+type loopKey struct{ service, name, job string }
+
+func (st *Step) loop() loopKey { return loopKey{st.Service, st.Name, st.job} }
+
+// stepKey identifies the step of a loop that all ranks make.
+type stepKey struct {
+	loopKey
+	index int64
 }
 
 // stepsOf puts the steps of the range into the state. If there are more than shownSteps, steps of a
@@ -47,15 +52,11 @@ func (m *Model) stepsOf(s *State, from, to float64, wanted func(service string) 
 // againstPeers sets Late of the steps that several ranks have made: their own time against the
 // median of the ranks.
 func againstPeers(list []Step) {
-	type number struct {
-		service, name, job string
-		index              int64
-	}
-	peers := map[number][]*Step{}
+	peers := map[stepKey][]*Step{}
 	for i := range list {
 		if st := &list[i]; st.Rank >= 0 && st.Duration > 0 {
-			n := number{st.Service, st.Name, st.job, st.Index}
-			peers[n] = append(peers[n], st)
+			k := stepKey{st.loop(), st.Index}
+			peers[k] = append(peers[k], st)
 		}
 	}
 	own := func(st *Step) float64 { return max(0, st.Duration-st.Exposed) }
@@ -83,16 +84,12 @@ func median(list []float64) float64 {
 
 // longest returns the longest steps, each with its slowest rank.
 func longest(list []Step) []Step {
-	type number struct {
-		stepSeries
-		index int64
-	}
-	slowest := map[number]*Step{}
+	slowest := map[stepKey]*Step{}
 	for i := range list {
 		st := &list[i]
-		n := number{stepSeries{st.Service, st.Name, st.job, 0}, st.Index}
-		if x := slowest[n]; x == nil || st.Duration > x.Duration {
-			slowest[n] = st
+		k := stepKey{st.loop(), st.Index}
+		if x := slowest[k]; x == nil || st.Duration > x.Duration {
+			slowest[k] = st
 		}
 	}
 	out := make([]Step, 0, len(slowest))
@@ -111,23 +108,25 @@ func merged(list []Step) []Step {
 	if len(list) <= shownSteps {
 		return list
 	}
-	series := map[stepSeries][]Step{}
-	first := map[stepSeries]int64{} // of a loop on all ranks
-	last := map[stepSeries]int64{}
+	type onRank struct {
+		loopKey
+		rank int64
+	}
+	series := map[onRank][]Step{}
+	first, last := map[loopKey]int64{}, map[loopKey]int64{} // numbers on all ranks
 	for _, st := range list {
-		k := stepSeries{st.Service, st.Name, st.job, st.Rank}
+		loop := st.loop()
+		k := onRank{loop, st.Rank}
 		series[k] = append(series[k], st)
-		k.rank = 0
-		if n, ok := first[k]; !ok || st.Index < n {
-			first[k] = st.Index
+		if n, ok := first[loop]; !ok || st.Index < n {
+			first[loop] = st.Index
 		}
-		last[k] = max(last[k], st.Index)
+		last[loop] = max(last[loop], st.Index)
 	}
 	groups := int64(max(4, shownSteps/len(series)))
 	var out []Step
 	for k, steps := range series {
-		loop := k
-		loop.rank = 0
+		loop := k.loopKey
 		size := (last[loop]-first[loop])/groups + 1
 		slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Index, b.Index) })
 		for len(steps) > 0 {

@@ -424,18 +424,25 @@ func (d *Device) late(n *node, s Span, held int64, m Meter) {
 
 // takeFree takes the unattributed energy until to.
 func (d *Device) takeFree(s Span, to int64, m Meter) (own float64, taken int64) {
-	d.pieces = d.free.take(s.Start, to, d.pieces[:0])
+	d.eachFree(s.Start, to, m, func(p interval, energy float64) {
+		own += energy / d.crowd(s, p, m)
+		taken += p.to - p.from
+	})
+	return own, taken
+}
+
+// eachFree takes the free time of [from, to] and passes its pieces with their energy.
+func (d *Device) eachFree(from, to int64, m Meter, pass func(p interval, energy float64)) {
+	d.pieces = d.free.take(from, to, d.pieces[:0])
 	if k := len(d.pieces); k > 0 {
 		d.knots = m.Knots(d.pieces[0].from, d.pieces[k-1].to, d.knots[:0])
 		line := curve{knots: d.knots}
 		for _, p := range d.pieces {
 			before, _ := line.at(p.from)
 			after, _ := line.at(p.to)
-			own += (after - before) / d.crowd(s, p, m)
-			taken += p.to - p.from
+			pass(p, after-before)
 		}
 	}
-	return own, taken
 }
 
 // requests returns the process of a request, with its ledger.

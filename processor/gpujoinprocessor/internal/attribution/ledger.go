@@ -166,16 +166,9 @@ type waiting struct {
 
 // wait makes a late request take part in the division of free time.
 func (d *Device) wait(n *node, s Span, to int64, m Meter) (taken int64) {
-	d.pieces = d.free.take(s.Start, to, d.pieces[:0])
-	if k := len(d.pieces); k > 0 {
-		d.knots = m.Knots(d.pieces[0].from, d.pieces[k-1].to, d.knots[:0])
-		line := curve{knots: d.knots}
-		for _, p := range d.pieces {
-			before, _ := line.at(p.from)
-			after, _ := line.at(p.to)
-			d.claims = append(d.claims, claim{p, after - before})
-		}
-	}
+	d.eachFree(s.Start, to, m, func(p interval, energy float64) {
+		d.claims = append(d.claims, claim{p, energy})
+	})
 	for _, c := range d.claims {
 		taken += max(0, min(c.to, to)-max(c.from, s.Start))
 	}

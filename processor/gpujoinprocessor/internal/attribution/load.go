@@ -73,14 +73,14 @@ func (d *Device) collectChanges(to int64, m Meter) {
 	slices.SortFunc(d.changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
 }
 
-// countArrived counts the requests of a process that have arrived and run at each level. Steps until
-// to are settled next.
+// countArrived counts the requests of a process that have arrived and run at each level. It keeps
+// the steps until to since the last level: once that time is settled, their points are gone.
 func (d *Device) countArrived(proc int32, to int64) {
 	p := &d.procs.all[proc]
-	read, settled := p.read, p.steps // of the last level until to
+	read, kept := p.read, p.steps // of the last level until to
 	for _, l := range d.levels {
 		if l.Time <= to && l.Time > read {
-			read, settled = l.Time, steps{}
+			read, kept = l.Time, steps{}
 		}
 	}
 	d.arrived = append(d.arrived[:0], make([]float64, len(d.levels))...)
@@ -116,10 +116,10 @@ func (d *Device) countArrived(proc int32, to int64) {
 			}
 		}
 		if x.t > max(read, d.settled) && x.t <= to {
-			settled.add(x)
+			kept.add(x)
 		}
 	})
-	p.steps = settled
+	p.steps = kept
 	for j := first + 1; j < len(d.levels); j++ {
 		d.arrived[j] += d.arrived[j-1]
 	}
