@@ -604,7 +604,7 @@ const (
 	// median over ranks.
 	GPUStragglerScoreKey = attribute.Key("gpu.straggler.score")
 
-	// GPUStragglerSectionKey (string): Where a slow rank loses most: a phase or operation, and nested sections
+	// GPUStragglerSectionKey (string): Where a late rank loses most: a phase or operation, and nested sections
 	// down to the deepest that explains most of the loss, separated by /.
 	GPUStragglerSectionKey = attribute.Key("gpu.straggler.section")
 

@@ -125,7 +125,7 @@ func TestIntegrationTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 	}
 }
 
-// With the shipped pipeline, only the trace of the slow rank names it.
+// With the shipped pipeline, only the trace of the late rank names it.
 func TestIntegrationJaegerShowsTheSlowRank(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()

@@ -31,7 +31,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// compared has both outputs of gpu_metrics, and sends its spans of slow ranks again through all
+// compared has both outputs of gpu_metrics, and sends its spans of late ranks again through all
 // components that process GPU spans.
 const compared = `
 extensions:
@@ -263,7 +263,7 @@ func edited(t *testing.T, name string, edit func(at func(path ...string) map[str
 }
 
 // The gateway of a cluster: spans are routed by trace and by job, the finding returns by trace, and
-// tail sampling keeps only the slow rank's complete trace.
+// tail sampling keeps only the late rank's complete trace.
 func TestIntegrationGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 	integration.Need(t) // tail sampling of others, whose build takes longer than all other tests of this package
 	t.Parallel()

@@ -41,7 +41,7 @@ type reported struct {
 	typicalRank int64
 }
 
-// findingSpans returns the spans that report findings in the slow ranks' traces. Steps without IDs
+// findingSpans returns the spans that report findings in the late ranks' traces. Steps without IDs
 // are skipped, because they have no trace.
 func findingSpans(found []*reported, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
@@ -125,7 +125,7 @@ func putFinding(a pcommon.Map, f *finding.Finding) {
 	}
 }
 
-// lateRank returns the finding on a slow rank among several. The step is in seconds; 0: unknown.
+// lateRank returns the finding on a late rank among several. The step is in seconds; 0: unknown.
 func lateRank(v *straggler.Result, ranks int, step float64, host bool) finding.Finding {
 	f := finding.LateRank(v.Rank, 0, 0, semconv.FindingLateRankLiveThreshold, finding.Medium)
 	late := (v.Score - 1) * v.Median

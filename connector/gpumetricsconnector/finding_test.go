@@ -87,7 +87,7 @@ func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	// step and ends 10(d+1) µs before it.
 	assert.EqualValues(t, 40, µs(s.StartTimestamp()))
 	assert.EqualValues(t, 200_000-40, µs(s.EndTimestamp()))
-	// The leaves of a rank add up to 59 ms, on the slow rank 79.
+	// The leaves of a rank add up to 59 ms, on the late rank 79.
 	got := s.Attributes().AsRaw()
 	for key, want := range map[string]float64{
 		"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,

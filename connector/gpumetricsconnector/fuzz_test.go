@@ -14,7 +14,7 @@ import (
 
 // FuzzTake adds any batch that decodes: nothing panics, every point is finite and not negative,
 // points end after they start, buckets add up to counts, repeated values have not decreased, and
-// the finding of a slow rank is a complete span.
+// the finding of a late rank is a complete span.
 func FuzzTake(f *testing.F) {
 	var m ptrace.ProtoMarshaler
 	job := ptrace.NewTraces()

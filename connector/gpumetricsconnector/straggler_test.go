@@ -29,7 +29,7 @@ func rankOf(rank, world int) attrs {
 	}
 }
 
-// trainStep returns a step of 100 ms, as in synchronous training: slow ranks do not wait, fast ones
+// trainStep returns a step of 100 ms, as in synchronous training: late ranks do not wait, fast ones
 // wait in comm. backward is the rank's own time in ms.
 func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Traces {
 	return trainStepAt(t, 0, rank, world, index, backward)

@@ -174,7 +174,7 @@ func (v *Result) blame(phases, loose *level, rank int) {
 	}
 }
 
-// level holds the sections of all ranks in one section. What is computed for one slow rank is
+// level holds the sections of all ranks in one section. What is computed for one late rank is
 // cached for the others.
 type level struct {
 	ranks     []*Sections          // nil: nothing is known

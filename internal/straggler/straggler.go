@@ -167,7 +167,7 @@ func median(values []float64) float64 {
 
 // lowMedian returns the median of values, which it sorts; of an even number the lower of the two in
 // the middle. Half of the ranks may be slow, and of two ranks one: the mean of the middle would be
-// between the slow ranks and the others, so that no rank could be an outlier.
+// between the late ranks and the others, so that no rank could be an outlier.
 func lowMedian(values []float64) float64 {
 	n := len(values)
 	if n == 0 {

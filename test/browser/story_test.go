@@ -142,7 +142,7 @@ func toldByFlames(b *tab) {
 		assert.Positive(t, sums("prefill.long")["throttled (sw_power_cap)"], kind)
 		assert.Len(t, sums("prefill.long"), 1, kind)
 	}
-	// The straggling rank computes longer, and the others wait for it.
+	// The late rank computes longer, and the others wait for it.
 	b.press("flames", "rank")
 	backward, wait := sums("backward"), sums("comm")
 	assert.Len(t, backward, 4)
