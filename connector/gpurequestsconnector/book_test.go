@@ -124,17 +124,19 @@ func TestTheSameBatchesGiveTheSameSpan(t *testing.T) {
 
 func TestALateBatchMakesASecondSpanOfTheRest(t *testing.T) {
 	b := newTest(t, nil)
-	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, start: 0, end: 3, kind: server},
-		decode(2, 1, 1, linked{1, 1, nil, 0})), clock)
+	own, link := in{name: "POST", trace: 1, id: 1, start: 0, end: 3, kind: server}, linked{1, 1, items(2), 0}
+	b.take(payload(t, service, own, decode(2, 1, 1, link)), clock)
 	first := written(t, b.due(after(time.Minute), false))
-	b.take(payload(t, service, decode(3, 2, 5, linked{1, 1, nil, 0})), after(time.Minute))
+	b.take(payload(t, service, own, decode(3, 2, 5, link)), after(time.Minute))
 	assert.EqualValues(t, 1, b.stats.late)
 	second := written(t, b.due(after(2*time.Minute), false))
 	assert.Contains(t, first, "queue 1")
 	assert.NotContains(t, second, "queue 1")
 	assert.NotEqual(t, first["decode 1"].SpanID(), second["decode 1"].SpanID())
 	assert.Equal(t, 5.0, second["decode 1"].Attributes().AsRaw()["gpu.energy"])
-	assert.NotContains(t, second["decode 1"].Attributes().AsRaw(), "gpu.request.time_to_first_item")
+	const firstItem = "gpu.request.time_to_first_item"
+	assert.Contains(t, first["decode 1"].Attributes().AsRaw(), firstItem)
+	assert.NotContains(t, second["decode 1"].Attributes().AsRaw(), firstItem)
 }
 
 func TestUsageRecordsCloseWhenSettledIdleOrTooMany(t *testing.T) {

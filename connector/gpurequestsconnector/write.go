@@ -155,8 +155,11 @@ type firstItem struct {
 }
 
 // toFirstItem returns the time to the first item: the first token is produced by the last part of
-// prefill; other work produces items when its first batch ends.
+// prefill; other work produces items when its first batch ends. A late request has only the rest.
 func (r *request) toFirstItem() firstItem {
+	if r.late {
+		return firstItem{}
+	}
 	if r.firstItem > 0 {
 		return firstItem{after: r.firstItem}
 	}

@@ -71,6 +71,17 @@ func TestBlankIntegersAreNoValue(t *testing.T) {
 		_, got := number(p, gpuquantity.Throttle)
 		assert.Equal(t, known, got, v)
 	}
+	for v, known := range map[int64]bool{
+		1<<62 - 1024: true, 1 << 62: false, math.MaxInt64 - 15: false, -1 << 62: false, 4: true, // 1<<62 - 1 rounds up
+	} {
+		p := pmetric.NewNumberDataPoint()
+		p.SetIntValue(v)
+		_, got := number(p, gpuquantity.Energy)
+		assert.Equal(t, known, got, v)
+		p.SetDoubleValue(float64(v))
+		_, got = number(p, gpuquantity.Energy)
+		assert.Equal(t, known, got, v)
+	}
 }
 
 func TestADeviceIsForgottenAfterTenMinutesWithoutPoints(t *testing.T) {

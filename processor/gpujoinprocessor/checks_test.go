@@ -49,6 +49,47 @@ func TestAContradictedCounterIsReplacedByPower(t *testing.T) {
 	}
 }
 
+// A device that reports no utilization while spans run for most of a minute contradicts them.
+func TestAnIdleDeviceContradictsSpans(t *testing.T) {
+	for name, tt := range map[string]struct {
+		used float64
+		ran  time.Duration // of each second
+		want int
+	}{
+		"idle, spans for 51 %":       {0, 510 * time.Millisecond, 1},
+		"idle, spans for 49 %":       {0, 490 * time.Millisecond, 0},
+		"used for 0.09 %, busy":      {0.0009, 900 * time.Millisecond, 1},
+		"used for 0.11 %, busy":      {0.0011, 900 * time.Millisecond, 0},
+		"used, spans for a part":     {0.2, 300 * time.Millisecond, 0},
+		"idle, no spans at any time": {0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t).join()
+				defer r.close()
+				power := steady(time.Now(), 100)
+				r.run(r.device(nominal), func(at time.Time, s *devicesamples.Sample) {
+					power(at, s)
+					s.Set(devicesamples.Utilization, tt.used)
+				})
+				for i := range uint64(135) { // the first minute is partly before the first sample
+					time.Sleep(time.Second)
+					if tt.ran > 0 {
+						td := newTraces("a")
+						td.gpu(i+1, 0, time.Now().Add(-tt.ran), time.Now())
+						r.consume(td.Traces)
+					}
+				}
+				entries := r.store.ContradictionEntries()
+				require.Len(t, entries, tt.want)
+				for _, e := range entries {
+					assert.Equal(t, plausibility.DeviceIdle.String(), e.Reason)
+				}
+			})
+		})
+	}
+}
+
 // An outer span has the energy of what is below a span on another device, whichever arrives first.
 func TestAnOuterSpanHasTheEnergyBelowSpansOnOtherDevices(t *testing.T) {
 	for name, order := range map[string][3]uint64{"children first": {3, 2, 1}, "parents first": {1, 2, 3}} {

@@ -244,6 +244,12 @@ func TestTheLoadOfAServerIsReadAtTheTimesOfSamples(t *testing.T) {
 	l := &loads{reader: readAt{}, names: map[uint64]string{1: "server"}}
 	assert.Equal(t, []attribution.Level{{Time: 100, Running: 130}, {Time: 200, Running: 230}},
 		l.levels(1, "board", 100, 200, 30, nil))
+	l.wait = 1000
+	x := on("other")
+	x.res.load = "server"
+	l.arrive(x, request(1, 0, 95, 105)) // on the clock of spans
+	assert.Equal(t, []attribution.Level{{Time: 100, Running: 129}, {Time: 200, Running: 230}},
+		l.levels(1, "board", 100, 200, 30, nil), "requests on another GPU")
 }
 
 // A process whose clock is ahead or behind is named.
