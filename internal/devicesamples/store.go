@@ -18,8 +18,8 @@ import (
 )
 
 // Store holds the rings of all devices; the extension gpu_samples is a Store with a life cycle. It
-// implements Writer, Reader, UseReader, LoadWriter and LoadReader. All methods are safe for
-// concurrent use.
+// implements Writer, Reader, UseReader, LoadWriter, LoadReader, ShareWriter and ShareReader. All
+// methods are safe for concurrent use.
 type Store struct {
 	maxAge     int64
 	maxBytes   int64
@@ -33,11 +33,12 @@ type Store struct {
 	rings   [64]int // number of rings with 2^(i-1) points
 	swept   time.Time
 
-	lease atomic.Pointer[component.ID] // nil: not leased
-	subs  sync.Map                     // of channels: readers that are woken
-	stats stats
-	uses  useTable
-	loads loadTable
+	lease  atomic.Pointer[component.ID] // nil: not leased
+	subs   sync.Map                     // of channels: readers that are woken
+	stats  stats
+	uses   useTable
+	loads  loadTable
+	shares shareTable
 
 	ledger plausibility.Ledger
 

@@ -87,8 +87,21 @@ func (u *Usage) add(o Usage) {
 	u.edges += o.edges
 }
 
+// Share is the share of a process in a window.
+type Share struct {
+	Process Key
+	// Share is its part of all processes' energy and of what no process explains, and so of the
+	// device's if the idle energy is divided alike.
+	Share, Error float64
+	Resident     float64 // as Sample.Share
+}
+
 // Device divides the energy of one device. It is not safe for concurrent use.
 type Device struct {
+	// Shared is called with the shares of each window in which any process was busy; nil: nobody
+	// reads them. The list is valid until it returns.
+	Shared func(from, to int64, shares []Share)
+
 	limit float64 // W, 0 if unknown
 	most  int     // processes
 
@@ -112,6 +125,7 @@ type Device struct {
 	shares   map[Key]float64 // residencies of the last window
 	earlier  map[Key]float64 // scratch
 	parts    []part          // scratch
+	divided  []Share         // scratch
 	total    float64
 	rest     Usage
 	overflow int64

@@ -179,6 +179,7 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 	d.parts = parts
 	edge := d.edge(w, active/seconds)
 	left := active
+	d.divided = d.divided[:0]
 	for i, p := range parts {
 		u := Usage{Joules: active * p.mid / sum}
 		if i == len(parts)-1 {
@@ -186,10 +187,17 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 		}
 		left -= u.Joules
 		share := p.mid / sum
-		u.bound = active*max(ratio(p.high, low-p.low)-share, share-ratio(p.low, high-p.high)) + share*idleErr*seconds
+		off := max(ratio(p.high, low-p.low)-share, share-ratio(p.low, high-p.high))
+		u.bound = active*off + share*idleErr*seconds
 		u.edges = edge
 		if len(parts) == 1 {
 			u.edges = 0
+		}
+		if i < len(w.samples) {
+			if active > 0 {
+				off += math.Sqrt(u.edges) / active
+			}
+			d.divided = append(d.divided, Share{w.samples[i].Process, share, min(off, 1), w.samples[i].Share})
 		}
 		if i == len(w.samples) {
 			d.rest.add(u)
@@ -197,6 +205,9 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 		}
 		u.Seconds = w.samples[i].Share * seconds
 		d.account(w.samples[i].Process, u)
+	}
+	if d.Shared != nil {
+		d.Shared(w.from, w.to, d.divided)
 	}
 }
 

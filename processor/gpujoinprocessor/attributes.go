@@ -65,6 +65,7 @@ func (a *attributes) write(
 		// Measured values are first: an attribute limit truncates the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
 			bound := b.boundOf(start, end, share.Value) + share.Short + furtherBound
+			bound += b.meter.shareError(at.res, start, end, share.Value)
 			energy := max(0, share.Value+further)
 			if energy > 0 && bound > energy {
 				to.withheld++

@@ -79,6 +79,8 @@ type meter struct {
 	loads  *loads
 	board  string
 
+	sharing sharing
+
 	knots         []attribution.Knot
 	read          int64 // when the counter was read last
 	change, power int64 // times of the newest change of the counter, and value of power, that energy has
@@ -178,6 +180,8 @@ const (
 	lateTaken
 	unseen
 	uncovered
+	rest
+	others
 	energyStates
 )
 
@@ -193,7 +197,8 @@ type energyCounters struct {
 
 func newEnergyCounters(id string) (l energyCounters) {
 	l.device = metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id)))
-	for i, name := range [energyStates]string{"attributed", "unattributed", "late", "unseen", "uncovered"} {
+	names := [energyStates]string{"attributed", "unattributed", "late", "unseen", "uncovered", "rest", "others"}
+	for i, name := range names {
 		l.states[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id),
 			attribute.String("state", name)))
 	}
@@ -207,6 +212,8 @@ func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int
 	more[unattributed] = max(0, t.Unattributed-l.reported.Unattributed)
 	more[lateTaken] = max(0, t.Late-l.reported.Late)
 	more[unseen] = max(0, t.Unseen-l.reported.Unseen)
+	more[rest] = max(0, t.Rest-l.reported.Rest)
+	more[others] = max(0, t.Others-l.reported.Others)
 	orphans = t.Orphans - l.reported.Orphans
 	l.reported = t
 

@@ -25,6 +25,7 @@ type engine struct {
 	uses     devicesamples.UseReader // nil: unknown which process uses which device
 	ordinals map[int64]string
 	loads    loads
+	sharing  devicesamples.ShareReader // nil: unknown how processes share devices
 	shared   sharedIDs
 	clocks   spanClocks
 	unnamed  bool                         // that several services have no count of their own was reported
@@ -49,6 +50,7 @@ func (e *engine) boardOf(dev devicesamples.DeviceView) *board {
 	b := e.boards[id]
 	if b == nil {
 		b = newBoard(view, e.cfg, &e.loads, &e.budget)
+		b.meter.sharing.reader = e.sharing
 		e.boards[id] = b
 		if d := view.Device(); !ok && (view.Has(devicesamples.Energy) || view.Has(devicesamples.Power)) {
 			e.contradict(plausibility.Contradiction{
@@ -119,6 +121,7 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 		share.Parent = parent
 		b.waiting++
 		p.latest = max(p.latest, g.end)
+		p.board.meter.sharing.add(share.Process, &p.res.workload, g.end)
 		a, at, seen := p.board.dev.Add(*share, now.UnixNano(), &p.board.meter)
 		if a == attribution.Known {
 			known++

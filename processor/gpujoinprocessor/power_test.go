@@ -166,9 +166,11 @@ func TestASpanThatIsAlmostAloneHasTheErrorOfTheDevice(t *testing.T) {
 		td.gpu(1, 0, zero.Add(sec(1)), time.Now())
 		r.consume(td.Traces)
 		time.Sleep(sec(0.3))
-		b := r.proc.(*joinProcessor).engine.boards
-		require.Len(t, b, 1)
-		for _, board := range b {
+		join := r.proc.(*joinProcessor).engine
+		join.mu.Lock()
+		defer join.mu.Unlock()
+		require.Len(t, join.boards, 1)
+		for _, board := range join.boards {
 			start, end := zero.Add(sec(1)).UnixNano(), zero.Add(sec(1.505)).UnixNano()
 			e := board.meter.energy
 			whole := e.Energy(start, end)

@@ -132,6 +132,7 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	p.engine.uses, _ = reader.(devicesamples.UseReader)
 	p.engine.ledger, _ = reader.(devicesamples.Contradictions)
 	p.engine.loads.reader, _ = reader.(devicesamples.LoadReader)
+	p.engine.sharing, _ = reader.(devicesamples.ShareReader)
 	p.wake, p.unsub = reader.Subscribe()
 	if p.cfg.Queue.Storage != nil {
 		host = queuestorage.Host(host, *p.cfg.Queue.Storage, p.logger)

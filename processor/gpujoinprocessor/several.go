@@ -74,6 +74,7 @@ func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now i
 	for _, s := range x.more {
 		var at attribution.Handle
 		if !s.again {
+			s.board.meter.sharing.add(share.Process, &x.res.workload, g.end)
 			if _, at, _ = s.board.dev.Add(*share, now, &s.board.meter); pin {
 				s.board.dev.Pin(g.Key, at)
 			}
@@ -132,6 +133,7 @@ func (a *attributes) writeSeveral(
 		late = max(late, s.Late)
 		energy += max(0, s.Value)
 		bound += b.boundOf(start, end, s.Value) + s.Short
+		bound += b.meter.shareError(x.res, start, end, s.Value)
 		own += max(0, s.Own)
 		known = known && s.Ended && s.Covered > 0
 		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))

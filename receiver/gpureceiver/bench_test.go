@@ -117,7 +117,7 @@ func BenchmarkProcesses(b *testing.B) {
 	require.NoError(b, err)
 	r.nextMetrics = consumertest.NewNop()
 	r.processes = processes.New(proc)
-	r.processReader = newProcessReader(cfg, r.processes, driver, zap.NewNop())
+	r.processReader = newProcessReader(cfg, r.processes, driver, nil, zap.NewNop())
 	w := newProcessWriter(r)
 	r.adopt(devices)
 	now, joules := t0, 0.0

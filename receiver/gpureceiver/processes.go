@@ -36,9 +36,11 @@ type processReader struct {
 // listEvery is the time between two lists of the processes that have a context.
 const listEvery = time.Second
 
-func newProcessReader(cfg *Config, host *processes.Host, source gpudata.ProcessSource, log *zap.Logger) *processReader {
+func newProcessReader(
+	cfg *Config, host *processes.Host, source gpudata.ProcessSource, shares devicesamples.ShareWriter, log *zap.Logger,
+) *processReader {
 	return &processReader{
-		meter: processmeter.New(host, cfg.Processes.MaxPerDevice), source: source, set: cfg.Processes,
+		meter: processmeter.New(host, cfg.Processes.MaxPerDevice, shares), source: source, set: cfg.Processes,
 		retry: cfg.RetryInterval, log: log, done: make(chan struct{}), reported: map[string]bool{},
 	}
 }

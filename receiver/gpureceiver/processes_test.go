@@ -82,6 +82,7 @@ type processRig struct {
 	*gpuReceiver
 	w      *processWriter
 	driver *scriptedProcesses
+	shares *devicesamples.Store
 	sink   *consumertest.MetricsSink
 	second int
 	joules float64
@@ -93,11 +94,14 @@ func newProcessRig(t *testing.T) *processRig {
 		_ = c.Kubernetes.GetOrInsertDefault()
 		c.Kubernetes.Get().ContainerLogs = logs
 	})
-	rig := &processRig{gpuReceiver: r, driver: &scriptedProcesses{}, sink: &consumertest.MetricsSink{}}
+	rig := &processRig{
+		gpuReceiver: r, driver: &scriptedProcesses{}, sink: &consumertest.MetricsSink{},
+		shares: devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil),
+	}
 	r.nextMetrics = rig.sink
 	r.processes = processes.New(proc)
 	require.NotNil(t, r.processes)
-	r.processReader = newProcessReader(r.cfg, r.processes, rig.driver, r.set.Logger)
+	r.processReader = newProcessReader(r.cfg, r.processes, rig.driver, rig.shares, r.set.Logger)
 	rig.w = newProcessWriter(r)
 	dev := h100
 	dev.Limits.Power = 700
@@ -186,6 +190,22 @@ func TestProcessesIdleAndTheRestAreTheDevicesEnergy(t *testing.T) {
 		}
 	}
 	assert.InDelta(t, rig.joules-100, sum, 1e-6, "since the first answer of the driver")
+
+	// gpu_join receives the same shares.
+	at := t0.Add(15500 * time.Millisecond).UnixNano()
+	windows := rig.shares.Shares("GPU-1", at, at+1, nil)
+	require.Len(t, windows, 1)
+	require.Len(t, windows[0].Users, 3)
+	for _, u := range windows[0].Users {
+		want := 0.25
+		if u.PID == 11 {
+			want = 0.5
+			assert.Equal(t, devicesamples.MatchGroup, u.Match(&devicesamples.Workload{Namespace: "serve", Pod: "infer-a"}, "", ""))
+		}
+		assert.InDelta(t, want, u.Share, 0.01)
+		assert.InDelta(t, want, u.Resident, 1e-9)
+		assert.Positive(t, u.Error)
+	}
 }
 
 func TestAProcessThatEndsKeepsItsEnergyAndItsSeriesEnd(t *testing.T) {
@@ -271,7 +291,7 @@ func TestMissingRightsAreLoggedOnceWithTheirRemedy(t *testing.T) {
 	rig.set.Logger = zap.New(core)
 	rig.cfg.Kubernetes.Get().ContainerLogs = filepath.Join(t.TempDir(), "absent")
 	rig.processes = nil
-	rig.processReader = newProcessReader(rig.cfg, nil, rig.driver, rig.set.Logger)
+	rig.processReader = newProcessReader(rig.cfg, nil, rig.driver, nil, rig.set.Logger)
 	rig.processReader.meter.Adopt(rig.known)
 	for range 2 {
 		rig.run(5, 400, map[int64]uint32{1: 100}, 1)

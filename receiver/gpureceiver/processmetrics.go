@@ -203,6 +203,7 @@ func (w *processWriter) nameContainers() {
 			"node's folder /var/log/containers read-only, or set `kubernetes::container_logs`)", zap.Error(err))
 	}
 	w.containers = names
+	w.r.processReader.meter.Name(names)
 }
 
 // container returns the container of a process: by the names of its log, otherwise the one to which

@@ -150,7 +150,8 @@ func (r *gpuReceiver) begin(host component.Host) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	if r.nextMetrics != nil && r.cfg.Processes.Enabled {
-		r.processReader = newProcessReader(r.cfg, r.processes, r.processSource, r.set.Logger)
+		shares, _ := r.samples.(devicesamples.ShareWriter)
+		r.processReader = newProcessReader(r.cfg, r.processes, r.processSource, shares, r.set.Logger)
 		go r.processReader.run(ctx)
 	}
 	e := newEngine(r.cfg, r.sources, r)

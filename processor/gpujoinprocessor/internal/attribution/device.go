@@ -30,12 +30,14 @@ type Budget struct {
 func (b *Budget) Used() int { return b.used }
 
 // Totals are sums since the Device was created, in the counter's unit. Attributed + Unattributed +
-// Unseen is the counter's increase; Attributed + Late is the sum over the spans.
+// Unseen + Rest + Others is the counter's increase; Attributed + Late is the sum over the spans.
 type Totals struct {
 	Attributed   float64 // attributed to spans when it was settled
 	Unattributed float64 // settled while no span was active
 	Unseen       float64 // settled as the part of spans that ran but had not arrived: see Load and Span.Weight
-	Late         float64 // taken later from Unattributed and Unseen by spans that arrived late
+	Rest         float64 // settled as used by processes with spans while none of these ran: see Sharing
+	Others       float64 // settled as used by processes without spans, or by nobody
+	Late         float64 // taken later from Unattributed, Unseen and Rest by spans that arrived late
 	Orphans      int64   // sums of children dropped because no parent arrived within the time limit or the budget
 }
 
@@ -51,7 +53,7 @@ type Device struct {
 	active  int // processes with an innermost active span
 	working int // innermost active spans that were timed on the device
 	busy    int64
-	v       sum // integral of dC / active
+	v       integrals
 	covered int64
 	weights []float64 // of the spans; the first is 1
 
@@ -70,10 +72,18 @@ type Device struct {
 	steps   []steps   // before each of them
 	changes []change
 
-	ledgers int             // processes that have one
-	claims  []claim         // see wait
-	waiting []waiting       // late requests that have not ended in settled time
-	short   map[ref]float64 // see Share.Short
+	ledgers   int // processes that have one
+	windows   []Window
+	stretches []stretch
+	past      partly
+	ahead     []Knot
+	known     bool            // the present stretch is a window
+	matched   int             // active processes that have a part of it
+	rates     float64         // sum of their rates
+	shares    float64         // sum of all parts
+	claims    []claim         // see wait
+	waiting   []waiting       // late requests that have not ended in settled time
+	short     map[ref]float64 // see Share.Short
 }
 
 // New returns a device that has settled nothing yet.
@@ -424,23 +434,23 @@ func (d *Device) late(n *node, s Span, held int64, m Meter) {
 
 // takeFree takes the unattributed energy until to.
 func (d *Device) takeFree(s Span, to int64, m Meter) (own float64, taken int64) {
-	d.eachFree(s.Start, to, m, func(p interval, energy float64) {
+	d.eachFree(s, to, m, func(p interval, energy float64) {
 		own += energy / d.crowd(s, p, m)
 		taken += p.to - p.from
 	})
 	return own, taken
 }
 
-// eachFree takes the free time of [from, to] and passes its pieces with their energy.
-func (d *Device) eachFree(from, to int64, m Meter, pass func(p interval, energy float64)) {
-	d.pieces = d.free.take(from, to, d.pieces[:0])
+// eachFree takes the free time of a span until to and passes its pieces with the process's energy.
+func (d *Device) eachFree(s Span, to int64, m Meter, pass func(p interval, energy float64)) {
+	d.pieces = d.free.take(s.Start, to, d.pieces[:0])
 	if k := len(d.pieces); k > 0 {
 		d.knots = m.Knots(d.pieces[0].from, d.pieces[k-1].to, d.knots[:0])
 		line := curve{knots: d.knots}
 		for _, p := range d.pieces {
 			before, _ := line.at(p.from)
 			after, _ := line.at(p.to)
-			pass(p, after-before)
+			pass(p, (after-before)*d.fraction(s.Process, p, m))
 		}
 	}
 }

@@ -11,6 +11,9 @@
 // parts while no other span of their process is active. So a parent never has less than its
 // children, and all own parts plus the unattributed energy are the device's total, by construction.
 //
+// Where it is known how all processes of the device share it (see [Sharing]), a process with spans
+// has its own share instead of an equal part.
+//
 // Equal parts "per outermost span" were refused: an ancestor ends last and arrives after its
 // children had to leave, and a process that idles inside an open span would take from a neighbour
 // that works. The price: within one process, a request that runs on three streams gets three parts.

@@ -144,7 +144,8 @@ func (d *Device) backfillPart(p *process, from, to int64, running float64, m Met
 		for at := x.from; at < x.to; {
 			end := min(x.to, (at/ledgerGrain+1)*ledgerGrain)
 			after, covered := line.at(end)
-			p.ledger.add(entry{at, end, (after - before) / running, after - before, covered - known})
+			energy := (after - before) * d.fraction(p.id, interval{at, end}, m)
+			p.ledger.add(entry{at, end, energy / running, energy, covered - known})
 			at, before, known = end, after, covered
 		}
 	}
@@ -166,7 +167,7 @@ type waiting struct {
 
 // wait makes a late request take part in the division of free time.
 func (d *Device) wait(n *node, s Span, to int64, m Meter) (taken int64) {
-	d.eachFree(s.Start, to, m, func(p interval, energy float64) {
+	d.eachFree(s, to, m, func(p interval, energy float64) {
 		d.claims = append(d.claims, claim{p, energy})
 	})
 	for _, c := range d.claims {

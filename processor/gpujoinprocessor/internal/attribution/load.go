@@ -255,9 +255,9 @@ func (s *sweep) changeUntil(t int64) {
 		p.absent = c.absent
 		switch {
 		case p.active() && !was:
-			d.active++
+			d.activate(p, 1)
 		case was && !p.active():
-			d.active--
+			d.activate(p, -1)
 		}
 	}
 }

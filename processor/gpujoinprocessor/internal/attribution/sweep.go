@@ -22,9 +22,11 @@ func (d *Device) Settle(to int64, m Meter) {
 	d.knots = m.Knots(d.settled, to, d.knots[:0])
 	d.fetch(to)
 	d.collectChanges(to, m)
+	d.collectStretches(to, m)
 	s := sweep{d: d, line: curve{knots: d.knots}}
 	for p, ok := d.points.pop(to); ok; p, ok = d.points.pop(to) {
 		s.changeUntil(p.t)
+		s.stretchUntil(p.t)
 		s.advanceBy(p.t)
 		if p.start {
 			d.start(d.at(p.n))
@@ -33,7 +35,11 @@ func (d *Device) Settle(to int64, m Meter) {
 		}
 	}
 	s.changeUntil(to)
+	s.stretchUntil(to)
 	s.advanceBy(to)
+	if len(d.stretches) > 0 {
+		d.match(nil)
+	}
 	d.collectUnseen()
 	d.expire()
 }
@@ -63,7 +69,8 @@ type sweep struct {
 	line    curve
 	value   float64 // of the line at the settled time
 	covered int64
-	changed int // of the device's changes, how many are applied
+	// How many of the device's changes, and of its stretches, are applied.
+	changed, stretched int
 }
 
 // advance moves the integrals to t.
@@ -73,12 +80,22 @@ func (s *sweep) advance(t int64) {
 		return
 	}
 	value, covered := s.line.at(t)
-	if flow := value - s.value; d.active > 0 {
-		d.v.add(flow / float64(d.active))
+	flow := value - s.value
+	switch {
+	case d.known:
+		spans, others := d.divided(flow)
+		d.v.whole.add(flow)
+		d.totals.Attributed += spans
+		d.totals.Others += others
+		d.totals.Rest += flow - spans - others
+	case d.active > 0:
+		d.v.equal.add(flow / float64(d.active))
 		d.totals.Attributed += flow
-	} else {
-		d.free.add(d.settled, t)
+	default:
 		d.totals.Unattributed += flow
+	}
+	if d.active == 0 {
+		d.free.add(d.settled, t)
 	}
 	if d.working > 0 {
 		d.busy += t - d.settled
@@ -90,6 +107,7 @@ func (s *sweep) advance(t int64) {
 
 func (d *Device) start(n *node) {
 	n.active = true
+	d.procs.all[n.proc].running++
 	n.covered -= d.covered
 	if d.outermost(n) {
 		n.class |= counted
@@ -114,6 +132,7 @@ func (d *Device) end(n *node) {
 		n.class &^= counted
 		d.procs.all[n.proc].requests--
 	}
+	d.procs.all[n.proc].running--
 	d.procs.all[n.proc].used = d.settled
 	d.procs.leave(n.proc)
 	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
@@ -156,7 +175,7 @@ func (d *Device) enter(n *node) {
 	p := &d.procs.all[n.proc]
 	p.advance(d.v)
 	if !p.active() {
-		d.active++
+		d.activate(p, 1)
 	}
 	timed := n.timed()
 	if timed == onDevice {
@@ -178,7 +197,7 @@ func (d *Device) leave(n *node) {
 		d.working--
 	}
 	if p.inner[timed]--; !p.active() {
-		d.active--
+		d.activate(p, -1)
 	}
 	if p.inner[timed] == 0 {
 		p.weight[timed] = 0 // subtraction leaves a rounding error
@@ -188,10 +207,14 @@ func (d *Device) leave(n *node) {
 // process is what one process has of the device.
 type process struct {
 	id    uint64
-	inner [2]int // innermost active spans: timed on the device, timed on the host
-	nodes int    // pending spans; at 0 the process is dropped
-	own   [2]sum // integral of dV / crowd; of host-timed spans only while there are none on the device
-	seen  sum    // V up to which own was advanced
+	inner [2]int    // innermost active spans: timed on the device, timed on the host
+	nodes int       // pending spans; at 0 the process is dropped
+	own   [2]sum    // integral of dV / crowd; of host-timed spans only while there are none on the device
+	seen  integrals // up to which own was advanced
+
+	running int  // active spans
+	matched bool // it has a part of the window: rate of the device's flow
+	rate    float64
 
 	weight [2]float64 // sum over the innermost spans of how many each represents
 	absent float64    // requests without a span that run now: see Load
@@ -215,9 +238,8 @@ type process struct {
 func (p *process) active() bool { return p.inner[onDevice]+p.inner[onHost] > 0 || p.absent > 0 }
 
 // advance brings own up to V.
-func (p *process) advance(v sum) {
-	flow := v.since(p.seen)
-	p.seen = v
+func (p *process) advance(v integrals) {
+	flow := p.flow(v)
 	timed, n := onDevice, float64(p.inner[onDevice])
 	if n == 0 {
 		timed, n = onHost, float64(p.inner[onHost])

@@ -40,7 +40,7 @@ func AssertEqualProcessorGpuJoinBadSpans(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorGpuJoinEnergy(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_energy",
-		Description: "Energy of each device, by attribution: attributed (to spans, when settled), unattributed (no active span), late (moved from unattributed and unseen to spans that arrived late), unseen (the part of requests without a span, by the count of the server or its sampling), uncovered (counted across a gap between samples, or after the interval was settled). The counter of the device equals attributed + unattributed + unseen + uncovered; the spans have attributed + late. [Development]",
+		Description: "Energy of each device, by attribution: attributed (to spans, when settled), unattributed (no active span), late (moved from unattributed, unseen and rest to spans that arrived late), unseen (the part of requests without a span, by the count of the server or its sampling), rest (of processes with spans while none of them ran, on GPUs that several processes share), others (used by processes without spans, or by none that is known), uncovered (counted across a gap between samples, or after the interval was settled). The counter of the device equals attributed + unattributed + unseen + rest + others + uncovered; the spans have attributed + late. [Development]",
 		Unit:        "J",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,

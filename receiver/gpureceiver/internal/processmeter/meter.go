@@ -22,18 +22,20 @@ import (
 type Meter struct {
 	host      *processes.Host // nil: the host's processes are not visible
 	perDevice int
+	shares    devicesamples.ShareWriter // nil: none
 
 	mu     sync.Mutex
 	boards map[string]*board       // by hw.id
 	parts  map[string]*part        // of boards and instances, by hw.id
 	known  map[int64]*processFacts // by PID
+	names  map[string]processes.Container
 }
 
-// New returns a meter that keeps up to perDevice processes of each physical GPU. host is nil if the
-// processes of the host are not visible.
-func New(host *processes.Host, perDevice int) *Meter {
+// New returns a meter that keeps up to perDevice processes of each physical GPU, and writes how they
+// share it, unless shares is nil. host is nil if the processes of the host are not visible.
+func New(host *processes.Host, perDevice int, shares devicesamples.ShareWriter) *Meter {
 	return &Meter{
-		host: host, perDevice: perDevice,
+		host: host, perDevice: perDevice, shares: shares,
 		boards: map[string]*board{}, parts: map[string]*part{}, known: map[int64]*processFacts{},
 	}
 }
@@ -78,6 +80,7 @@ type processFacts struct {
 	key   processenergy.Key
 	facts processes.Facts
 	given bool // by the source, not read from this host
+	asUse *devicesamples.DeviceUse
 	seen  int64
 }
 
@@ -111,6 +114,9 @@ func (m *Meter) Adopt(devices []devicesamples.Device) {
 			m.boards[d.ID] = &board{
 				device: processenergy.NewDevice(d.Limits.Power, m.perDevice), used: map[processenergy.Key]*series{},
 			}
+			if m.shares != nil {
+				m.boards[d.ID].device.Shared = m.writeShares(d.ID)
+			}
 		}
 	}
 	for _, d := range devices {
@@ -135,6 +141,54 @@ func (m *Meter) Adopt(devices []devicesamples.Device) {
 			delete(m.boards, id)
 		}
 	}
+}
+
+// writeShares returns a function that writes the shares of a board's processes, and none for those
+// that have a context and were idle.
+func (m *Meter) writeShares(board string) func(from, to int64, shares []processenergy.Share) {
+	return func(from, to int64, shares []processenergy.Share) {
+		w := devicesamples.ShareWindow{From: from, To: to, Users: make([]devicesamples.DeviceShare, 0, len(shares))}
+		known := make(map[processenergy.Key]bool, len(shares))
+		add := func(s processenergy.Share) {
+			if f := m.known[s.Process.PID]; f != nil && f.key == s.Process && !known[s.Process] {
+				known[s.Process] = true
+				w.Users = append(w.Users, devicesamples.DeviceShare{
+					DeviceUse: f.use(m.names), Share: s.Share, Error: s.Error, Resident: s.Resident,
+				})
+			}
+		}
+		for _, s := range shares {
+			add(s)
+		}
+		for _, p := range m.boards[board].parts {
+			for _, r := range p.running {
+				add(processenergy.Share{Process: r.key})
+			}
+		}
+		m.shares.AddShares(board, w)
+	}
+}
+
+// use returns how gpu_samples identifies the process.
+func (f *processFacts) use(names map[string]processes.Container) *devicesamples.DeviceUse {
+	name, ok := names[f.facts.ContainerID]
+	if !ok {
+		name = f.facts.Container
+	}
+	if f.asUse == nil || f.asUse.Pod != name.Pod {
+		f.asUse = &devicesamples.DeviceUse{
+			Namespace: name.Namespace, Pod: name.Pod, Container: name.Name, PodUID: f.facts.PodUID,
+			ContainerID: f.facts.ContainerID, PID: f.key.PID, LocalPID: f.facts.LocalPID, Parents: f.facts.Parents,
+		}
+	}
+	return f.asUse
+}
+
+// Name sets the names of containers by ID.
+func (m *Meter) Name(names map[string]processes.Container) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.names = names
 }
 
 // longestGap is the time between two readings beyond which nothing is known of it.

@@ -39,7 +39,7 @@ func joules(r []Reading) map[int64]float64 {
 }
 
 func TestInstancesAreDividedByTheirUtilizationAndSize(t *testing.T) {
-	m := New(nil, 10)
+	m := New(nil, 10, nil)
 	m.Adopt(divided)
 	list := []gpudata.ProcessMemory{
 		{Device: "GPU-1", PID: 1}, // the physical GPU lists them, too
@@ -73,7 +73,7 @@ func TestInstancesAreDividedByTheirUtilizationAndSize(t *testing.T) {
 }
 
 func TestAnInstanceThatIsRemovedLeavesTheEnergyOfItsProcesses(t *testing.T) {
-	m := New(nil, 10)
+	m := New(nil, 10, nil)
 	m.Adopt(divided)
 	for i := range 10 {
 		now := start + int64(i)*second
@@ -94,7 +94,7 @@ func TestAnInstanceThatIsRemovedLeavesTheEnergyOfItsProcesses(t *testing.T) {
 }
 
 func TestProcessesOverTheLimitAreUnattributed(t *testing.T) {
-	m := New(nil, 2)
+	m := New(nil, 2, nil)
 	m.Adopt(divided[:1])
 	for i := range 10 {
 		now := start + int64(i)*second

@@ -1,0 +1,141 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package devicesamples
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// ShareWindow is how the energy of a physical GPU was divided in a time, in Unix nanoseconds. It is
+// not changed after it was added.
+type ShareWindow struct {
+	From, To int64
+	Users    []DeviceShare
+}
+
+// DeviceShare is the share of a process or a pod. Its Device may be a MIG instance.
+type DeviceShare struct {
+	*DeviceUse
+	Share    float64 // of the physical GPU's energy, with its part of the idle energy; from 0 to 1
+	Error    float64 // of Share
+	Resident float64 // share of the time in which its kernels ran
+}
+
+// ShareWriter is implemented by the extension for components that know how processes share devices.
+type ShareWriter interface {
+	// AddShares adds a window of a physical GPU that begins when the last one ends, or later.
+	AddShares(device string, w ShareWindow)
+}
+
+// ShareReader is implemented by the extension for gpu_join.
+type ShareReader interface {
+	// Shares appends the windows that overlap [from, to], in time order.
+	Shares(device string, from, to int64, dst []ShareWindow) []ShareWindow
+}
+
+// maxShareWindows bounds the windows of a device in memory: 4 minutes at 250 ms.
+const maxShareWindows = 1024
+
+// shareTable keeps the windows of devices.
+type shareTable struct {
+	mu      sync.Mutex
+	windows map[string][]ShareWindow // by NormalizeID
+}
+
+// AddShares implements ShareWriter.
+func (st *Store) AddShares(device string, w ShareWindow) {
+	t := &st.shares
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := NormalizeID(device)
+	if t.windows == nil {
+		t.windows = map[string][]ShareWindow{}
+	}
+	list := t.windows[id]
+	if list == nil && len(t.windows) >= st.maxDevices {
+		return
+	}
+	if n := len(list); n > 0 && w.From < list[n-1].To {
+		list = list[:0:0] // the clock was set back
+	}
+	if len(list) >= maxShareWindows {
+		list = append(list[:0:0], list[maxShareWindows/4:]...)
+	}
+	t.windows[id] = append(list, w)
+}
+
+// Shares implements ShareReader.
+func (st *Store) Shares(device string, from, to int64, dst []ShareWindow) []ShareWindow {
+	st.shares.mu.Lock()
+	defer st.shares.mu.Unlock()
+	list := st.shares.windows[NormalizeID(device)]
+	for i := len(list) - 1; i >= 0 && list[i].To > from; i-- {
+		if list[i].From < to {
+			dst = append(dst, list[i])
+		}
+	}
+	slices.Reverse(dst)
+	return dst
+}
+
+// Match is how surely a workload is a user of a device.
+type Match uint8
+
+// From no match to the best one.
+const (
+	MatchNone    Match = iota
+	MatchGroup         // a process of its container or pod
+	MatchChild         // a process below it on the host
+	MatchProcess       // the process itself
+)
+
+// Match compares a user of a device on a host with a workload, by the rules of UseReader.DevicesOf.
+func (u *DeviceUse) Match(w *Workload, hostID, hostName string) Match {
+	if !onHost(w, hostID, hostName) {
+		return MatchNone
+	}
+	group := MatchNone
+	switch {
+	case w.ContainerID != "" && u.ContainerID != "":
+		if w.ContainerID != u.ContainerID {
+			return MatchNone
+		}
+		group = MatchGroup
+	case w.PodUID != "" && u.PodUID != "":
+		if w.PodUID != u.PodUID {
+			return MatchNone
+		}
+		group = MatchGroup
+	case w.Pod != "" && u.Pod != "":
+		if w.Pod != u.Pod || w.Namespace != u.Namespace {
+			return MatchNone
+		}
+		if group = MatchGroup; w.Container != "" && u.Container != "" && w.Container != u.Container {
+			return MatchNone
+		}
+	case w.ContainerID != "" || w.PodUID != "" || w.Pod != "":
+		return MatchNone // the user is not known to be in it
+	}
+	if w.PID == 0 || u.PID == 0 {
+		return group
+	}
+	if group == MatchGroup {
+		if cmp.Or(u.LocalPID, u.PID) == w.PID {
+			return MatchProcess
+		}
+		return group
+	}
+	if u.LocalPID != 0 && u.LocalPID != u.PID {
+		return MatchNone // the workload states no container, and numbers its processes by the host
+	}
+	if u.PID == w.PID {
+		return MatchProcess
+	}
+	if slices.Contains(u.Parents, w.PID) {
+		return MatchChild
+	}
+	return MatchNone
+}
