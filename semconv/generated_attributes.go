@@ -166,7 +166,8 @@ const (
 	GPUEnergyBoundKey = attribute.Key("gpu.energy_bound")
 
 	// GPUEnergyErrorKey (double, J): Possible error of gpu.energy, because power between two samples around the
-	// span's start and end is unknown, or because other requests received a part before the span arrived.
+	// span's start and end is unknown, because other requests received a part before the span arrived, or
+	// because requests without a span are counted only once per second.
 	GPUEnergyErrorKey = attribute.Key("gpu.energy_error")
 
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -29,7 +30,7 @@ type ServerConfig struct {
 	Devices []string `mapstructure:"devices"`
 	// Pod is the server's pod as namespace/name.
 	Pod string `mapstructure:"pod"`
-	// Interval is the time between two readings, at least 100ms.
+	// Interval is the mean time between two readings, at least 100ms. It varies by a quarter.
 	Interval time.Duration `mapstructure:"interval"`
 }
 
@@ -49,9 +50,13 @@ type scraper struct {
 
 // run reads until the context ends.
 func (s *scraper) run(ctx context.Context) {
-	tick := time.NewTicker(s.cfg.Interval)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
+	<-tick.C
 	for {
+		// Bursts of the same period as the readings would have all of them at the same moment of a
+		// burst.
+		tick.Reset(s.cfg.Interval*3/4 + rand.N(s.cfg.Interval/2))
 		err := s.read(ctx)
 		if ctx.Err() != nil {
 			return

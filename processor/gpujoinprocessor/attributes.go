@@ -112,6 +112,9 @@ func (a *attributes) write(
 func (a *attributes) energy(g *gpuSpan, at *target, to *results, energy, own, bound float64) {
 	to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
 	a.bound(g, at, to)
+	if at.request {
+		bound = min(bound+energy*at.countError(g.end-g.start), energy) // the sum over requests is still right
+	}
 	if energy > 0 && bound >= leastError*energy {
 		to.putDouble(string(semconv.GPUEnergyErrorKey), spanfacts.Round5(bound))
 	}

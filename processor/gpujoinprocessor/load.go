@@ -182,6 +182,19 @@ func (x *target) contradicted() bool {
 	return false
 }
 
+// countError returns the part of the energy of a request of some length, in ns, that may be wrong
+// because its server's count is known at times only.
+func (x *target) countError(length int64) float64 {
+	if x.res.server == 0 {
+		return 0
+	}
+	most := x.board.dev.CountError(x.res.server, length)
+	for _, s := range x.more {
+		most = max(most, s.board.dev.CountError(x.res.server, length))
+	}
+	return most
+}
+
 // bound writes that a request's energy is an upper bound.
 func (a *attributes) bound(g *gpuSpan, x *target, to *results) {
 	if x.request && (x.contradicted() || !a.loads.known(x.res, g.start+a.shift, g.end+a.shift)) {

@@ -95,6 +95,36 @@ func TestRequestAmongUnseenOnesHasItsShare(t *testing.T) {
 	}
 }
 
+// The count is 9 or 1 from reading to reading: a share may be wrong by all of it for a short request,
+// and by less for one of many readings.
+func TestTheErrorOfACountThatFluctuatesIsStated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t)
+		r.run(r.device(devicesamples.Device{ID: gpu0}), steady(zero, 100))
+		r.join(func(c *Config) { c.Settle, c.MaxWait = 45*time.Second, 60*time.Second })
+		for at := range 60 {
+			r.store.(devicesamples.LoadWriter).WriteLoad(devicesamples.LoadSeries{Source: "engine 0"},
+				zero.Add(time.Duration(at)*time.Second).UnixNano(), float64(1+8*(at%2)))
+		}
+		time.Sleep(40 * time.Second)
+		td := newTraces("server")
+		td.request(1, zero.Add(2*time.Second), zero.Add(38*time.Second))
+		td.request(2, zero.Add(20*time.Second), zero.Add(20*time.Second+300*time.Millisecond))
+		r.consume(td.Traces)
+		time.Sleep(61 * time.Second)
+		got := r.spans()
+		of := func(id uint64) float64 {
+			stated, ok := got[id].Attributes().Get("gpu.energy_error")
+			assert.True(t, ok)
+			return stated.Double() / energy(t, got[id])
+		}
+		assert.InDelta(t, 1, of(2), 1e-4)
+		assert.InDelta(t, 2*8./(2*6)*5/41, of(1), 0.02, "two deviations of 8, over 36 readings, of means 5 and 41 of the count and its square")
+		r.close()
+	})
+}
+
 // A server whose iterations are device sections, such as by gpuspan or the capture library, and
 // whose requests have spans, too: the iterations have all energy of their time, regardless of the
 // visible requests and the server's count.

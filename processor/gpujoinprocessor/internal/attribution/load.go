@@ -62,6 +62,7 @@ func (d *Device) collectChanges(to int64, m Meter) {
 			if l.Time <= to {
 				if l.Time > p.read && l.Running >= 0 {
 					p.judge.add(l.Running, d.arrived[j])
+					p.moves.add(l.Time, l.Running, max(0, l.Running-d.arrived[j])*p.judge.absent())
 				}
 				p.read, p.arrived = l.Time, d.arrived[j]
 			}
@@ -238,6 +239,74 @@ func (d *Device) Contradicts(process uint64) bool {
 	}
 	j := &d.procs.all[i].judge
 	return j.readings >= judgeReadings && j.less-j.more > mostBelow*j.arrived
+}
+
+// moves are how much the number of absent requests differs between successive readings, over about
+// a minute.
+type moves struct {
+	time   int64   // of the last reading
+	absent float64 // at it
+
+	readings, gap float64 // how many, and the ns between them
+	change        float64 // sum of squares of the differences
+	running       float64 // sum of the requests that run
+	runningSquare float64
+	any           float64 // readings with absent ones
+	absents       float64 // sum of the absent ones
+	absentSquare  float64
+}
+
+func (m *moves) add(t int64, running, absent float64) {
+	if m.time > 0 && t > m.time {
+		sums := []*float64{
+			&m.readings, &m.gap, &m.any, &m.change, &m.running, &m.runningSquare, &m.absents, &m.absentSquare,
+		}
+		change := absent - m.absent
+		for i, more := range []float64{
+			1, float64(t - m.time), min(math.Ceil(absent), 1), change * change, running, running * running, absent, absent * absent,
+		} {
+			*sums[i] = judgeFades**sums[i] + more
+		}
+	}
+	m.time, m.absent = t, absent
+}
+
+// minReadings is the number of readings from which their mean is used.
+const minReadings = 10
+
+// beside returns how many absent requests run while a request runs, if the nearest reading states
+// absent. A reading tells little about a request that is shorter than the time between two: the mean
+// of what a request meets is better, because bursts have more requests than readings.
+func (m *moves) beside(absent float64) float64 {
+	variance := m.absentSquare - m.absents*m.absents/max(m.readings, 1)
+	if variance <= 0 || m.readings < minReadings {
+		return absent
+	}
+	unlike := min(max(0, m.change/variance-1), 1) // 0 at half of the difference of unrelated readings
+	return absent + unlike*(max(0, (m.absentSquare/m.absents+m.absents/m.any)/2-1)-absent)
+}
+
+// mostCountError bounds the part of a share that may be an error of the count.
+const mostCountError = 1
+
+// CountError returns the part of the share of a request of some length, in ns, that may be wrong in
+// 95 % of requests because the number of absent requests between two readings is unknown: two
+// standard deviations of that number, of the requests that run. A request between two readings may
+// have none of its own; over several readings, deviations cancel.
+func (d *Device) CountError(process uint64, length int64) float64 {
+	i, ok := d.procs.byID[process]
+	if !ok {
+		return 0
+	}
+	m := &d.procs.all[i].moves
+	if m.change == 0 || m.running == 0 {
+		return 0
+	}
+	deviation := math.Sqrt(m.change / m.readings)
+	if periods := float64(length) * m.readings / m.gap; periods > 1 {
+		deviation /= 2 * math.Sqrt(periods)
+	}
+	return min(2*deviation*m.running/m.runningSquare, mostCountError)
 }
 
 // changeUntil applies the changes up to a time.

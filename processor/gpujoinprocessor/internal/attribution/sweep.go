@@ -226,6 +226,7 @@ type process struct {
 	pot     float64 // parts of requests without a span since the last entry of the ledger
 	used    int64   // when its last request ended, in settled time
 	judge   judge
+	moves   moves
 
 	requests int     // active spans that are requests, without those inside another one
 	read     int64   // time of the last reading of all requests that ran
@@ -246,7 +247,11 @@ func (p *process) advance(v integrals) {
 	}
 	crowd := max(n, p.weight[timed])
 	if timed == onHost { // work on the device is the server's, whichever requests it serves
-		if crowd = max(crowd, n+p.absent); crowd == 0 {
+		absent := p.absent
+		if n > 0 {
+			absent = p.moves.beside(absent)
+		}
+		if crowd = max(crowd, n+absent); crowd == 0 {
 			p.request.add(flow) // of other processes
 			return
 		}
