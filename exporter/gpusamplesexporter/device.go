@@ -35,6 +35,7 @@ type device struct {
 	newest  int64                           // time of the newest points
 	pending map[int64]*devicesamples.Sample // of the current batch, by time
 	events  []devicesamples.Event
+	shares  podShares
 }
 
 func (d *device) close() {
@@ -161,6 +162,9 @@ func (d *device) flush() {
 	}
 	d.w.Write(samples)
 	d.w.WriteEvents(d.events)
+	if out, ok := d.out.(devicesamples.ShareWriter); ok && d.desc.Parent == "" {
+		d.shares.write(&d.desc, samples, out)
+	}
 	clear(d.pending)
 	d.events = d.events[:0]
 }

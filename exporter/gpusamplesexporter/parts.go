@@ -170,6 +170,9 @@ func (d *device) writePart(r *rule, p *reading) outcome {
 	s := devicesamples.Sample{Time: p.t}
 	s.Set(r.field, v)
 	w.WriteParts(p.part, []devicesamples.Sample{s})
+	if r.field == gpuquantity.Utilization && p.part.Pod != "" && p.part.PID == 0 {
+		d.shares.add(&p.part, p.t, v)
+	}
 	return partWritten
 }
 

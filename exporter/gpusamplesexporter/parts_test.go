@@ -90,6 +90,21 @@ func TestPodsOfASharedGPUAreItsParts(t *testing.T) {
 		ids, by := r.store.DevicesOf(nil, &devicesamples.Workload{Namespace: "ml", Pod: "b"}, end.UnixNano(), end.UnixNano())
 		assert.Equal(t, []string{"GPU-1"}, ids)
 		assert.Equal(t, devicesamples.FoundByPod, by)
+
+		// gpu_join receives the shares of the pods, also of one that was idle.
+		windows := r.store.Shares("GPU-1", at.UnixNano(), end.UnixNano(), nil)
+		require.Len(t, windows, 2)
+		for i, w := range windows {
+			assert.Equal(t, at.Add(time.Duration(i)*time.Second).UnixNano(), w.From)
+			assert.Equal(t, at.Add(time.Duration(i+1)*time.Second).UnixNano(), w.To)
+			require.Len(t, w.Users, 3)
+			for _, u := range w.Users {
+				want := map[string]float64{"a": 70. / 95, "b": 25. / 95}[u.Pod]
+				assert.InDelta(t, want, u.Share, 1e-9, u.Pod)
+				assert.Equal(t, devicesamples.MatchGroup,
+					u.Match(&devicesamples.Workload{Namespace: "ml", Pod: u.Pod, PID: 1, HostName: u.Pod}, "", "n1"))
+			}
+		}
 	}
 }
 

@@ -94,9 +94,6 @@ const (
 
 // Match compares a user of a device on a host with a workload, by the rules of UseReader.DevicesOf.
 func (u *DeviceUse) Match(w *Workload, hostID, hostName string) Match {
-	if !onHost(w, hostID, hostName) {
-		return MatchNone
-	}
 	group := MatchNone
 	switch {
 	case w.ContainerID != "" && u.ContainerID != "":
@@ -128,7 +125,7 @@ func (u *DeviceUse) Match(w *Workload, hostID, hostName string) Match {
 		}
 		return group
 	}
-	if u.LocalPID != 0 && u.LocalPID != u.PID {
+	if !onHost(w, hostID, hostName) || u.LocalPID != 0 && u.LocalPID != u.PID {
 		return MatchNone // the workload states no container, and numbers its processes by the host
 	}
 	if u.PID == w.PID {
