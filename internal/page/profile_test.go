@@ -82,6 +82,17 @@ func TestATimelineIsBounded(t *testing.T) {
 	}
 	assert.LessOrEqual(t, cells, shownInCells)
 	assert.Nil(t, newTimeline().shown(shownRows, shownInCells))
+
+	tl = newTimeline() // of many rows, each has fewer cells
+	for i := range int64(200 * maxRows) {
+		tl.add(rowKey{stream: i % maxRows}, 100_000*i, 100_000*i+50_000, computing, "name")
+	}
+	cells = 0
+	for _, r := range tl.rows {
+		cells += len(r.cells)
+	}
+	assert.LessOrEqual(t, cells, allCells+maxCells)
+	assert.Greater(t, cells, allCells/4)
 }
 
 func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 const (
 	maxRows      = 256
 	shownRows    = 48
-	maxCells     = 4096 // of a row
+	maxCells     = 4096    // of a row
+	allCells     = 1 << 18 // of all rows, 64 bytes each
 	shownInCells = 40_000
 	maxNames     = 20_000
 	maxReach     = int64(1) << 55 // ns from the first activity, about a year: later times are from a wrong clock
@@ -83,7 +84,7 @@ func (t *timeline) add(key rowKey, start, end int64, class int, name string) {
 		r = &row{key: key}
 		t.rows[key] = r
 	}
-	for start < t.origin || end-t.origin > maxCells*t.length {
+	for start < t.origin || end-t.origin > maxCells*t.length || t.used*len(t.rows) > allCells {
 		t.stretch(start)
 	}
 	r.count++
@@ -129,8 +130,8 @@ func (t *timeline) stretch(start int64) {
 
 // halve sums pairs of cells.
 func halve(cells []cell) []cell {
-	n := (len(cells) + 1) / 2
-	for i := range n {
+	list := make([]cell, (len(cells)+1)/2)
+	for i := range list {
 		c := cells[2*i]
 		if 2*i+1 < len(cells) {
 			d := &cells[2*i+1]
@@ -141,9 +142,9 @@ func halve(cells []cell) []cell {
 				c.longest, c.name = d.longest, d.name
 			}
 		}
-		cells[i] = c
+		list[i] = c
 	}
-	return cells[:n]
+	return list
 }
 
 // name returns a number for a name; 0 for names beyond the limit.

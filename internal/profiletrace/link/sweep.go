@@ -168,6 +168,12 @@ func (s *Sweep) Run(ctx context.Context) error {
 		if n++; n&0xfff == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if n&0xffff == 0 && s.analyses { // threads that ended keep nothing
+			before := s.needs()
+			for i := range s.threads {
+				s.threads[i].log.Trim(before)
+			}
+		}
 		onlyCaptures := s.graphs != nil
 		switch {
 		case r.Kind.Device() && onlyCaptures:

@@ -3,7 +3,10 @@
 
 package timeline
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // Piece is what a thread of the host did for some time, by its innermost range.
 type Piece struct {
@@ -93,6 +96,15 @@ func (h *History) Until(t int64) []Piece {
 // Forget drops the pieces that end before a time.
 func (h *History) Forget(before int64) {
 	n := sort.Search(len(h.pieces), func(i int) bool { return h.pieces[i].End > before })
-	h.pieces = append(h.pieces[:0], h.pieces[n:]...)
+	h.pieces = rest(h.pieces, n)
 	h.next = max(maxPieces, len(h.pieces)+maxPieces/2)
+}
+
+// rest returns what follows the first n elements, in the memory of the list unless that is far too
+// large: of hundreds of threads, few do something at a time.
+func rest[T any](list []T, n int) []T {
+	if kept := list[n:]; cap(list) > 1024+4*len(kept) {
+		return slices.Clone(kept)
+	}
+	return append(list[:0], list[n:]...)
 }

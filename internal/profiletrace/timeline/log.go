@@ -189,7 +189,11 @@ func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64)
 	l.cursor = max(l.cursor, start)
 	l.stack = append(l.stack, openRange{end, d.within(class, name, start, end)})
 	if len(l.done) >= max(l.next, 256) {
-		l.trim(keep())
+		l.Trim(keep())
+		if len(l.done) > logPieces {
+			l.join()
+		}
+		l.next = 2 * len(l.done)
 	}
 }
 
@@ -214,14 +218,11 @@ func (l *Log) emit(to int64, d hostState) {
 	l.cursor = to
 }
 
-func (l *Log) trim(before int64) {
+// Trim drops what ended before a time from which the log may be queried.
+func (l *Log) Trim(before int64) {
 	before -= clockSlack
 	n := sort.Search(len(l.done), func(i int) bool { return l.done[i].end > before })
-	l.done = append(l.done[:0], l.done[n:]...)
-	if len(l.done) > logPieces {
-		l.join()
-	}
-	l.next = 2 * len(l.done)
+	l.done = rest(l.done, n)
 }
 
 // join merges each two neighboring pieces, under the name of the longer one. A hole between them
