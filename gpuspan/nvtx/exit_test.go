@@ -31,7 +31,7 @@ func TestExitRunsTheHandlersOfATool(t *testing.T) {
 	}
 	for how, want := range map[string]bool{"exit": true, "os.Exit": false} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExitRunsTheHandlersOfATool$")
-		cmd.Env = append(os.Environ(), variable+"="+how)
+		cmd.Env = append(os.Environ(), variable+"="+how, "TMPDIR="+t.TempDir()) // it leaves its own
 		out, err := cmd.CombinedOutput()
 		var code *exec.ExitError
 		require.ErrorAs(t, err, &code)

@@ -32,6 +32,9 @@ type Programs struct {
 
 var build = sync.OnceValues(func() (Programs, error) {
 	dir, err := os.MkdirTemp("", "capturetest")
+	if err == nil {
+		err = removeAtExit(dir)
+	}
 	if err != nil {
 		return Programs{}, err
 	}
@@ -77,12 +80,20 @@ func Build(t testing.TB) Programs {
 	return p
 }
 
-// Remove deletes the results of Build; for TestMain.
-func Remove() {
-	if p, err := build(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(p.Shim))
+// removeAtExit starts a process that removes a folder when this one has ended, however it ends: its
+// input is then closed.
+func removeAtExit(dir string) error {
+	remover := exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$1"`, "sh", dir)
+	in, err := remover.StdinPipe()
+	if err != nil {
+		return err
 	}
+	ended = in
+	return remover.Start()
 }
+
+// ended is open until this process ends.
+var ended io.Closer
 
 // Process is a running host.
 type Process struct {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
@@ -33,11 +34,7 @@ const everyKind = ring.KindKernel | ring.KindCopy | ring.KindMemset | ring.KindC
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	capturetest.Remove()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, path string) *ring.Ring {
 	t.Helper()
