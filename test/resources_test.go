@@ -69,6 +69,9 @@ type tracesComponent interface {
 
 // A sender with long values must not fill the memory with what components remember.
 func TestComponentsRememberLittleOfLongValues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	ctx := context.Background()
 	var attributes []string
 	for range 30 { // components read them from resources

@@ -276,6 +276,9 @@ func longestOfSpan(m pcommon.Map) (n int) {
 // all output for as long as the Collector runs, and an invalid one would have whole requests
 // rejected, with the data of others.
 func TestEveryTextIsBoundedAndValid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	places := textPlaces()
 	for name, text := range map[string]func(n int) string{
 		"long":    func(n int) string { return fmt.Sprintf("%03d%s", n, strings.Repeat("é", 1<<15)) },

@@ -103,6 +103,9 @@ func TestTheReportOfATraceHasItsNumbers(t *testing.T) {
 }
 
 func TestTheReportOf100000EventsIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const events = 100_000
 	var b strings.Builder
 	b.WriteString(`{"traceEvents":[`)

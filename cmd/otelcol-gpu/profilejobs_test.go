@@ -49,7 +49,7 @@ func seconds(m pcommon.Map, key string) time.Duration {
 func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 	t.Parallel()
 	for i, l := range profilejobs.Layouts() {
-		if !allJobs() && (l.Ranks > 16 || i%2 == 1) {
+		if !allJobs() && (l.Ranks > 16 || i%2 == 1 || testing.Short() && l.Ranks > 8) {
 			continue
 		}
 		t.Run(l.Name, func(t *testing.T) {
@@ -92,6 +92,9 @@ func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 // Without the profile of the late rank, no other rank is reported as late, and the rank is named;
 // the job's sentence comes first.
 func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	for _, l := range profilejobs.Layouts() {
 		if !strings.HasPrefix(l.Name, "data parallel, 8") &&
@@ -138,6 +141,9 @@ const (
 )
 
 func TestPlantedLossesAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	var list []outcome
 	for i, j := range profilejobs.Jobs() {
@@ -192,6 +198,9 @@ func gainKey(m pcommon.Map) string {
 // The report of the largest simulated job has every rank, in one page of at most 2 MB, and the
 // job's sentence.
 func TestTheReportOf64RanksIsAtMost2MB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	all := profilejobs.Layouts()
 	l := all[slices.IndexFunc(all, func(l profilejobs.Layout) bool {

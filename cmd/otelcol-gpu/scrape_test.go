@@ -76,6 +76,9 @@ func scraped(t testing.TB, url string) []byte {
 }
 
 func TestThirtyThousandSeriesAreScrapedIn32MB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	page := scraped(t, exposed(t))
 	assert.Equal(t, 30_000, bytes.Count(page, []byte("\ngpu_step_duration_seconds_count{")))
 	assert.Less(t, len(page), 32_000_000)

@@ -282,7 +282,11 @@ func TestEveryStoreReceivesAZeroFirst(t *testing.T) {
 		ms    uint64
 		value float64
 	}
-	for seed := range uint64(200) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 50
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		cfg := testConfig()
 		cfg.InstanceID = "me"

@@ -370,6 +370,9 @@ func TestACycleOfParentsIsDropped(t *testing.T) {
 // Steps that never arrive leave pending sums. If they have too many parts in total, the oldest sums
 // are evicted completely.
 func TestPartsOfPendingSumsAreLimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const names = 64
 	a := newTest(t, nil)
 	tree := a.jobs.tree

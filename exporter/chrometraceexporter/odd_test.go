@@ -157,7 +157,11 @@ func oddPoints(r *rand.Rand) pmetric.Metrics {
 // For any input, viewers report no errors in the files: the strict reader, and Perfetto if it is
 // installed.
 func TestOddSpansMakeFilesWithoutFaults(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		cfg := config(t)
 		tr, me, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))

@@ -23,6 +23,9 @@ func exporter(collect, scrape float64) instrumenttest.Spec {
 // changes are hidden between them, and repeat like a resonance. No other readings show that, so the
 // stated error of spans of two collections and more always covers it.
 func TestTheStatedErrorHoldsWhilePowerAlternatesBetweenCollections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const seeds, spans = 3, 50
 	for _, x := range []struct {
 		collect, scrape float64
@@ -68,6 +71,9 @@ func TestTheStatedErrorHoldsWhilePowerAlternatesBetweenCollections(t *testing.T)
 // pipeline kubernetes/dcgm-exporter with the waits that docs/kubernetes.md recommends: power is a
 // mean of a second, and the refresh period is not known beforehand.
 func TestGeneratedTableOfExporters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	var specs []instrumenttest.Spec
 	for _, x := range [][2]float64{{30, 15}, {30, 5}, {15, 5}, {10, 5}, {5, 1}, {1, 1}} {
 		specs = append(specs, exporter(x[0], x[1]))

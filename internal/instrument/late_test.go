@@ -19,6 +19,9 @@ import (
 // curve and the balance are always the counter's increase, and the curve has the energy of the time
 // that was attributed without readings.
 func TestReadingsThatArriveLateChangeNothingThatWasAttributed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for i := range instrumenttest.Specs {
 		for _, lack := range []without{nothing, noPower, noCounter} {
 			for seed := range uint64(4) {

@@ -169,6 +169,9 @@ func TestGrid(t *testing.T) {
 // length, up to the noise of a sample, and the median of the stated error is no multiple of the
 // real one.
 func TestTheStatedErrorHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, lack := range []without{nothing, noPower, noCounter} {
 		table([]float64{.02, .5, 5}, 2, 60, lack, func(spec *instrumenttest.Spec, list []summary) {
 			for j, s := range list {
@@ -192,6 +195,9 @@ var update = flag.Bool("update", false, "write the tables of docs/energy.md and 
 //go:generate go test -run TestGenerated -update .
 
 func TestGeneratedTableOfErrors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	text := "| counter refreshed, read | 10 ms | 100 ms | 1 s | 10 s |\n|---|--:|--:|--:|--:|\n"
 	changes := "| counter refreshed, read | 100 ms | 1 s |\n|---|---|---|\n"
 	table([]float64{.01, .1, 1, 10}, 2, 100, nothing, func(spec *instrumenttest.Spec, list []summary) {

@@ -37,6 +37,9 @@ func full(ordinal int64) (r facts.Report) {
 }
 
 func TestAReportOf64RanksIsAtMost2MB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	b := NewBook()
 	for rank := range int64(64) {
 		name := fmt.Sprintf("rank%02d.json", rank)

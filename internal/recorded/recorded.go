@@ -14,11 +14,17 @@ import (
 
 // Path returns the path of a file or folder of the recorded data. The data are in the folder that
 // OTELGPU_TESTDATA names, otherwise in shared/data beside the repository, and contain a
-// MANIFEST.md. Path skips the test if there is neither folder; it does not check that the path
-// exists.
+// MANIFEST.md. Path skips the test if there is neither folder, or if -short leaves the file out; it
+// does not check that the path exists.
 func Path(t testing.TB, elem ...string) string {
 	t.Helper()
-	below := func(dir string) string { return filepath.Join(dir, filepath.Join(elem...)) }
+	below := func(dir string) string {
+		path := filepath.Join(dir, filepath.Join(elem...))
+		if LeftOut(path) {
+			t.Skip("large recordings are read without -short")
+		}
+		return path
+	}
 	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
 		return below(dir)
 	}
@@ -34,6 +40,13 @@ func Path(t testing.TB, elem ...string) string {
 	}
 	t.Skip("no recorded data: set OTELGPU_TESTDATA to the folder that contains their MANIFEST.md")
 	return ""
+}
+
+// LeftOut reports whether -short leaves out a recording because it is large: most of the time under
+// the race detector would be spent on a few of them.
+func LeftOut(path string) bool {
+	info, err := os.Stat(path)
+	return testing.Short() && err == nil && !info.IsDir() && info.Size() > 400<<10
 }
 
 // Ranks returns the folder of a recorded job of eight ranks and, for each rank, what another

@@ -14,6 +14,9 @@ import (
 )
 
 func TestLargeResourcesTakeLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	var whole, part Targets
 	part.Kept = []string{"service.name"}
 	for _, targets := range []*Targets{&whole, &part} {

@@ -190,7 +190,11 @@ func newCounts(spans, sums int) (tree *Tree[struct{}, int], dropped *int) {
 }
 
 func TestEverySpanIsTakenOrDroppedWithinTheBounds(t *testing.T) {
-	for seed := range uint64(800) {
+	seeds := uint64(800)
+	if testing.Short() {
+		seeds = 200
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 2))
 		maxSpans, maxSums := 1+r.IntN(12), 1+r.IntN(12)
 		tree, dropped := newCounts(maxSpans, maxSums)

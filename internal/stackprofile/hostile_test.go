@@ -110,6 +110,9 @@ func TestValuesThatAreNoNumbersDoNotReachAProfile(t *testing.T) {
 
 // Devices beyond the limit never take time from each other.
 func TestManyDevicesDoNotTakeTimeFromOneAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	b := New(Options{Window: time.Hour, Repeats: -1})
 	const n = 3 * maxDevices
 	want := 0.0

@@ -64,6 +64,9 @@ var untilTheEnd = Options{MaxGap: -1, Settle: math.MaxInt64, MaxWait: math.MaxIn
 
 // Memory does not grow with the number of spans below a span that arrives last.
 func TestMemoryIsBoundedBelowALateSpan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	measure := func(kernels int) float64 {
 		o := untilTheEnd
 		o.MaxSpans = 2000

@@ -138,6 +138,9 @@ func share(spec *instrumenttest.Spec, kind string, seed uint64) (list []sharedSp
 // The true energy of spans that share a device is inside the stated error for at least 95 % of
 // them, whatever their share, and the stated error is no multiple of the real one.
 func TestTheStatedErrorHoldsForSpansThatShareADevice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for i := range instrumenttest.Specs {
 		spec := &instrumenttest.Specs[i]
 		var byShare [3][]sharedSpan

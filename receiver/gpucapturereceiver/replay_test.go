@@ -292,7 +292,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 	compared := 0
 	for _, path := range files {
 		want := truth(t, path)
-		if len(want) == 0 || testing.Short() && len(want) > 3000 {
+		if len(want) == 0 || testing.Short() && len(want) > 300 {
 			continue
 		}
 		name, _ := filepath.Rel(root, path)

@@ -106,6 +106,9 @@ func hostileShapes() map[string]func(b *strings.Builder, n int) {
 func TestHostileFilesCostNoMoreForEachEvent(t *testing.T) {
 	for name, shape := range hostileShapes() {
 		for _, detail := range []Detail{DetailSteps, DetailAuto, DetailKernels} {
+			if testing.Short() && detail != DetailAuto {
+				continue
+			}
 			t.Run(name+"/"+detail.String(), func(t *testing.T) {
 				work := func(n int) (bytes, objects uint64) {
 					var b strings.Builder

@@ -38,6 +38,9 @@ type recordedLaunch struct {
 // computed for it with NVIDIA's cuda_occupancy.h, in whole percents. The profiler writes 0 for
 // blocks with 48 KiB or more.
 func TestOccupancyEqualsTheProfilers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	dir := recorded.Path(t, "kineto")
 	launches, unknown := 0, 0
 	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {

@@ -80,11 +80,18 @@ func variants() map[string]func(m *machine) {
 	}
 }
 
-// everything returns all simulated jobs.
+// everything returns all simulated jobs, with -short every fourth.
 func everything() map[string]program {
 	all := programs()
 	for _, more := range []map[string]program{shapes(), faults(), services(), troubles(), moving()} {
 		maps.Copy(all, more)
+	}
+	if testing.Short() {
+		for i, name := range slices.Sorted(maps.Keys(all)) {
+			if i%4 > 0 {
+				delete(all, name)
+			}
+		}
 	}
 	return all
 }

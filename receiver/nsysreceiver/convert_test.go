@@ -227,6 +227,9 @@ func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
 }
 
 func TestNoLevelOfDetailLosesWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	paths, err := filepath.Glob(recorded.Path(t, "nsys", "*", "*.sqlite"))
 	require.NoError(t, err)
 	for _, path := range paths {

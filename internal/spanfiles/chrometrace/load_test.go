@@ -95,6 +95,9 @@ func TestCopiesAndQueuesAreCounters(t *testing.T) {
 }
 
 func TestALongTraceHasTheHighestQueuesOfItsParts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	var b bytes.Buffer
 	w := chrometrace.NewWriter(&b)
 	const kernels = 50_000

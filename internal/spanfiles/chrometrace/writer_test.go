@@ -339,6 +339,9 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // With ten thousand processes and streams, free numbers are found without counting from one.
 func TestManyTracksHaveUniqueNumbers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const n = 10_000
 	var events []chrometrace.Event
 	for i := range int64(n) {
@@ -368,6 +371,9 @@ func TestManyTracksHaveUniqueNumbers(t *testing.T) {
 }
 
 func TestProcessesAndTracksHaveBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	var many []chrometrace.Event
 	for i := range int64(1<<14 + 100) {
 		many = append(many, chrometrace.Event{

@@ -219,6 +219,9 @@ func refreshed(t int64) int64 { return (t-400e6)/1e9*1e9 + 400e6 }
 
 // The table of docs/llm.md.
 func TestAccuracyIsAsDocumented(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const settle = int64(65e9)
 	now := staleBy(0)
 	cases := []struct {

@@ -189,6 +189,9 @@ func TestEventsLongerThanTheWindow(t *testing.T) {
 
 // A scan that restarts after every one-byte read would process 2^45 bytes here.
 func TestLongValuesCostAFewPassesHoweverLittleAReadGives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	long := strings.Repeat("[", 4<<20) + strings.Repeat("]", 4<<20)
 	for name, text := range map[string]string{
 		"event": `[{"ph": "X", "args": {"x": ` + long + `}}]`,
