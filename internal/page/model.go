@@ -64,7 +64,8 @@ type Model struct {
 	health     Health
 	sources    []func() []plausibility.Entry
 	stacks     *stackprofile.Builder // of a live page
-	resolved   time.Time             // when stacks were resolved last
+	traces     traceStore
+	resolved   time.Time // when stacks were resolved last
 	generation uint64
 	since      int64 // index of the first kept bucket
 	latest     int64 // unix s beyond which a time is wrong
@@ -87,10 +88,14 @@ func NewWithClock(now func() time.Time) *Model {
 		requests: boundedmap.NewRecent[pcommon.TraceID, *Request](maxRequests),
 		lengths:  boundedmap.NewRecent[pcommon.TraceID, float64](maxRequests),
 		stacks:   stackprofile.New(liveProfile),
+		traces:   newTraceStore(),
 	}
 }
 
 type operationKey struct{ service, name, kind string }
+
+// String returns the key as the page has it.
+func (k operationKey) String() string { return k.service + "\n" + k.name + "\n" + k.kind }
 
 // operation is one operation of one service.
 type operation struct {
@@ -101,6 +106,7 @@ type operation struct {
 	last                                            int64    // newest end, unix s
 	trace                                           string   // of the slowest span
 	slowest                                         float64
+	parent                                          operationKey // the operation that contains it most often
 }
 
 // between sums the buckets from the first to the last index.

@@ -33,6 +33,7 @@ func (m *Model) Traces(td ptrace.Traces) {
 // visit adds a span.
 func (m *Model) visit(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, gpu bool) {
 	m.health.Spans++
+	m.traces.add(s, f, r, gpu)
 	if gpu {
 		if f.Kind != spanfacts.Share { // a usage record is not work of the device
 			m.health.GPUSpans++

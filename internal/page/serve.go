@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"math"
 	"net/http"
@@ -33,8 +34,8 @@ var assets embed.FS
 
 // scripts are the page's, in this order one script.
 var scripts = []string{
-	"base.js", "charts.js", "flames.js", "live.js", "launches.js", "collectives.js", "profile.js", "ranks.js",
-	"modules.js", "criticalpath.js", "main.js",
+	"base.js", "charts.js", "flames.js", "live.js", "summary.js", "time.js", "operations.js", "requests.js", "launches.js",
+	"collectives.js", "profile.js", "ranks.js", "modules.js", "criticalpath.js", "main.js",
 }
 
 const (
@@ -61,7 +62,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 //
 //	GET /             the page
 //	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600; ?from=<unix ms>&to=<unix ms> for a part of it;
-//	                  ?service=<name> for the operations, steps and requests of one service
+//	                  ?service=<name> for the operations, steps and requests of one service; ?have=<update> for
+//	                  what has changed since a State that was received for the same query
+//	GET /api/trace    the spans of a trace that are kept, as JSON; ?id=<trace ID>
 //	GET /report.html  the same as one HTML file
 //	GET /api/flames   the tree of a flame graph as JSON; ?window=, ?from=&to=, ?service=, ?version=
 //	GET /pprof        the same as pprof; ?type=gpu_time, gpu_energy or gpu_idle is what viewers show first
@@ -85,9 +88,11 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		})
 	}
 	host, _ := os.Hostname() // it distinguishes pages
-	var one sync.Mutex       // one at a time queries the model, so that many browsers do not delay spans
-	answer := func(w http.ResponseWriter, r *http.Request, kind string, form func(*State) ([]byte, error)) {
+	sent := &updates{seed: maphash.MakeSeed()}
+	var one sync.Mutex // one at a time queries the model, so that many browsers do not delay spans
+	answer := func(w http.ResponseWriter, r *http.Request, saved bool, kind string, form func(*State, url.Values) ([]byte, error)) {
 		q, err := query(r.URL.Query())
+		q.Saved = saved
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -95,7 +100,7 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		one.Lock()
 		s := m.State(q)
 		s.TraceURL, s.Host = traceURL, host
-		b, err := form(s)
+		b, err := form(s, r.URL.Query())
 		one.Unlock()
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -105,20 +110,20 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 		write(w, r, b)
 	}
 	mux.HandleFunc("GET /api/state", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, "application/json", encode)
+		answer(w, r, false, "application/json", sent.answer)
 	}))
 	mux.HandleFunc("GET /report.html", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
 		// The policy of the header forbids the scripts in the file, so browsers must save it
 		// instead of showing it.
 		w.Header().Set("Content-Disposition", `attachment; filename="otelgpu.html"`)
-		answer(w, r, "text/html; charset=utf-8", func(s *State) ([]byte, error) {
-			s.Live = false
+		answer(w, r, true, "text/html; charset=utf-8", func(s *State, _ url.Values) ([]byte, error) {
 			var b bytes.Buffer
 			err := Report(&b, s)
 			return b.Bytes(), err
 		})
 	}))
 	handleProfiles(mux, m)
+	handleTraces(mux, m)
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})

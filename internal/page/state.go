@@ -26,13 +26,15 @@ const (
 	shownRequests   = 200
 	shownServices   = 500
 	shownCells      = 300  // of a device's strip
-	shownRecent     = 2000 // newest spans of all devices together, 200 of one
+	shownRecent     = 1000 // newest spans of all devices together, 120 of one
 )
 
 // State is the content of the page: the JSON of /api/state, version 3. Times are unix milliseconds,
 // durations seconds, energies joules, rates per second. Unknown values are omitted.
 type State struct {
 	Version    int               `json:"version"`
+	Update     uint64            `json:"update,omitempty"` // number of this state, for ?have=
+	Base       uint64            `json:"base,omitempty"`   // of an update: number of the state that it changes
 	Now        int64             `json:"now"`
 	Live       bool              `json:"live"`
 	Range      float64           `json:"range"`              // seconds before now that the strips show; 0: all
@@ -51,6 +53,9 @@ type State struct {
 	StepsSince float64           `json:"stepsSince,omitempty"` // there were too many before
 	Longest    []Step            `json:"longest,omitempty"`    // each step once, with its slowest rank
 	Requests   []Request         `json:"requests"`
+	Points     []Point           `json:"points"`                 // requests on the time axis
+	Bins       []Bin             `json:"bins"`                   // totals by time
+	Traces     []*Trace          `json:"traces,omitempty"`       // of a saved page, in which a server cannot be asked
 	MoreReqs   int               `json:"moreRequests,omitempty"` // that took less
 	Health     Health            `json:"health"`
 
@@ -98,6 +103,8 @@ type Operation struct {
 	Service   string  `json:"service,omitempty"`
 	Name      string  `json:"name"`
 	Type      string  `json:"type"`
+	Inside    string  `json:"inside,omitempty"` // key of the operation that contains it most often: service, name and type by lines
+	Past      []Past  `json:"past,omitempty"`   // of a saved page
 	Category  string  `json:"category,omitempty"`
 	Memory    string  `json:"memory,omitempty"` // of the host, of a copy: pageable, pinned or managed
 	Held      int64   `json:"held,omitempty"`   // runs during which the clock was throttled
@@ -129,6 +136,7 @@ type Step struct {
 	Time     float64 `json:"t"` // its end
 	Name     string  `json:"name"`
 	Service  string  `json:"service,omitempty"`
+	Start    float64 `json:"start,omitempty"` // of the first of several
 	Index    int64   `json:"index"`           // the first of several
 	Count    int     `json:"count,omitempty"` // of steps in a mean
 	Worst    float64 `json:"worst,omitempty"` // the longest of a mean
@@ -201,6 +209,7 @@ type Query struct {
 	Range    time.Duration // before now; 0 or more than ten minutes means everything
 	From, To time.Time     // time range of operations, steps and requests; zero: of Range
 	Service  string        // of the operations, steps and requests; empty: all services
+	Saved    bool          // with what a page without a server needs to follow a selection and to show traces
 }
 
 // State returns what the model holds for a query.
@@ -232,15 +241,18 @@ func (m *Model) State(q Query) *State {
 		}
 		return q.Service == "" || service == q.Service
 	}
-	joined := m.operationsOf(s, first, last, wanted)
+	m.learnParents()
+	total := bins{}
+	joined := m.operationsOf(s, &q, first, last, total, wanted)
 	m.devicesOf(s, now.Unix(), int64(span.Seconds()))
 	m.findingsOf(s, from, to, first, last)
 	for _, entries := range m.sources {
 		s.Contradictions = append(s.Contradictions, entries()...)
 	}
-	m.stepsOf(s, from, to, wanted)
+	m.stepsOf(s, from, to, total, wanted)
 	for _, q := range m.requests.All() {
 		if q.End >= from && q.Start <= to && wanted(q.Service) {
+			total.request(q)
 			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
 			r := *q
 			r.Parts = slices.Clone(q.Parts)
@@ -251,7 +263,12 @@ func (m *Model) State(q Query) *State {
 	slices.SortFunc(s.Requests, func(a, b Request) int {
 		return cmp.Or(cmp.Compare(b.Energy, a.Energy), cmp.Compare(b.GPUTime, a.GPUTime), cmp.Compare(a.Trace, b.Trace))
 	})
+	s.Points, s.Bins = points(s.Requests), total.list()
 	s.Requests, s.MoreReqs = most(s.Requests, shownRequests)
+	ids := m.traces.pin(s)
+	if q.Saved {
+		s.Live, s.Traces = false, m.traces.saved(ids)
+	}
 	s.Services, _ = most(slices.Sorted(maps.Keys(services)), shownServices)
 	return s
 }
@@ -265,13 +282,16 @@ func (m *Model) Generation() uint64 {
 
 // operationsOf sums the buckets from the first to the last index, and how much of the spans' time
 // has samples.
-func (m *Model) operationsOf(s *State, first, last int64, wanted func(service string) bool) (joined mean) {
+func (m *Model) operationsOf(s *State, q *Query, first, last int64, total bins,
+	wanted func(service string) bool,
+) (joined mean) {
 	models := map[string]bool{}
 	for k, o := range m.operations {
 		sum := o.between(first, last)
 		if sum[spansums.Count] == 0 || !wanted(k.service) {
 			continue
 		}
+		o.addTo(total, first, last)
 		joined.sum, joined.count = joined.sum+sum[spansums.Coverage], joined.count+sum[spansums.Joined]
 		op := Operation{
 			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model,
@@ -285,6 +305,9 @@ func (m *Model) operationsOf(s *State, first, last int64, wanted func(service st
 			op.Intensity = sum.Ratio(spansums.BothFLOPs, spansums.BothBytes)
 		}
 		models[o.model] = true
+		if o.parent.name != "" {
+			op.Inside = o.parent.String()
+		}
 		s.Operations = append(s.Operations, op)
 	}
 	slices.SortFunc(s.Operations, func(a, b Operation) int {
@@ -292,6 +315,11 @@ func (m *Model) operationsOf(s *State, first, last int64, wanted func(service st
 			cmp.Compare(a.Type, b.Type))
 	})
 	s.Operations, s.MoreOps = most(s.Operations, shownOperations)
+	for i := range s.Operations[:min(len(s.Operations), shownHistory)] {
+		if op := &s.Operations[i]; q.Saved {
+			op.Past = m.operations[operationKey{op.Service, op.Name, op.Type}].past(first, last)
+		}
+	}
 	for model, r := range m.roofs {
 		if models[model] && r.Bandwidth > 0 && len(r.FLOPs) > 0 {
 			delete(models, model)
@@ -331,7 +359,7 @@ func ratio(a, b float64) float64 {
 }
 
 func (m *Model) devicesOf(s *State, now, span int64) {
-	most := min(200, shownRecent/max(1, len(m.devices)))
+	most := min(120, shownRecent/max(1, len(m.devices)))
 	for _, d := range m.devices {
 		out := d.strip(now, span)
 		skip := len(d.recent.list) - most

@@ -23,11 +23,12 @@ type stepKey struct {
 // stepsOf puts the steps of the range into the state. If there are more than shownSteps, steps of a
 // rank whose numbers follow each other are one entry with their mean and their slowest, so that all
 // of the range is shown.
-func (m *Model) stepsOf(s *State, from, to float64, wanted func(service string) bool) {
+func (m *Model) stepsOf(s *State, from, to float64, total bins, wanted func(service string) bool) {
 	var list []Step
 	m.steps.each(func(st *Step) {
 		if st.Time >= from && st.Time-1000*st.Duration <= to && wanted(st.Service) {
 			list = append(list, *st)
+			total.at(int64(st.Time/1000)/bucketSeconds).Spans++
 		}
 	})
 	if len(m.steps.list) == maxSteps {
@@ -45,7 +46,8 @@ func (m *Model) stepsOf(s *State, from, to float64, wanted func(service string) 
 	s.Longest = longest(list)
 	s.Steps = append(s.Steps, merged(list)...)
 	slices.SortStableFunc(s.Steps, func(a, b Step) int {
-		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Rank, b.Rank))
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Service, b.Service),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Index, b.Index))
 	})
 }
 
@@ -97,7 +99,8 @@ func longest(list []Step) []Step {
 		out = append(out, *st)
 	}
 	slices.SortFunc(out, func(a, b Step) int {
-		return cmp.Or(cmp.Compare(b.Duration, a.Duration), cmp.Compare(a.Time, b.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Duration, a.Duration), cmp.Compare(a.Time, b.Time), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Index, b.Index))
 	})
 	out, _ = most(out, shownLongest)
 	return out
@@ -124,15 +127,22 @@ func merged(list []Step) []Step {
 		last[loop] = max(last[loop], st.Index)
 	}
 	groups := int64(max(4, shownSteps/len(series)))
+	sizes := map[loopKey]int64{} // powers of two, so that groups stay as they are while steps are added
+	for loop, n := range last {
+		size := int64(1)
+		for (n-first[loop])/size >= groups {
+			size *= 2
+		}
+		sizes[loop] = size
+	}
 	var out []Step
 	for k, steps := range series {
 		loop := k.loopKey
-		size := (last[loop]-first[loop])/groups + 1
+		size := sizes[loop]
 		slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Index, b.Index) })
 		for len(steps) > 0 {
-			group := (steps[0].Index - first[loop]) / size
 			n := 1
-			for n < len(steps) && (steps[n].Index-first[loop])/size == group {
+			for n < len(steps) && steps[n].Index/size == steps[0].Index/size {
 				n++
 			}
 			out = append(out, meanStep(steps[:n]))
@@ -147,6 +157,7 @@ func meanStep(steps []Step) Step {
 	out := slices.MaxFunc(steps, func(a, b Step) int { return cmp.Compare(a.Duration, b.Duration) })
 	n := float64(len(steps))
 	out.Index, out.Count, out.Worst = steps[0].Index, len(steps), out.Duration
+	out.Start = steps[0].Time - 1000*steps[0].Duration
 	out.Duration, out.Exposed, out.Other, out.Overlap, out.Items = 0, 0, 0, 0, 0
 	phases, order := map[string]float64{}, []string{}
 	var mfu, joules, late mean

@@ -167,6 +167,13 @@ func (b *tab) until(expression string) {
 	}
 }
 
+// redraw draws all sections, also the ones that are out of sight.
+func (b *tab) redraw() {
+	b.t.Helper()
+	b.run(`draw()`)
+	b.until(`!pending.size`)
+}
+
 // text returns the visible text of the elements of a selector.
 func (b *tab) text(selector string) string {
 	b.t.Helper()

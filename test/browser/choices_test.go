@@ -59,16 +59,19 @@ func TestOneServiceIsChosenForOperationsStepsAndRequests(t *testing.T) {
 	choose := func(service string) {
 		b.run(`const s = document.querySelector("#options select"); s.value = "` + service +
 			`"; s.dispatchEvent(new Event("change"))`)
-		b.until(`state.requests.length + state.operations.length > 0 && new URLSearchParams(location.search).get("service") === ` +
+		b.until(`state.requests.length + state.operations.length > 0 && new URLSearchParams(location.hash.slice(1)).get("service") === ` +
 			`("` + service + `" || null) && document.querySelector("#options select").value === "` + service + `"`)
 	}
 	choose("chat")
-	b.until(`document.querySelectorAll("#requests tbody tr").length === 2 && !document.querySelector("#operations table")`)
-	assert.NotContains(t, b.text("#steps"), "median", "training makes the steps")
+	b.until(`document.querySelectorAll("#requests tbody tr").length === 2 && document.getElementById("operations").hidden`)
+	assert.NotContains(t, b.text("#when .name"), "Steps", "training makes the steps")
+	assert.Contains(t, b.text("#none summary"), "operations", "what is missing is in one line")
+	assert.True(t, eval[bool](b, `document.getElementById("requests").compareDocumentPosition(document.getElementById("when")) === 4`),
+		"without steps, requests come first")
 	assert.Equal(t, "all\nchat\ntraining", b.text("#options option"), "the others can still be chosen")
 	b.hangsTogether()
 	choose("training")
-	b.until(`document.querySelectorAll("#operations tbody tr").length === 2 && !document.querySelector("#requests table")`)
+	b.until(`document.querySelectorAll("#operations tbody tr").length === 2 && document.getElementById("requests").hidden`)
 	choose("")
 	b.until(`document.querySelector("#operations table") !== null && document.querySelector("#requests table") !== null`)
 }
@@ -84,7 +87,8 @@ func TestTheAddressKeepsWhatTheReaderChose(t *testing.T) {
 	b.run(`[...document.querySelectorAll("#operations button.plain")].find((n) => n.textContent === "gemm").click()`)
 	address := eval[string](b, `location.href`)
 
-	again := open(t, address+"#requests", 1300, 1000)
+	assert.Contains(t, address, "#range=300&", "after #, so that a file keeps it, too")
+	again := open(t, address, 1300, 1000)
 	again.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
 	assert.Equal(t, []string{"layer_norm", "gemm"}, again.column("operations", "operation"))
 	assert.Equal(t, "gemm", again.text("#operations tbody tr.chosen td:first-child"))
@@ -94,7 +98,7 @@ func TestTheAddressKeepsWhatTheReaderChose(t *testing.T) {
 	again.hangsTogether()
 
 	// The address is not trusted.
-	wild := open(t, url+"?range=7&from=9&to=8&service=%3Cimg%20src=x%20onerror=alert(1)%3E&operation=x&zone=mars&"+
+	wild := open(t, url+"#range=7&trace=%3Cb%3E&from=9&to=8&service=%3Cimg%20src=x%20onerror=alert(1)%3E&operation=x&zone=mars&"+
 		"find%20operations=%3Cscript%3E&sort%20operations=-nothing&find%20devices=x&sort%20x=y", 1300, 1000)
 	wild.until(`state !== null && document.querySelector("#options select") !== null`)
 	assert.Equal(t, "<img src=x onerror=alert(1)>", wild.text("#options option[selected]"))
@@ -105,7 +109,7 @@ func TestTimesNameTheirZone(t *testing.T) {
 	m, now := stopped()
 	m.Traces(spans(t, "a", "GPU-0", -1, span{"gemm", "section", now.Add(-2 * time.Second), time.Second, 1, nil}))
 	b := open(t, serve(t, m), 1300, 1000, in("Asia/Kolkata"))
-	b.until(`document.querySelector("#devices svg") !== null`)
+	b.until(`document.querySelector("#when svg.strip") !== null`)
 	east := now.In(time.FixedZone("", 5*3600+1800))
 	assert.Contains(t, b.text("#summary"), ", at "+east.Format("15:04:05")+" UTC+05:30")
 	b.press("options", "UTC")
@@ -151,9 +155,9 @@ func TestRowsAndThePageAreSaved(t *testing.T) {
 	b.run(`document.querySelector("[data-key='operations csv']").click()`)
 	rows := strings.Split(strings.TrimSuffix(saved(t, filepath.Join(dir, "operations.csv")), "\r\n"), "\r\n")
 	require.Len(t, rows, 4)
-	assert.Equal(t, "operation,type,count,GPU time,J,own J,of roof,bound,B/s,FLOP/s,trace", rows[0])
-	assert.True(t, strings.HasPrefix(rows[1], "gemm,section,100,30,200,200,0.5,compute,"), rows[1])
-	assert.True(t, strings.HasPrefix(rows[2], "layer_norm,section,100,10,100,100,0.25,memory,"), rows[2])
+	assert.Equal(t, "operation,type,count,GPU time,J,own J,share,of roof,bound,B/s,FLOP/s,trace", rows[0])
+	assert.True(t, strings.HasPrefix(rows[1], "gemm,section,100,30,200,200,0.666666666667,0.5,compute,"), rows[1])
+	assert.True(t, strings.HasPrefix(rows[2], "layer_norm,section,100,10,100,100,0.333333333333,0.25,memory,"), rows[2])
 	assert.True(t, strings.HasPrefix(rows[3], `"'=HYPERLINK(""x"",1)",section,1,0.001,`), rows[3])
 	assert.Regexp(t, `,0{31}9$`, rows[3])
 
@@ -166,6 +170,16 @@ func TestRowsAndThePageAreSaved(t *testing.T) {
 	file.press("options", "UTC")
 	assert.Equal(t, "true", eval[string](file, `document.querySelector("#options button").getAttribute("aria-pressed")`))
 	file.hangsTogether()
+	// A time is selected in the file, too, and a trace of it shown.
+	x, y := file.middle("#when svg.strip", 0)
+	file.drag(x-200, x, y)
+	file.until(`Number(document.querySelector("#operations td:nth-child(3)").textContent) < 60 && !pending.size`)
+	assert.Contains(t, file.text("#chosen"), "Selected ")
+	file.press("chosen", "reset")
+	file.until(`document.querySelector("#operations td:nth-child(3)").textContent === "100" && !pending.size`)
+	file.run(`document.querySelector("#requests button.plain").click()`)
+	file.until(`document.querySelectorAll("#trace .track").length > 2`)
+	assert.Contains(t, file.text("#trace"), "prefill")
 
 	b.run(`document.querySelector("[data-key='json']").click()`)
 	assert.Contains(t, saved(t, filepath.Join(dir, "otelgpu.json")), `"services":["chat","sheet","training"]`)

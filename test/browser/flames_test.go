@@ -62,8 +62,11 @@ func TestFlameGraphOnTheLivePage(t *testing.T) {
 	b.do(chromedp.MouseEvent("mousePressed", x, y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
 		chromedp.MouseEvent("mouseReleased", x, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
 	b.until(`document.querySelectorAll("#flames svg.flames rect").length === 3`)
-	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000005",
-		eval[string](b, `document.querySelector("#flames .says a").href`))
+	b.run(`document.querySelector("#flames .says .trace button").click()`)
+	b.until(`document.querySelector("#trace a") !== null`)
+	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000005", eval[string](b, `document.querySelector("#trace a").href`))
+	assert.Contains(t, b.text("#trace .name"), "gemm")
+	b.press("trace", "close")
 	b.press("flames", "show all")
 	b.until(`document.querySelectorAll("#flames svg.flames rect").length === 4`)
 

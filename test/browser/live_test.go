@@ -171,16 +171,16 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 	assert.Equal(t, []string{"42.5", "7"}, b.column("requests", "J"))
 	assert.Equal(t, []string{"21 ms", ""}, b.column("requests", "queue"))
 	assert.Equal(t, []string{"0.425", ""}, b.column("requests", "J per item"))
-	assert.Contains(t, b.text("#ranks .hint"), "Rank 1 is the slowest: its own time is 1.06 times the median of the ranks")
-	assert.Contains(t, b.text("#devices figcaption"), "W, mean of its readings")
+	assert.Contains(t, eval[string](b, `document.querySelector("[data-key='strip ranks']").getAttribute("aria-label")`),
+		"rank 1 is the slowest: its own time is 1.06 times the median, 50 ms more")
 	assert.Contains(t, b.text("#health dl"), "of which")
-	assert.Equal(t, []string{"20 GiB", "30 GiB"}, b.column("memory", "most"))
-	assert.Equal(t, []string{"25 %", "37.5 %"}, b.column("memory", "most, share"))
-	x, y := b.middle("#memory svg[role=img]", 0)
-	assert.Equal(t, []string{
-		"GPU-1 · NVIDIA H100 80GB HBM3: 30 GiB, 37.5 % of 80 GiB",
-		"GPU-0 · NVIDIA H100 80GB HBM3: 20 GiB, 25 % of 80 GiB",
-	}, lines(b.tip(x, y))[1:])
+	x, y := b.middle("[data-key='strip memory']", 0)
+	assert.Equal(t, []string{"GPU-1: 30 GiB, 37.5 % of 80 GiB", "GPU-0: 20 GiB, 25 % of 80 GiB"}, lines(b.tip(x, y))[1:])
+	assert.Equal(t, []string{"GPU spans", "Energy", "Power", "Steps per second", "J per token", "Slowest step"},
+		lines(b.text("#headline .tile > .dim:first-child")))
+	assert.Equal(t, []string{"300", "1", "0.425", "0.9"}, eval[[]string](b, `[0, 3, 4, 5].map((i) => {
+		const [n, unit] = document.querySelectorAll("#headline .value")[i].textContent.split(" ");
+		return unit === "ms" ? String(n / 1000) : n; })`), "100 steps and 200 sections; 50 steps in 50 s; 42.5 J of 100 tokens")
 	b.hangsTogether()
 	b.readable()
 
@@ -198,20 +198,29 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 		"gemm", "training", "GPU time 30 s", "13.3 GFLOP/s at 4,000 FLOPs per byte", "3.33 MB/s",
 		"50 % of the roof", "bound by compute",
 	}, said)
-	said = lines(b.tip(b.middle("#steps .column", 20)))
+	const steps = `[data-key^='strip steps']`
+	said = lines(b.tip(b.middle(steps, 0)))
 	assert.Regexp(t, `^train \d+, mean of 2 ranks: 850 ms$`, said[0])
 	assert.Contains(t, said, "longest 900 ms, rank 1")
 	assert.Contains(t, said, "forward 300 ms")
 	assert.Contains(t, said, "backward 400 ms")
-	x, y = b.middle("#devices svg.strip", 0)
+	x, y = b.middle("#when svg.strip", 0)
 	assert.Regexp(t,
 		`GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, reported by the device, 60 %\npower 3\d\d W`, b.tip(x, y))
 
-	// A click on a step opens its trace, as does the link of a request.
-	b.run(`window.open = (to) => { window.opened = to; }; document.querySelector("#steps .column").dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
-	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000003", eval[string](b, `window.opened`))
-	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000007",
-		eval[string](b, `document.querySelector("#requests a").href`))
+	// A click on a step shows its trace, as does a click on a request. The viewer of others is a link.
+	x, y = b.middle(steps, 0)
+	b.do(chromedp.MouseEvent("mousePressed", x, y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
+		chromedp.MouseEvent("mouseReleased", x, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+	b.until(`document.querySelector("#trace a")?.href === "http://jaeger.test/trace/00000000000000000000000000000003"`)
+	assert.Contains(t, b.text("#trace .name"), "train × 50 rank 0")
+	b.run(`document.querySelector("#requests button.plain").click()`)
+	b.until(`document.querySelector("#trace a")?.href === "http://jaeger.test/trace/00000000000000000000000000000007"`)
+	assert.Equal(t, []string{"prefill", "decode", "queue"}, lines(b.text("#trace .name bdi")))
+	assert.Contains(t, eval[string](b, `location.hash`), "trace=00000000000000000000000000000007", "it can be sent")
+	b.hangsTogether()
+	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape)) // the tooltip first
+	b.until(`document.getElementById("trace").hidden`)
 
 	// New data appears automatically.
 	m.Traces(spans(t, "training", "GPU-0", 0, span{
@@ -224,21 +233,22 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	b := open(t, serve(t, busy(t)), 1300, 1000)
 	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
-	x, y := b.middle("#devices svg.strip", 0)
+	x, y := b.middle("#when svg.strip", 0)
 	b.drag(x-200, x, y)
 	b.until(
 		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
 	assert.Regexp(t, `^Selected \d\d:\d\d:\d\d to \d\d:\d\d:\d\d \(1\d(\.\d+)? s\)\. Operation totals are rounded to 5 s\.reset$`,
 		b.text("#chosen"))
-	assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices .picked").length`), "it is drawn on the strips")
-	assert.Less(t, eval[int](b, `document.querySelectorAll("#steps .column").length`), 40)
-	assert.Contains(t, b.text("#requests"), "No usage records in this time range", "both requests came later")
+	assert.False(t, eval[bool](b, `document.querySelector("#when .overlay .picked").hidden`), "it is drawn over all tracks")
+	assert.Less(t, eval[int](b, `state.steps.length`), 80)
+	b.until(`!pending.size`)
+	assert.Contains(t, b.text("#none"), "No usage records in this time range", "both requests came later")
 	b.press("chosen", "reset")
 	b.until(
 		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
 
 	// The same with the keyboard.
-	b.run(`document.querySelector("#devices svg.strip").focus()`)
+	b.run(`document.querySelector("#when svg.strip").focus()`)
 	for range 3 {
 		b.do(chromedp.KeyEvent(kb.ArrowLeft))
 	}
@@ -249,7 +259,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	}
 	b.until(
 		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
-	assert.Contains(t, b.text("#chosen"), "(20 s).")
+	assert.Contains(t, b.text("#chosen"), "(4 s).")
 	assert.True(t, eval[bool](b, `document.activeElement.matches("svg.strip")`), "the focus stays where it was")
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
 	b.until(
@@ -259,7 +269,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 func TestARedrawKeepsOtherLinesAndHiddenOnes(t *testing.T) {
 	b := open(t, serve(t, busy(t)), 1300, 1000)
 	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
-	b.run(`document.querySelector("#devices svg.strip").focus()`)
+	b.run(`document.querySelector("#when svg.strip").focus()`)
 	for range 3 {
 		b.do(chromedp.KeyEvent(kb.ArrowLeft))
 	}
@@ -287,10 +297,14 @@ func TestThePageIsWorkedByKeyboardOnly(t *testing.T) {
 			assert.Equal(t, "count", eval[string](b, `document.activeElement.textContent`), "the focus outlives the redraw")
 			assert.Equal(t, "descending", eval[string](b, `document.activeElement.closest("th").getAttribute("aria-sort")`))
 		}
-		if strings.HasPrefix(at, "step ") && !reached["a step"] {
-			reached["a step"] = true
+		if at == "strip GPU-0" { // one stop for all tracks
+			b.do(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowLeft))
+			reached["a step"] = strings.HasPrefix(eval[string](b, `document.activeElement.dataset.key`), "strip steps")
 			assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "train",
 				"what has the focus is said")
+			b.do(chromedp.KeyEvent(kb.Enter))
+			b.until(`!document.getElementById("trace").hidden`)
+			b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
 		}
 		if strings.HasPrefix(at, "requests J") {
 			break
@@ -310,14 +324,14 @@ func TestThePageIsWorkedByKeyboardOnly(t *testing.T) {
 
 func TestEmptyViewsNameTheMissingSource(t *testing.T) {
 	b := open(t, serve(t, page.New()), 1000, 900)
-	for section, want := range map[string]string{
+	for name, want := range map[string]string{
 		"devices": "Send spans of GPU work with hw.id", "operations": "Point an OTLP exporter at this Collector",
-		"steps": "A loop makes them", "requests": "Batches that link to their requests",
-		"ranks": "gpu.job.rank", "health": "none yet", "memory": "hw.gpu.memory.usage", "standsOut": "Nothing yet",
+		"requests": "Batches that link to their requests", "findings": "Nothing stands out",
 	} {
-		assert.Contains(t, b.text("#"+section), want)
-		assert.Contains(t, b.text("#"+section+" h2"), "?", "a question is above each view")
+		assert.Contains(t, b.text("[data-key='none "+name+"']"), want)
 	}
+	assert.Contains(t, b.text("#health"), "none yet")
+	assert.Equal(t, "No data in this range", b.text("#none h2"))
 	b.hangsTogether()
 }
 
@@ -369,7 +383,7 @@ func TestHostileNamesAreText(t *testing.T) {
 	assert.Equal(t, "isolate", eval[string](b,
 		`getComputedStyle(document.querySelector("#operations td bdi")).unicodeBidi`),
 		"a name that is written from right to left turns nothing else")
-	b.tip(b.middle("#steps .column", 0))
+	b.tip(b.middle("[data-key^='strip steps']", 0))
 	b.fits()
 }
 
@@ -383,12 +397,12 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 		assert.Equal(t, scheme == "dark",
 			eval[bool](b, `Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]) < 128`))
 		for _, selector := range []string{
-			"h2", "td", "#summary", ".hint", ".legend", "button[aria-pressed=true]",
+			"h2", "td", "#summary", ".hint", ".legend", "button[aria-pressed=true]", ".tile .says",
 			"button.plain", "th button",
 		} {
 			assert.GreaterOrEqual(t, b.contrast(selector), 4.5, "%s, %s", scheme, selector)
 		}
-		for _, section := range []string{"devices", "steps", "operations"} {
+		for _, section := range []string{"when", "operations"} {
 			assert.Positive(t, eval[float64](b, `document.querySelector("#`+section+` svg").getBoundingClientRect().height`))
 		}
 	}
@@ -425,21 +439,17 @@ func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
 	address := serve(t, fleet(t))
 	for _, width := range []int64{400, 1300} {
 		b := open(t, address, width, 900)
-		b.until(`document.querySelectorAll("#ranks rect.k4").length > 0`)
+		b.until(`document.querySelectorAll("#when path.late1").length > 0 && !pending.size`)
 		b.readable()
 		b.fits()
-		assert.Equal(t, 1, eval[int](b, `new Set([...document.querySelectorAll("#steps .column")].map((n) =>
-			[...n.querySelectorAll("rect[class]")].map((r) => r.getAttribute("class")).join())).size`), "phases have one order")
-		assert.Equal(t, []string{"forward", "backward", "loss", "log", "other"}, sorted(lines(b.text("#steps .legend li"))),
-			"what a chart shows")
-		assert.Equal(t, 5, eval[int](b, `new Set([...document.querySelectorAll("#steps .legend rect")].map((n) =>
-			n.getAttribute("class"))).size`), "each phase has a different color")
+		phases := lines(eval[string](b, `[...document.querySelectorAll("#when [data-phase]")].map((n) => n.dataset.phase).join("\n")`))
+		assert.Equal(t, []string{"forward", "backward", "loss", "log", "other"}, sorted(phases), "what a chart shows")
 		assert.Equal(t, 64, eval[int](b,
-			`[...document.querySelectorAll("#memory path.level")].filter((n) => n.getTotalLength() > 100).length`),
+			`[...document.querySelectorAll("#when path.level")].filter((n) => n.getTotalLength() > 100).length`),
 			"a sample is of the time since the one before")
-		assert.Empty(t, b.text("#memory .legend"), "seven colours tell no 64 lines apart")
+		assert.NotContains(t, b.text("#when .legend"), "memory of", "seven colours tell no 64 lines apart")
 		assert.Contains(t, b.text("#summary"), "3,776 steps", "including steps that are not in the page")
-		assert.Regexp(t, `^train \d+ and \d+ more, mean of 64 ranks: `, lines(b.tip(b.middle("#steps .column", 2)))[0],
+		assert.Regexp(t, `^train \d+ and \d+ more, mean of 64 ranks: `, lines(b.tip(b.middle("[data-key^='strip steps']", 0)))[0],
 			"all steps are shown, as means")
 	}
 }
@@ -488,7 +498,7 @@ func TestManyDevicesAndOperations(t *testing.T) {
 		}
 	}()
 	defer func() { close(stop); <-stopped }()
-	b.until(`document.querySelectorAll("#devices svg.strip").length === 64 && state.moreOperations > 9000`)
+	b.until(`document.querySelectorAll("#when svg.strip").length === 64 && state.moreOperations > 9000`)
 	before, began := eval[int](b, `Number(document.documentElement.dataset.drawn)`), time.Now()
 	b.until(fmt.Sprintf(`Number(document.documentElement.dataset.drawn) >= %d`, before+4))
 	nodes := eval[int](b, `document.querySelectorAll("*").length`)

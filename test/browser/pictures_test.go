@@ -194,14 +194,15 @@ func TestPicturesOfTheDemo(t *testing.T) {
 	}
 	b.until(`state.findings.length === 4`)
 	b.run(`live.paused = true`)
-	b.picture("page", "header", "#steps")
-	b.picture("devices", "#devices", "#devices")
+	b.redraw()
+	b.picture("page", "header", "#operations")
+	b.picture("devices", "#when", "#when")
 	b.picture("requests", "#requests", "#requests")
 	b.press("flames", "energy")
 	b.picture("flames", "#flames", "#flames .says")
 	b.do(prefers("dark"))
-	b.until(`getComputedStyle(document.body).backgroundColor === "rgb(17, 20, 23)"`)
-	b.picture("page-dark", "header", "#operations")
+	b.until(`getComputedStyle(document.body).backgroundColor === "rgb(15, 18, 22)" && !pending.size`)
+	b.picture("page-dark", "header", "#when")
 }
 
 // TestIntegrationPicturesOfATrace takes the picture of a training step of the demo in Jaeger.

@@ -53,16 +53,17 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	told := func(b *tab) {
 		b.hangsTogether()
 		for _, want := range []string{
-			`late rank: rank 0 of 4 is late in \d+ of \d+ steps of train, .*; inference runs on its GPU, too`,
-			`slow request: [\d.]+m?s, the median of \d+ takes [\d.]+m?s`,
-			`throttle: the only span of prefill.long ran with a throttled clock, .* \(sw_power_cap\)`,
-			`pageable copies: h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus`,
+			`late rankRank 0 of 4 is late in \d+ of \d+ steps of train, .*; inference runs on its GPU, too`,
+			`slow request[\d.]+ m?s, the median of \d+ takes [\d.]+ m?s`,
+			`throttleThe only span of prefill.long ran with a throttled clock, .* \(sw_power_cap\)`,
+			`pageable copiesh2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus`,
 		} {
 			assert.Regexp(t, want, b.text("#standsOut"))
 		}
 		// Each part is also in the section for its question.
-		assert.Contains(t, b.text("#ranks .hint"), "Rank 0 is the slowest")
-		assert.Positive(t, eval[int](b, `document.querySelectorAll("#ranks rect.k4").length`), "late steps of the rank")
+		assert.Contains(t, eval[string](b, `document.querySelector("[data-key='strip ranks']").getAttribute("aria-label")`),
+			"rank 0 is the slowest")
+		assert.Contains(t, b.text("#when .legend"), "more than 15 %", "late steps of the rank")
 		types := b.column("operations", "type")
 		for i, name := range b.column("operations", "operation") {
 			switch name {
@@ -73,9 +74,10 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 			}
 		}
 		assert.Contains(t, b.column("requests", "prefill.long")[0], "ms", "the slow one took most joules")
-		assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices .strip rect.throttle").length`))
-		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#memory path.level").length`))
-		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#devices .strip").length`))
+		assert.Positive(t, eval[int](b, `document.querySelectorAll("#when .strip path.throttle").length`))
+		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#when path.level").length`))
+		assert.Equal(t, 8, eval[int](b, `document.querySelectorAll("#when .strip").length`),
+			"four devices, steps, ranks, requests and memory")
 		toldByFlames(b)
 	}
 	b := open(t, address, 1400, 1000)
@@ -83,6 +85,7 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	b.until(
 		`state && state.findings.length === 4 && state.requests.some((q) => (q.parts || []).some((p) => p.name === "prefill.long"))`)
 	b.run(`live.paused = true`)
+	b.redraw()
 	told(b)
 	b.do(chromedp.Navigate("about:blank")) // the demo ends, and a page that queries it then logs an error
 

@@ -53,7 +53,7 @@ const short = (t, n) => ([...t].length > n ? [...t].slice(0, n - 1).join("") + "
 const widths = new Map();
 const widthOf = (view) => Math.max(240, Math.floor(widths.get(view) || view.clientWidth || 640));
 
-const sig = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en", {maximumSignificantDigits: n});
+const sig = (x, n = 3) => Math.abs(x) >= 1e15 ? x.toExponential(n - 1) : Number(x.toPrecision(n)).toLocaleString("en", {maximumSignificantDigits: n});
 const count = (n) => n.toLocaleString("en");
 const percent = (x) => (x > 0 && x < 0.0005 ? "<0.1" : sig(x * 100)) + " %";
 function seconds(s) {
@@ -74,6 +74,9 @@ function bytes(b) {
   for (const [f, p] of [[2 ** 40, "T"], [2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]]) if (b >= f) return sig(b / f) + " " + p + "iB";
   return sig(b) + " B";
 }
+// inUnits formats times in a text of the Collector, as 853.9ms, as tables do.
+const inUnits = (t) => t.replace(/(^|[\s(,])(\d+(?:\.\d+)?)(ns|µs|ms|s)(?=[\s.,;:)]|$)/g, (m, before, n, unit) => `${before}${sig(Number(n))} ${unit}`);
+const sentence = (t) => (/^[a-z]+[ ,]/.test(t) ? t.charAt(0).toUpperCase() + t.slice(1) : t) + (/[.!?]$/.test(t) ? "" : ".");
 const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many || one + "s"}`;
 function median(list) {
   const s = list.slice().sort((a, b) => a - b), n = s.length;
@@ -127,11 +130,13 @@ function tipAgain(shown, at) {
 
 const isTrace = (id) => /^[0-9a-f]{32}$/.test(id || "");
 const traceOf = (id) => (state.traceUrl && isTrace(id) ? state.traceUrl.replaceAll("{traceID}", id) : "");
+// traceLink shows a trace on the page, and offers to copy its ID and to open it in a trace viewer.
 function traceLink(id, label) {
-  const to = traceOf(id);
-  return el("span", {}, to ? el("a", {href: to, target: "_blank", rel: "noreferrer", "data-key": "trace " + id}, label) : label,
-    isTrace(id) ? el("button", {class: "copy", "data-key": `copy ${label} ${id}`, "aria-label": "copy trace ID " + id, title: "copy " + id, onclick: (e) => copy(id, e.currentTarget)}) : null);
+  if (!isTrace(id)) return el("span", {}, label);
+  return el("span", {class: "trace"}, el("button", {class: "plain", "data-key": `trace ${label} ${id}`, title: "show the trace " + id, onclick: () => openTrace(id)}, label), copyButton(id, label));
 }
+const copyButton = (id, label) => el("button", {class: "copy", "data-key": `copy ${label} ${id}`, "aria-label": "copy trace ID " + id, title: "copy " + id, onclick: (e) => copy(id, e.currentTarget)},
+  svg("svg", {width: 12, height: 12, viewBox: "0 0 12 12", "aria-hidden": "true"}, svg("path", {d: "M1.5 3.5h6v7h-6zM4 3V1.5h6.5V9H8", class: "outline"})));
 // copy writes a text to the clipboard. Browsers allow that for pages from this host or over HTTPS; other pages select
 // and copy.
 async function copy(t, button) {
@@ -149,9 +154,6 @@ async function copy(t, button) {
   button.classList.add("done");
   setTimeout(() => button.classList.remove("done"), 1500);
 }
-function openTrace(id) {
-  if (traceOf(id)) open(traceOf(id), "_blank", "noreferrer");
-}
 // pressed makes a drawn node behave like a button.
 const pressed = (f) => ({onclick: f, onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); f(e); } }});
 
@@ -161,8 +163,8 @@ function legend(entries) {
 }
 // empty states what is missing and the remedy.
 const empty = (what, todo) => el("p", {class: "empty"}, el("strong", {}, what), " ", todo);
-// nothing returns the content of a view without data: what is missing, or nothing in a file, which gets no more data.
-const nothing = (what, todo) => (state.live ? [empty(what, todo)] : null);
+// A view without data returns missing: the page lists it by name, with the remedy. A file gets no more data.
+const missing = (name, what, todo) => ({missing: name, content: empty(what, todo)});
 const details = (key, title, body) => node(document.createElement("details"),
   {open: opened.has(key), "data-key": key, ontoggle: (e) => opened[e.target.open ? "add" : "delete"](key)}, [el("summary", {}, title), body]);
 const opened = new Set();
@@ -188,6 +190,7 @@ function save(name, kind, content) {
 let changed = () => {};
 // table has columns {title, of: value that rows are ordered by, cell: what is shown (default: the value), left: text, zero: 0
 // is a value like others, not an unknown one}. opts:
+// arrange: reorders the sorted rows; wide of a column: the class by which narrow windows hide it;
 // key (makes it sortable and remembers), sort [title, down], filter: row => text, most: rows at first, chosen: row => bool,
 // more: how many rows there are beyond all.
 function table(caption, all, rows, opts = {}) {
@@ -209,12 +212,14 @@ function table(caption, all, rows, opts = {}) {
         return down ? -c : c;
       });
     }
+    if (opts.arrange && !own.find) list = opts.arrange(list);
     const most = own.all ? list.length : opts.most || 50, left = list.length - most;
-    const head = el("tr", {}, ...columns.map((c) => el("th", {scope: "col", class: c.left ? "left" : undefined, title: c.help,
+    const cls = (c) => [c.left && "left", c.wide].filter(Boolean).join(" ") || undefined;
+    const head = el("tr", {}, ...columns.map((c) => el("th", {scope: "col", class: cls(c), title: c.help,
       "aria-sort": own.sort && own.sort[0] === c.title ? (own.sort[1] ? "descending" : "ascending") : undefined},
     opts.key && c.of ? el("button", {"data-key": `${opts.key} ${c.title}`, onclick: () => { own.sort = [c.title, own.sort && own.sort[0] === c.title ? !own.sort[1] : !c.left]; own.sorted = true; refill(); }}, c.title) : c.title)));
     const body = list.slice(0, most).map((r) => el("tr", {class: opts.chosen && opts.chosen(r) ? "chosen" : undefined},
-      ...columns.map((c) => el("td", {class: c.left ? "left" : undefined}, c.cell ? c.cell(r) : c.of(r)))));
+      ...columns.map((c) => el("td", {class: cls(c)}, c.cell ? c.cell(r) : c.of(r)))));
     const grid = el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption, "data-key": opts.key && opts.key + " rows"},
       el("table", {}, el("caption", {}, el("span", {}, caption)), el("thead", {}, head), el("tbody", {}, ...body)));
     const foot = [];
@@ -229,20 +234,20 @@ function table(caption, all, rows, opts = {}) {
     oninput: (e) => { own.find = e.target.value; refill(); }})) : null;
   return node(box, {}, [search, ...fill()]);
 }
-// keep runs a function that recreates nodes, and restores the focus, the tooltip and scroll positions.
-function keep(f) {
+// keep runs a function that recreates nodes below root, and restores the focus, the tooltip and scroll positions.
+function keep(f, root = document) {
   const shown = !tip.hidden, where = anchorAt;
-  keepFocus(f);
+  keepFocus(f, root);
   tipAgain(shown, where);
 }
-function keepFocus(f) {
-  const key = document.activeElement && document.activeElement.dataset.key, at = new Map();
-  const caret = document.activeElement && document.activeElement.selectionStart;
-  for (const n of document.querySelectorAll(".scroll[data-key]")) at.set(n.dataset.key, [n.scrollTop, n.scrollLeft]);
+function keepFocus(f, root) {
+  const active = document.activeElement, inside = active && (root === document || root.contains(active));
+  const key = inside && active.dataset.key, caret = active && active.selectionStart, at = new Map();
+  for (const n of root.querySelectorAll(".scroll[data-key]")) if (n.scrollTop || n.scrollLeft) at.set(n.dataset.key, [n.scrollTop, n.scrollLeft]);
   f();
-  for (const n of document.querySelectorAll(".scroll[data-key]")) if (at.has(n.dataset.key)) [n.scrollTop, n.scrollLeft] = at.get(n.dataset.key);
+  if (at.size) for (const n of root.querySelectorAll(".scroll[data-key]")) if (at.has(n.dataset.key)) [n.scrollTop, n.scrollLeft] = at.get(n.dataset.key);
   if (!key || document.activeElement.dataset.key === key) return;
-  const again = [...document.querySelectorAll("[data-key]")].find((n) => n.dataset.key === key);
+  const again = [...root.querySelectorAll("[data-key]")].find((n) => n.dataset.key === key);
   if (!again) return;
   again.focus({preventScroll: true});
   if (again.type === "search") again.setSelectionRange(caret, caret);

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // Charts that the live page and reports share.
 
-const boundClass = (b) => ({compute: "k0", memory: "k1", launch: "k4", latency: "k3"})[b] || "k7";
+const boundClass = (b) => ({compute: "k0", memory: "k2", launch: "k3", latency: "k5", link: "k1", bus: "k2"})[b] || "k7";
 
 // ticks returns about n round numbers from 0 to at least most.
 function ticks(most, n) {

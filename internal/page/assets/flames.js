@@ -162,23 +162,23 @@ function flameLoad() {
     if (flame.query !== q.key) return;
     [flame.data, flame.base, flame.made] = [data, base, null];
     if (!flame.of) flame.sources = data.sources;
-    if (!live.paused) draw();
+    if (!live.paused) draw("flames");
   }, () => { flame.asked = now - 3000; }); // the summary states that the Collector does not respond
 }
 
 function flames(view) {
   if (state.live) flameLoad();
   else [flame.data, flame.base] = [state.flames || null, state.flamesBefore || null];
-  if (!flame.data || !flame.data.nodes.length && !flame.of) return nothing("No stack is complete yet.", "A trace is counted a few seconds after its last span; send the spans around GPU work to this Collector, too.");
+  if (!flame.data || !flame.data.nodes.length && !flame.of) return state.live ? missing("code paths", "No stack is complete yet.", "A trace is counted a few seconds after its last span; send the spans around GPU work to this Collector, too.") : null;
   const made = `${flame.type} ${flame.group} ${flame.shares}`;
   if (!flame.made || flame.made.key !== made) flame.made = {key: made, root: flameTree(flame.data, flame.base)};
   const root = flame.made.root, name = flameTypes[flame.type], show = name[1];
-  const set = (k, v) => () => { flame[k] = v; flame.zoom = []; flame.at = []; draw(); };
+  const set = (k, v) => () => { flame[k] = v; flame.zoom = []; flame.at = []; draw("flames"); };
   const choice = (title, k, list) => el("span", {role: "group", "aria-label": title}, ...list.map(([v, t]) => el("button", {"aria-pressed": String(flame[k] === v), "data-key": `flames ${k} ${v}`, onclick: set(k, v)}, t)));
   const sources = flame.sources.map((s) => [JSON.stringify(s), short(plain(`${s.service || "unknown service"} ${s.version || ""}`), 60)]);
-  const select = (title, k, list) => el("label", {}, title + " ", el("select", {"data-key": "flames " + k, onchange: (e) => { flame[k] = e.target.value; flame.query = ""; draw(); }}, ...list.map(([v, t]) => el("option", {value: v, selected: v === flame[k]}, t))));
+  const select = (title, k, list) => el("label", {}, title + " ", el("select", {"data-key": "flames " + k, onchange: (e) => { flame[k] = e.target.value; flame.query = ""; draw("flames"); }}, ...list.map(([v, t]) => el("option", {value: v, selected: v === flame[k]}, t))));
   const out = [el("div", {class: "controls"}, choice("Quantity", "type", flameTypes.map(([t], i) => [i, t]).filter(([i]) => state.live || i === flame.type || flame.data.nodes.some((n) => n.v[i] > 0))), choice("Stacks by", "group", Object.keys(flameGroups).filter((g) => !flameTags[g] || g === flame.group || (flame.data.tags || []).some(flameTags[g])).map((g) => [g, g])),
-    el("label", {class: "find"}, "find ", el("input", {type: "search", value: flame.find, "data-key": "flames find", oninput: (e) => { flame.find = e.target.value; draw(); }})),
+    el("label", {class: "find"}, "find ", el("input", {type: "search", value: flame.find, "data-key": "flames find", oninput: (e) => { flame.find = e.target.value; draw("flames"); }})),
     state.live ? select("show", "of", [["", "all services"], ...sources]) : null, state.live ? select("compare with", "against", [["", "nothing"], ["before", "the time before"], ...sources]) : null,
     flame.base ? el("button", {"aria-pressed": String(flame.shares), "data-key": "flames shares", title: "scale what it is compared with to the same total", onclick: set("shares", !flame.shares)}, "as shares") : null)];
   if (!root.sum) return [...out, empty(`No ${name[0]} in this time.`, flame.type === 1 ? "Spans get energy from gpu_join, which needs the power samples of a device." : "Choose another quantity or time.")];
@@ -191,7 +191,7 @@ function flames(view) {
     ...(flame.base ? [{title: "before", of: (r) => r.before, cell: (r) => or(r.before, show)}, {title: "change", of: (r) => r.sum - r.before, cell: (r) => flameChange(r)}] : []),
     {title: "trace", cell: (r) => (isTrace(r.trace) ? traceLink(r.trace, r.trace.slice(0, 8)) : "")},
   ], flameRowsOf(root), {key: "flames " + Boolean(flame.base), sort: [flame.base ? "change" : "total", true], most: 20, filter: (r) => r.frame.name + " " + (r.frame.full || "")}) : "");
-  list.addEventListener("toggle", () => { if (list.open && !list.querySelector("table")) draw(); });
+  list.addEventListener("toggle", () => { if (list.open && !list.querySelector("table")) draw("flames"); });
   out.push(list);
   return out;
 }
@@ -240,7 +240,7 @@ function flameDrawing(view, root, show, title) {
   };
   above.forEach((n, i) => rects.push({n, x: 0, w: W, row: i}));
   add(top, 0, W, above.length);
-  const H = flameRow * (1 + rects.reduce((m, r) => Math.max(m, r.row), 0)), go = (n) => { flame.zoom = flame.at = flamePath(n); draw(); };
+  const H = flameRow * (1 + rects.reduce((m, r) => Math.max(m, r.row), 0)), go = (n) => { flame.zoom = flame.at = flamePath(n); draw("flames"); };
   const drawn = rects.map(({n, x, w, row}) => {
     const lines = () => [n.frame.name, n.frame.full && n.frame.full !== n.frame.name ? n.frame.full : "", `${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(flameSelf(n))}`, flame.base ? `before ${show(n.before)}, ${flameChange(n)}` : "", n.depth ? "click: zoom" : ""];
     const label = short(plain(n.frame.name), Math.floor((w - 8) / 6.2)), fits = w > 26 && wide(label) <= w - 6;
@@ -258,7 +258,7 @@ function flameDrawing(view, root, show, title) {
     flame.at = flamePath(to);
     const inside = flame.zoom.every((k, i) => k === flame.at[i]);
     if (!inside) flame.zoom = flame.at;
-    draw();
+    draw("flames");
   };
   return svg("svg", {width: W, height: H, viewBox: `0 0 ${W} ${H}`, class: "flames" + (flame.find ? " finding-some" : ""), role: "application", tabindex: 0, "data-key": "flames drawing", onkeydown: keys,
     "aria-label": `Flame graph of ${title}, ${show(root.sum)} in all; arrow keys choose a frame, Enter zooms, Escape shows all; the table below has the same`}, ...drawn);
@@ -274,6 +274,6 @@ function flameSays(root, show) {
   }
   out.push(el("strong", {}, named(n.frame.full || n.frame.name)), ` ${n.up ? n.frame.kind + ", " : ""}${show(n.sum)}, ${percent(n.sum / root.sum)}; self ${show(flameSelf(n))}`, flame.base ? `; before ${show(n.before)}, ${flameChange(n)}. ` : ". ");
   if (n.up && isTrace(n.trace)) out.push(traceLink(n.trace, `example trace ${n.trace.slice(0, 8)}`), " ");
-  if (flame.zoom.length) out.push(el("button", {"data-key": "flames all", onclick: () => { flame.zoom = []; flame.at = []; draw(); }}, "show all"));
+  if (flame.zoom.length) out.push(el("button", {"data-key": "flames all", onclick: () => { flame.zoom = []; flame.at = []; draw("flames"); }}, "show all"));
   return el("p", {class: "says", role: "status", "aria-live": "polite"}, ...out);
 }

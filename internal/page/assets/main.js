@@ -1,64 +1,135 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // What is drawn, and when.
 
-// Views by the section that they fill. A view that returns null does not apply to this page and is not shown.
-const liveViews = {standsOut, devices, operations, flames, steps, ranks, requests, memory, health};
-const reportViews = {comparison, profileRanks, findings, where, profileSteps, profilePath, timeline, flames, profileModules, profileRoofline, lists, communication, copies, bandwidth, profileMemory, sources};
+// Views by the section that they fill, in the order of a page with steps. A view that returns null does not apply and is
+// not shown; one without data names what is missing.
+const liveViews = {headline, standsOut, when, operations, requests, flames, health, trace: waterfall};
+const reportViews = {profileRanks, comparison, findings, where, profileSteps, profilePath, timeline, flames, profileModules, profileRoofline, lists, communication, copies, bandwidth, profileMemory, sources};
 // Views of many devices that are closed at first: a report of a job starts with which rank is late.
-const foldedViews = new Set(["profilePath", "flames", "profileModules", "profileRoofline", "lists", "copies", "bandwidth", "sources"]);
+const foldedViews = new Set(["profilePath", "flames", "profileModules", "profileRoofline", "lists", "copies", "bandwidth", "sources", "profileSteps", "communication", "profileMemory", "where"]);
 
-let target = location.hash.slice(1); // the section that the address names, until it exists
+let target = ""; // the section that the address names, until it exists
+let order = ""; // of the sections
 
-opened.add("section " + target);
+const isReport = () => (state.profiles || []).length > 0 || !!state.comparison;
+function arrange() {
+  const names = isReport() ? Object.keys(reportViews) : Object.keys(liveViews);
+  if (!isReport() && !state.steps.length && state.requests.length) names.splice(2, 0, names.splice(names.indexOf("requests"), 1)[0]);
+  if (names.join() === order) return;
+  order = names.join();
+  byId("headline").parentNode.prepend(...names.map(byId));
+}
 
-let arranged = false; // the sections of a report are in its order
+// A section is drawn in a task of its own, the visible ones first, so that no task is long.
+const pending = new Set(), absent = new Map(), seen = new Set();
+const visible = new IntersectionObserver((list) => {
+  for (const {target: n, isIntersecting} of list) {
+    seen[isIntersecting ? "add" : "delete"](n.id);
+    if (isIntersecting && stale.has(n.id)) { pending.add(n.id); soon(); }
+  }
+}, {rootMargin: "200px"});
+const stale = new Map(); // sections that are out of sight and have newer data, since when
+let scheduled = false;
+const channel = new MessageChannel();
+channel.port1.onmessage = () => { scheduled = false; work(0); };
+function soon() {
+  if (scheduled || !pending.size) return;
+  scheduled = true;
+  channel.port2.postMessage(0);
+}
 
-function draw() {
+// draw draws sections, all without names: visible ones now, others as soon as possible.
+function draw(...names) {
   if (!state || live.dragging) return;
-  const report = (state.profiles || []).length > 0 || state.comparison;
-  if (report && !arranged) byId("findings").parentNode.prepend(...Object.keys(reportViews).map(byId));
-  arranged ||= report;
-  keep(() => {
-    const views = Object.entries({...liveViews, ...reportViews}).map(([name, f]) => ({f, section: byId(name), view: byId(name).querySelector(".view"), wanted: name in (report ? reportViews : liveViews)}));
-    for (const v of views) v.section.hidden = !v.wanted; // hidden elements have no width
-    widths.clear();
-    for (const v of views) widths.set(v.view, v.view.clientWidth);
-    const fill = (v) => {
-      const made = v.wanted ? v.f(v.view) : null;
-      v.section.hidden = !made;
-      const parts = (made || []).filter(Boolean), folded = report && foldedViews.has(v.section.id) && many();
-      v.view.replaceChildren(...(folded && parts.length ? [details("section " + v.section.id, `of ${plural(everyDevice().length, "device")}`, el("div", {}, ...parts))] : parts));
-    };
-    views.forEach(fill);
-    for (const v of views.filter((v) => v.view.clientWidth > widths.get(v.view) + 100)) { // its neighbor turned out to be empty
-      widths.set(v.view, v.view.clientWidth);
-      fill(v);
-    }
-  });
-  if (state.host) document.title = `${state.host} · otelgpu`;
-  byId("summary").textContent = (state.host ? state.host + ": " : "") + (report
-    ? (state.comparison ? `What changed from ${state.comparison.names[0]} to ${state.comparison.names[1]}` : state.profiles.map((p) => p.name).slice(0, 3).join(", ") + (state.profiles.length > 3 ? ` and ${state.profiles.length - 3} more` : ""))
-    : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.stepCount || 0, "step")}, ${plural(state.requests.length + (state.moreRequests || 0), "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB", zone())}`) + ` ${offset(state.now)}`);
-  options();
+  prepare();
+  for (const n of names.length ? names : order.split(",")) pending.add(n);
+  work(40);
+}
+// update draws what new data change. A section that is out of sight is drawn when it is seen, at least every 5 s.
+function update() {
+  if (!state || live.dragging) return;
+  prepare();
+  for (const n of order.split(",")) {
+    if (seen.has(n) || byId(n).hidden || !drawnOnce.has(n) || performance.now() - (stale.get(n) ?? performance.now()) > 5000) pending.add(n);
+    else if (!stale.has(n)) stale.set(n, performance.now());
+  }
+  soon();
+}
+const drawnOnce = new Set();
+function prepare() {
+  arrange();
+  head();
+  const main = document.querySelector("main").clientWidth;
+  if (main !== widths.get("main")) { widths.clear(); widths.set("main", main); }
+}
+// work draws pending sections for so many milliseconds, at least one.
+function work(budget) {
+  const until = performance.now() + budget;
+  do {
+    const name = [...pending].find((n) => seen.has(n)) || [...pending][0];
+    if (!name) break;
+    pending.delete(name);
+    stale.delete(name);
+    drawnOnce.add(name);
+    fill(name);
+  } while (performance.now() < until);
+  if (pending.size) return soon();
+  others();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
   if (target && byId(target) && !byId(target).hidden) {
     byId(target).scrollIntoView();
     target = "";
   }
 }
+function fill(name) {
+  const section = byId(name), view = section.querySelector(".view"), f = (isReport() ? reportViews : liveViews)[name];
+  if (!f) return;
+  if (!widths.has(view)) { // of the first drawing, or after a change of the window
+    section.hidden = false;
+    widths.set(view, view.clientWidth);
+  }
+  const made = f(view);
+  absent.delete(name);
+  if (made && made.missing) absent.set(name, made);
+  section.hidden = !made || !!made.missing;
+  const parts = Array.isArray(made) ? made.filter(Boolean) : [], folded = isReport() && foldedViews.has(name) && many() && parts.length;
+  keep(() => view.replaceChildren(...(folded ? [details("section " + name, section.querySelector("h2").textContent, el("div", {}, ...parts))] : parts)), section);
+  section.classList.toggle("folded", !!folded);
+  visible.observe(section);
+}
+// others lists the sections without data in one line.
+let listed = "";
+function others() {
+  const list = state.live ? [...absent.values()] : [], now = list.map((m) => m.missing + m.content.textContent).join();
+  if (now === listed) return;
+  listed = now;
+  byId("none").hidden = !list.length;
+  byId("none").querySelector(".view").replaceChildren(...list.map((m) => details("none " + m.missing, m.missing, m.content)));
+}
+
+// head writes the title and the first line.
+function head() {
+  const report = isReport();
+  if (state.host) document.title = `${state.host} · otelgpu`;
+  byId("summary").textContent = (state.host ? state.host + ": " : "") + (report
+    ? (state.comparison ? `What changed from ${state.comparison.names[0]} to ${state.comparison.names[1]}` : state.profiles.map((p) => p.name).slice(0, 3).join(", ") + (state.profiles.length > 3 ? ` and ${state.profiles.length - 3} more` : ""))
+    : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.stepCount || 0, "step")}, ${plural((state.bins || []).reduce((t, b) => t + (b.requests || 0), 0), "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB", zone())}`) + ` ${offset(state.now)}`);
+  options();
+}
 
 addEventListener("keydown", (e) => {
   if (e.key !== "Escape") return;
   if (!tip.hidden) tip.hidden = true;
+  else if (live.trace) closeTrace();
   else if (live.pick || live.cursor) unchoose();
   else if (flame.zoom.length) { flame.zoom = []; draw(); }
   else if (profile.zoom || profile.at) { profile.zoom = profile.at = null; draw(); }
   else if (live.chosen || profile.chosen) { live.chosen = profile.chosen = ""; changed(); draw(); }
 });
 let resized;
-addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(draw, 150); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-document.addEventListener("visibilitychange", () => { if (!document.hidden) live.reload(); });
+addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => draw(), 150); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+document.addEventListener("visibilitychange", () => { if (!document.hidden && state?.live) live.reload(); });
 
 function controls() {
   const button = (t, on, f, help) => el("button", {"aria-pressed": String(on), "data-key": "control " + t, title: help, onclick: () => keep(() => { f(); controls(); })}, t);
@@ -90,23 +161,33 @@ function options() {
   ].filter(Boolean));
 }
 
-// The choices of the reader are in the address of the live page, so that it can be reloaded, bookmarked and sent.
+// The choices of the reader are in the address of the page, after #, so that it can be reloaded, bookmarked and sent. A
+// name alone is a section.
 function remember() {
-  const q = asked();
+  const q = new URLSearchParams();
+  if (live.range !== 60 && state?.live) q.set("range", live.range);
+  if (live.pick) { q.set("from", Math.round(live.pick.from)); q.set("to", Math.round(live.pick.to)); }
+  if (live.service) q.set("service", live.service);
   if (times.utc) q.set("zone", "utc");
   if (live.chosen) q.set("operation", live.chosen);
+  if (live.trace) q.set("trace", live.trace);
   for (const [key, own] of tables) {
     if (own.find) q.set("find " + key, own.find);
     if (own.sorted) q.set("sort " + key, (own.sort[1] ? "-" : "") + own.sort[0]);
   }
-  history.replaceState(null, "", "?" + q + location.hash);
+  written = String(q) ? "#" + q : "";
+  history.replaceState(null, "", location.pathname + location.search + written);
 }
+let written = null; // what remember wrote
 function recall() {
-  const q = new URLSearchParams(location.search), from = Number(q.get("from")), to = Number(q.get("to"));
-  if ([60, 300, 600].includes(Number(q.get("range")))) live.range = Number(q.get("range"));
-  if (from > 0 && to > from) live.pick = {from, to};
+  const text = location.hash.slice(1), q = new URLSearchParams(text.includes("=") ? text : ""), from = Number(q.get("from")), to = Number(q.get("to"));
+  target = text.includes("=") ? "" : text;
+  if (target) opened.add("section " + target);
+  live.range = [60, 300, 600].includes(Number(q.get("range"))) ? Number(q.get("range")) : 60;
+  live.pick = from > 0 && to > from ? {from, to} : null;
   live.service = q.get("service") || "";
   live.chosen = q.get("operation") || "";
+  live.trace = isTrace(q.get("trace")) ? q.get("trace") : "";
   times.utc = q.get("zone") === "utc";
   const own = (key) => { if (!tables.has(key)) tables.set(key, {find: ""}); return tables.get(key); };
   for (const [name, value] of q) {
@@ -115,6 +196,12 @@ function recall() {
   }
   chosenInWords();
 }
+addEventListener("hashchange", () => {
+  if (location.hash === written) return;
+  recall();
+  if (live.trace) loadTrace();
+  live.reload();
+});
 
 // follow draws the Collector's data whenever it announces new data.
 function follow() {
@@ -123,10 +210,19 @@ function follow() {
     if (loading) { again = true; return; }
     loading = true;
     try {
-      const r = await fetch("api/state?" + asked());
+      const q = asked(), known = state && state.asked === String(q) ? state : null;
+      if (known) q.set("have", known.update);
+      const r = await fetch("api/state?" + q);
       if (!r.ok) throw new Error(await r.text());
-      state = await r.json();
-      draw();
+      const now = patched(known, await r.json());
+      if (now) {
+        now.asked = String(asked());
+        const first = !state;
+        state = now;
+        if (first || !known) draw();
+        else update();
+        if (first && live.trace) loadTrace();
+      }
     } catch (e) {
       byId("summary").textContent = "The Collector does not answer: " + e.message;
     }
@@ -147,6 +243,12 @@ function follow() {
 }
 
 if (byId("state")) {
-  state = JSON.parse(byId("state").textContent);
-  draw();
+  const whole = JSON.parse(byId("state").textContent);
+  state = whole;
+  live.range = state.range || 60;
+  live.reload = () => { state = selected(whole, live.pick); draw(); };
+  recall();
+  changed = remember;
+  live.reload();
+  if (live.trace) loadTrace();
 } else follow();

@@ -7,7 +7,7 @@ const causeName = (c) => causeNames[c] || "idle: " + c;
 const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
 const partNames = [["computing", "computing_ns", "w0"], ["exposed communication", "communication_exposed_ns", "w1"], ["exposed copies", "copying_exposed_ns", "w2"]];
 const classNames = ["computing", "communicating", "copying", "setting memory", "launching", "waiting for the device"];
-const classColours = ["w0", "w1", "w2", "i9", "k5", "i2"];
+const classColours = ["w0", "w1", "w2", "i9", "k3", "k7"];
 const profile = {zoom: null, at: null, tab: "kernels", device: "", streams: false};
 
 const everyDevice = () => (state.profiles || []).flatMap((p) => p.devices.map((d) => ({p, d, name: deviceName(p, d)})));
@@ -66,7 +66,7 @@ function profileSteps(view) {
       if (sum < s.time_ns * 0.999) parts.push(["outside of the record", s.time_ns - sum, "i9"]);
       for (const [n, , c] of parts) names.set(n, c);
       const at = {from: s.start_unix_ns / 1e6, to: (s.start_unix_ns + s.time_ns) / 1e6};
-      return {label: s.name.replace(/^.*#/, "#"), total: s.time_ns / 1e9, parts: parts.map(([n, v, c]) => [n, v / 1e9, c]), mark: s.time_ns > 1.5 * middle && d.by_step.length > 2, open: p.timeline ? () => { profile.zoom = at; draw(); byId("timeline").scrollIntoView({block: "nearest"}); } : undefined,
+      return {label: s.name.replace(/^.*#/, "#"), total: s.time_ns / 1e9, parts: parts.map(([n, v, c]) => [n, v / 1e9, c]), mark: s.time_ns > 1.5 * middle && d.by_step.length > 2, open: p.timeline ? () => { profile.zoom = at; draw("timeline"); byId("timeline").scrollIntoView({block: "nearest"}); } : undefined,
         lines: [`${s.name}: ${nanos(s.time_ns)}`, ...parts.map(([n, v]) => `${n} ${nanos(v)} (${percent(v / s.time_ns)})`), p.timeline ? "click: the step in the timeline" : ""]};
     });
     out.push(el("h3", {}, name), columns(view, `Steps of ${name} by what the device did`, list, [...names], {key: "step " + name}));
@@ -88,9 +88,9 @@ function timeline(view) {
     if (g && t.start < g.to) { g.list.push(p); g.to = Math.max(g.to, end); } else groups.push({from: t.start, to: end, list: [p]});
   }
   if (profile.zoom && !groups.some((g) => profile.zoom.from < g.to && profile.zoom.to > g.from)) profile.zoom = null;
-  rows.push(el("p", {class: "hint"}, "Drag to zoom. Keys: left and right move, + and - zoom, up and down choose a row, Escape shows all. ", profile.zoom ? el("button", {"data-key": "zoom out", onclick: () => { profile.zoom = null; draw(); }}, "show all") : ""));
+  rows.push(el("p", {class: "hint"}, "Drag to zoom. Keys: left and right move, + and - zoom, up and down choose a row, Escape shows all. ", profile.zoom ? el("button", {"data-key": "zoom out", onclick: () => { profile.zoom = null; draw("timeline"); }}, "show all") : ""));
   const merged = many() && !profile.streams;
-  if (many()) rows.push(el("button", {"data-key": "streams", "aria-pressed": String(!!profile.streams), onclick: () => { profile.streams = !profile.streams; draw(); }}, "one row for each stream"));
+  if (many()) rows.push(el("button", {"data-key": "streams", "aria-pressed": String(!!profile.streams), onclick: () => { profile.streams = !profile.streams; draw("timeline"); }}, "one row for each stream"));
   const hidden = groups.slice(8).reduce((t, g) => t + g.list.length, 0) + groups.slice(0, 8).reduce((t, g) => t + (merged ? Math.max(0, g.list.length - 64) : Math.max(0, g.list.reduce((n, p) => n + p.timeline.rows.length, 0) - 64)), 0);
   for (const g of groups.slice(0, 8)) rows.push(tracks(view, g, merged));
   if (hidden) rows.push(el("p", {class: "hint"}, `${plural(hidden, "more row")} in the table.`));
@@ -176,7 +176,7 @@ function tracks(view, g, merged) {
       canvas.removeEventListener("pointermove", move);
       if (Math.abs(end - start) < 4) return paint();
       profile.zoom = {from: timeAt(Math.min(start, end)), to: timeAt(Math.max(start, end))};
-      draw();
+      draw("timeline");
     }, {once: true});
   });
   canvas.addEventListener("keydown", (e) => {
@@ -192,7 +192,7 @@ function tracks(view, g, merged) {
     else return;
     e.preventDefault();
     profile.at = near;
-    draw();
+    draw("timeline");
     const again = document.activeElement, b = again.getBoundingClientRect();
     if (tips.has(again)) showTip(again, b.left + x(near.time), b.top + T + near.row * rowH + rowH / 2);
   });
@@ -216,7 +216,7 @@ function profileRoofline(view) {
   const roofs = new Map();
   for (const {d} of all) if (d.roof) roofs.set(d.roof.model, d.roof);
   const points = all.sort((a, b) => b.o.time_ns - a.o.time_ns).slice(0, 400).map(({o, d, name}, i) => ({key: String(i), name: o.name, intensity: o.flops / o.bytes, flopRate: o.flops_per_second, time: o.time_ns / 1e9, bound: o.bound, precision: o.precision, model: d.roof ? d.roof.model : "",
-    chosen: profile.chosen === o.name, choose: () => { profile.chosen = profile.chosen === o.name ? "" : o.name; profile.tab = "operators"; draw(); }, lines: [o.name, o.shapes ? short(o.shapes, 90) : "", everyDevice().length > 1 ? name : "",
+    chosen: profile.chosen === o.name, choose: () => { profile.chosen = profile.chosen === o.name ? "" : o.name; profile.tab = "operators"; draw("profileRoofline", "lists"); }, lines: [o.name, o.shapes ? short(o.shapes, 90) : "", everyDevice().length > 1 ? name : "",
       `${plural(o.kernels, "kernel")}, ${nanos(o.time_ns)}`, `${scaled(o.flops_per_second, "FLOP/s")} ${o.precision || ""} at ${sig(o.flops / o.bytes)} FLOPs per byte`, scaled(o.bytes_per_second, "B/s"), o.peak_share ? `${percent(o.peak_share)} of the peak, bound by ${o.bound}` : ""]}));
   const low = all.filter(({o}) => o.peak_share > 0).map(({o, d}) => ({o, lost: o.time_ns * (1 - Math.min(1, o.peak_share)), share: o.time_ns / d.window_ns})).sort((a, b) => b.lost - a.lost);
   return [el("div", {class: "split"}, roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.52 : widthOf(view)}, points, [...roofs.values()]), low.length ? table("Furthest from their roof: time above what the work takes at the peak", [
@@ -246,7 +246,7 @@ function lists() {
     flat("operators"), {key: "operators", sort: ["time", true], filter: (r) => `${r.name} ${r.shapes || ""} ${r.kernel}`, most: 25, more: more("moreOperators"), chosen: (r) => r.name === profile.chosen}),
   };
   if (!flat("operators").length) profile.tab = "kernels";
-  return [el("div", {class: "tabs", role: "group", "aria-label": "Kernels or operators"}, ...Object.keys(tabs).filter((k) => flat(k === "kernels" ? "by_kernel" : k).length).map((k) => el("button", {"data-key": "tab " + k, "aria-pressed": String(profile.tab === k), onclick: () => { profile.tab = k; draw(); }}, k))), tabs[profile.tab]()];
+  return [el("div", {class: "tabs", role: "group", "aria-label": "Kernels or operators"}, ...Object.keys(tabs).filter((k) => flat(k === "kernels" ? "by_kernel" : k).length).map((k) => el("button", {"data-key": "tab " + k, "aria-pressed": String(profile.tab === k), onclick: () => { profile.tab = k; draw("lists"); }}, k))), tabs[profile.tab]()];
 }
 
 // Is communication hidden behind computation?

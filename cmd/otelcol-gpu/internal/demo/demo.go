@@ -160,8 +160,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err := table.Render(out, summarytable.Terminal(o.Terminal).Long()); err != nil {
 		return err
 	}
-	recorded := seen.State(page.Query{Range: time.Since(began)})
-	recorded.Live = false
+	recorded := seen.State(page.Query{Range: time.Since(began), Saved: true})
 	width = summarytable.Terminal(o.Terminal).Long().Width // the terminal may have been resized
 	writeFindings(out, recorded.Findings, width)
 	if err := epilogue(out, f, width); err != nil || !o.HTML {

@@ -1,0 +1,101 @@
+// Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
+// The headline and the findings.
+
+// headline is the first row: what the GPUs did in the shown or selected time, in numbers.
+function headline() {
+  const bins = state.bins || [], sum = (k) => bins.reduce((t, b) => t + (b[k] || 0), 0), spans = sum("spans");
+  if (!spans && !state.devices.length) return null;
+  const power = totalPower(), held = meanOf(state.devices.flatMap((d) => shownCells(d, "throttled"))), used = sum("energy");
+  const loop = loopRate(), metered = sum("metered"), items = sum("items");
+  const tiles = [["GPU spans", count(spans), `in ${seconds((state.to - state.from) / 1000)}`]];
+  if (power.joules) tiles.push(["Energy", scaled(power.joules, "J"), used ? `${percent(Math.min(1, used / power.joules))} of it in spans` : "of the devices"]);
+  else if (used) tiles.push(["Energy", scaled(used, "J"), "of spans"]);
+  if (power.watts) tiles.push(["Power", scaled(power.watts, "W"), `mean of ${plural(state.devices.length, "device")}`, power.line]);
+  if (held !== undefined) tiles.push(["Throttled", percent(held), held ? "of the time, mean of devices" : "no clock was throttled", null, held > 0.005]);
+  if (loop) tiles.push(["Steps per second", sig(loop.rate), `median step ${seconds(loop.median)}`]);
+  if (metered && items) tiles.push([`J per ${itemName()}`, sig(metered / items), `${plural(sum("requests"), "request")}, ${scaled(sum("used"), "J")}`]);
+  const slow = slowest();
+  if (slow) tiles.push(["Slowest " + slow.kind, seconds(slow.time), slow.says, null, false, slow.trace]);
+  return [el("div", {class: "tiles"}, ...tiles.map(([name, value, says, line, warns, trace]) => {
+    const [number, ...unit] = value.split(" ");
+    return el("div", {class: warns ? "tile warns" : "tile"}, el("span", {class: "dim"}, name),
+      el("span", {class: "value"}, el("strong", {}, number), unit.length ? " " + unit.join(" ") : ""), line || "",
+      el("span", {class: "dim says"}, trace ? el("button", {class: "plain", "data-key": "slowest", onclick: () => openTrace(trace)}, says) : named(says)));
+  }))];
+}
+const itemName = () => (state.requests.find((q) => q.itemType) || {itemType: "item"}).itemType.replace(/s$/, "");
+
+// shownCells returns the cells of a device in the selection, or all.
+function shownCells(d, key) {
+  const list = d[key] || [];
+  return live.pick ? list.filter((_, i) => (d.start + i * d.step) * 1000 >= live.pick.from - 999 * d.step && (d.start + i * d.step) * 1000 < live.pick.to) : list;
+}
+// totalPower sums the power of the devices, and draws it over time.
+function totalPower() {
+  const lists = state.devices.map((d) => ({d, cells: shownCells(d, "power")})).filter(({cells}) => cells.some((v) => v !== null));
+  if (!lists.length) return {};
+  let joules = 0, watts = 0;
+  for (const {d, cells} of lists) {
+    const mean = meanOf(cells);
+    watts += mean;
+    joules += mean * cells.filter((v) => v !== null).length * d.step;
+  }
+  const n = Math.max(...lists.map(({cells}) => cells.length));
+  const line = Array.from({length: n}, (_, i) => meanOf(lists.map(({cells}) => cells[i] ?? null)));
+  return {watts, joules, line: spark(line)};
+}
+function spark(values) {
+  const most = Math.max(...values.map((v) => v || 0), 1e-9), W = 72, H = 20, known = values.map((v, i) => [i, v]).filter(([, v]) => v !== undefined);
+  if (known.length < 3) return null;
+  return svg("svg", {width: W, height: H, viewBox: `0 0 ${W} ${H}`, class: "spark", "aria-hidden": "true"},
+    svg("polyline", {points: known.map(([i, v]) => `${(i / (values.length - 1) * W).toFixed(1)},${(H - 1 - v / most * (H - 2)).toFixed(1)}`).join(" "), class: "ink"}));
+}
+// loopRate returns the steps per second of the loop with the most steps, and their median length.
+function loopRate() {
+  const loops = new Map();
+  for (const s of state.steps) {
+    const k = [s.service, s.name, s.rank].join("\n"), l = loops.get(k) || {steps: 0, from: Infinity, to: 0, times: []};
+    l.steps += s.count || 1;
+    l.from = Math.min(l.from, stepStart(s));
+    l.to = Math.max(l.to, s.t);
+    l.times.push(s.duration);
+    loops.set(k, l);
+  }
+  const l = [...loops.values()].sort((a, b) => b.steps - a.steps)[0];
+  return l && l.to > l.from ? {rate: l.steps / (l.to - l.from) * 1000, median: median(l.times)} : null;
+}
+const stepStart = (s) => (s.count > 1 && s.start ? s.start : s.t - s.duration * 1000);
+// slowest returns the slowest request, otherwise the slowest step.
+function slowest() {
+  const q = (state.points || []).reduce((a, b) => (a && a.duration >= b.duration ? a : b), null);
+  if (q) return {kind: "request", time: q.duration, trace: q.trace, says: "trace " + q.trace.slice(0, 8)};
+  const s = (state.longest || [])[0];
+  return s ? {kind: "step", time: s.duration, trace: s.trace, says: `${s.name} ${s.index}${s.rank >= 0 ? ", rank " + s.rank : ""}`} : null;
+}
+
+const causeOf = {late_rank: "waits", hung_rank: "waits", throttle: "hot", pageable_copies: "copies", loader: "host", launch_bound: "host", host_work: "host", healthy: "fine"};
+// card draws a finding: kind, one sentence, cost, remedy and folded evidence. f: {kind, whose, says, gain, of, remedy, evidence, links, key}.
+function card(f) {
+  return el("li", {class: `card ${causeOf[f.kind] || ""}`},
+    el("h3", {}, f.kind.replaceAll("_", " "), f.whose ? el("span", {class: "dim"}, el("bdi", {}, f.whose)) : ""),
+    el("p", {class: "one"}, el("bdi", {}, sentence(inUnits(f.says)))),
+    f.gain > 0 ? el("p", {class: "gain"}, f.of > 0 ? gauge(f.gain / f.of) : "", f.saves || `saves at most ${nanos(f.gain)}` + (f.of > 0 ? ` of ${nanos(f.of)} (${percent(f.gain / f.of)})` : "")) : "",
+    f.remedy ? el("p", {}, el("span", {class: "dim"}, "Try: "), sentence(inUnits(f.remedy))) : "",
+    f.evidence ? details("evidence " + f.key, "Evidence", typeof f.evidence === "string" ? el("p", {}, el("bdi", {}, sentence(inUnits(f.evidence)))) : f.evidence) : "",
+    f.links && f.links.length ? el("p", {class: "links"}, ...f.links) : "");
+}
+const evidence = (v) => [v.evidence, v.kind !== "healthy" && v.threshold ? `threshold ${v.threshold >= 1 ? sig(v.threshold) + " times" : percent(v.threshold)}, certainty ${v.certainty}` : ""].filter(Boolean).join("; ");
+
+// What stands out?
+function standsOut() {
+  const list = state.findings;
+  if (!list.length) return missing("findings", "Nothing stands out:", "no device reports an error, no rank is late, no request takes twice the median, no operation ran with a throttled clock, no memory is almost full, no device is starved, and no copy moves through pageable memory.");
+  const make = (f, i) => {
+    const o = state.operations.find((o) => o.name === f.subject), links = [];
+    if (o) links.push(el("button", {class: "plain", "data-key": "where " + i, onclick: () => { live.chosen = keyOf(o); changed(); draw(); byId("operations").scrollIntoView({block: "nearest"}); }}, "Show operation"));
+    if (isTrace(f.trace)) links.push(traceLink(f.trace, "Show trace"));
+    return card({kind: f.kind, says: f.chain.join(", then "), gain: f.gain_ns, of: (state.to - state.from) * 1e6, remedy: f.remedy, evidence: evidence(f), links, key: f.kind + f.subject});
+  };
+  const some = list.slice(0, 4), rest = list.slice(4);
+  return [el("ul", {class: "cards"}, ...some.map(make)), rest.length ? details("findings", plural(rest.length, "more finding"), el("ul", {class: "cards"}, ...rest.map(make))) : null];
+}

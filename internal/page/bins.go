@@ -1,0 +1,146 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/spansums"
+)
+
+// Limits of the parts of a State that a saved page needs to follow a selection.
+const (
+	shownPoints   = 400 // requests on the time axis
+	shownHistory  = 100 // operations
+	shownTraces   = 60
+	shownInTraces = 6000 // spans of all traces together
+)
+
+// Bin is the total of bucketSeconds: what the headline sums over a selection.
+type Bin struct {
+	At       int64   `json:"at"`    // unix s
+	Spans    int64   `json:"spans"` // GPU spans, steps included
+	Energy   float64 `json:"energy,omitempty"`
+	Requests int64   `json:"requests,omitempty"`
+	Used     float64 `json:"used,omitempty"`    // energy of requests
+	Metered  float64 `json:"metered,omitempty"` // energy of requests whose items are known
+	Items    float64 `json:"items,omitempty"`   // of requests whose energy is known
+	GPUTime  float64 `json:"gpuTime,omitempty"` // of requests
+}
+
+// Point is a request on the time axis; End is in unix milliseconds.
+type Point struct {
+	End      float64 `json:"end"`
+	Duration float64 `json:"duration"`
+	Trace    string  `json:"trace"`
+}
+
+// Past is an operation's count, time, energy and own energy in one bin.
+type Past struct {
+	At     int64   `json:"at"` // unix s
+	Count  int64   `json:"count"`
+	Time   float64 `json:"time"`
+	Total  float64 `json:"total,omitempty"`
+	Energy float64 `json:"energy,omitempty"`
+}
+
+// bins collects totals by time.
+type bins map[int64]*Bin
+
+func (b bins) at(index int64) *Bin {
+	x := b[index]
+	if x == nil {
+		x = &Bin{At: index * bucketSeconds}
+		b[index] = x
+	}
+	return x
+}
+
+func (b bins) list() []Bin {
+	out := make([]Bin, 0, len(b))
+	for _, index := range slices.Sorted(maps.Keys(b)) {
+		out = append(out, *b[index])
+	}
+	return out
+}
+
+func (b bins) request(q *Request) {
+	x := b.at(int64(q.End/1000) / bucketSeconds)
+	x.Requests++
+	x.Used += q.Energy
+	x.GPUTime += q.GPUTime
+	if q.Energy > 0 && q.Items > 0 {
+		x.Metered += q.Energy
+		x.Items += q.Items
+	}
+}
+
+// addTo adds the buckets from the first to the last index to the bins.
+func (o *operation) addTo(total bins, first, last int64) {
+	for i := range o.buckets {
+		if b := &o.buckets[i]; b.index >= first && b.index <= last {
+			x := total.at(b.index)
+			x.Spans += int64(b.Sums[spansums.Count])
+			x.Energy += b.Sums[spansums.SelfEnergy]
+		}
+	}
+}
+
+func (o *operation) past(first, last int64) (list []Past) {
+	for i := range o.buckets {
+		if b := &o.buckets[i]; b.index >= first && b.index <= last {
+			list = append(list, Past{
+				At: b.index * bucketSeconds, Count: int64(b.Sums[spansums.Count]), Time: b.Sums[spansums.Time],
+				Total: b.Sums[spansums.Energy], Energy: b.Sums[spansums.SelfEnergy],
+			})
+		}
+	}
+	return list
+}
+
+// points returns at most shownPoints of the requests: the longest one of each piece of time.
+func points(list []Request) []Point {
+	from, to := 0.0, 0.0
+	for i := range list {
+		if i == 0 || list[i].End < from {
+			from = list[i].End
+		}
+		to = max(to, list[i].End)
+	}
+	size := max(1, (to-from)/shownPoints)
+	if size > 1 { // pieces that do not move with time
+		grain := 1.0
+		for grain < size {
+			grain *= 2
+		}
+		size = grain
+	}
+	longest := map[int64]*Request{}
+	for i := range list {
+		q := &list[i]
+		k := int64(q.End / size)
+		if len(list) <= shownPoints {
+			k = int64(i)
+		}
+		if x := longest[k]; q.Duration > 0 && (x == nil || q.Duration > x.Duration) {
+			longest[k] = q
+		}
+	}
+	out := make([]Point, 0, len(longest))
+	for _, k := range slices.Sorted(maps.Keys(longest)) {
+		q := longest[k]
+		out = append(out, Point{q.End, q.Duration, q.Trace})
+	}
+	slices.SortStableFunc(out, func(a, b Point) int {
+		switch {
+		case a.End < b.End:
+			return -1
+		case a.End > b.End:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
