@@ -1127,10 +1127,11 @@ const (
 	GPUJobTimeBucketCompilation = "compilation" // what the first step of a process takes longer, and compilation
 	GPUJobTimeBucketData        = "data"        // waiting for input
 	GPUJobTimeBucketEvaluation  = "evaluation"  // evaluation
-	GPUJobTimeBucketHang        = "hang"        // a gap of more than 5 steps and a minute within a process
+	GPUJobTimeBucketHang        = "hang"        // a gap of more than 5 steps and a minute within a process, or in which its device stays busy
 	GPUJobTimeBucketIdle        = "idle"        // between two processes of a rank
 	GPUJobTimeBucketLost        = "lost"        // steps that a restart repeated
 	GPUJobTimeBucketProductive  = "productive"  // steps that last
+	GPUJobTimeBucketRankWait    = "rank_wait"   // steps that waited for the slowest rank
 	GPUJobTimeBucketStartup     = "startup"     // start of processes
 	GPUJobTimeBucketUnknown     = "unknown"     // no span says, or the rank sends none
 )

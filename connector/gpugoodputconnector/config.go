@@ -19,6 +19,10 @@ import (
 
 // Config configures the connector.
 type Config struct {
+	// Samples is the gpu_samples extension with the utilization of the devices: a rank whose device
+	// stays busy after its last span hangs. The extension also keeps the newest span of each rank, with
+	// which the receiver collectives links a hang. Default none.
+	Samples *component.ID `mapstructure:"samples"`
 	// FlushInterval is the interval between two outputs.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Expiry is how long a job without spans is kept. A restart after that is another job.

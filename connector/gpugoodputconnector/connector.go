@@ -20,7 +20,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/connector/gpugoodputconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/goodput"
+	"github.com/otelgpu/otelgpu/internal/jobspans"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -29,7 +31,8 @@ import (
 // job is a job with the time of its newest batch.
 type job struct {
 	goodput.Job
-	seen time.Time
+	seen    time.Time
+	devices map[int64]string // hw.id of ranks with one device
 }
 
 // gpuGoodput is the connector.
@@ -40,8 +43,12 @@ type gpuGoodput struct {
 	instance string
 	rules    []rule
 
-	mu   sync.Mutex
-	jobs map[string]*job
+	reader devicesamples.Reader // nil: none
+	newest *jobspans.Newest     // nil: none
+
+	mu     sync.Mutex
+	jobs   map[string]*job
+	values []devicesamples.TimedValue
 }
 
 // rule states the bucket of spans.
@@ -64,7 +71,17 @@ func newConnector(cfg *Config, set connector.Settings, next consumer.Metrics) (*
 }
 
 // Start begins the output at intervals.
-func (c *gpuGoodput) Start(context.Context, component.Host) error {
+func (c *gpuGoodput) Start(_ context.Context, host component.Host) error {
+	if c.cfg.Samples != nil {
+		reader, err := devicesamples.FindReader(host, *c.cfg.Samples)
+		if err != nil {
+			return err
+		}
+		c.reader = reader
+		if s, ok := reader.(jobspans.Source); ok {
+			c.newest = s.JobSpans()
+		}
+	}
 	c.Begin(func() {}, func(ctx context.Context) {
 		tick := time.NewTicker(c.cfg.FlushInterval)
 		defer tick.Stop()
@@ -112,9 +129,13 @@ func (c *gpuGoodput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 				attempt.WriteString(spanfacts.Clip(v.AsString()) + " ")
 			}
 		}
+		var last jobspans.Span
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&res, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
+				if end := int64(s.EndTimestamp()); end > last.End {
+					last = jobspans.Span{Trace: s.TraceID(), ID: s.SpanID(), End: end}
+				}
 				gpu := f.Load(s, &scope)
 				if res.Rank < 0 && res.WorldSize > 1 {
 					continue // a launcher or a server of the job has no device
@@ -133,7 +154,7 @@ func (c *gpuGoodput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 					maxJobs++
 					continue
 				case j == nil:
-					j = &job{}
+					j = &job{devices: map[int64]string{}}
 					c.jobs[strings.Clone(res.JobID)] = j
 				}
 				j.seen = now
@@ -144,12 +165,54 @@ func (c *gpuGoodput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 				}
 			}
 		}
+		if res.JobID == "" || res.Rank < 0 && res.WorldSize > 1 {
+			continue
+		}
+		rank := max(0, res.Rank)
+		if j := c.jobs[res.JobID]; j != nil {
+			j.Alive(rank, last.End)
+			id := res.Device.ID
+			if id != "" && len(id) < maxDeviceID && j.devices[rank] != id && len(j.devices) < goodput.MaxRanks {
+				j.devices[rank] = strings.Clone(id)
+			}
+		}
+		if c.newest != nil && last.End > 0 {
+			c.newest.Add(res.JobID, rank, res.WorldSize, last)
+		}
 	}
 	c.tel.ConnectorGpuGoodputSpans.Add(ctx, taken)
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuGoodputDropped, noJob, sharedcomponent.Label("reason", "no_job"))
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuGoodputDropped, maxJobs, sharedcomponent.Label("reason", "max_jobs"))
 	sharedcomponent.Count(ctx, c.tel.ConnectorGpuGoodputDropped, maxRanks, sharedcomponent.Label("reason", "max_ranks"))
 	return nil
+}
+
+// maxDeviceID is the length from which on hw.id is a list, whose devices are not read.
+const maxDeviceID = 64
+
+// busy is the utilization from which on a device works: a kernel that waits for another rank has 1.
+const busy = 0.5
+
+// spin notes how long the devices of a job have been busy since the last spans of their ranks. c.mu is
+// held.
+func (c *gpuGoodput) spin(j *job) {
+	view := c.reader.Acquire()
+	defer view.Release()
+	for rank, id := range j.devices {
+		d, ok := view.Lookup(id)
+		if !ok {
+			continue
+		}
+		until, gap := j.Busy(rank), 3*int64(d.Interval())
+		c.values = d.Values(devicesamples.Utilization, until, c.values[:0])
+		for _, v := range c.values {
+			if v.Value < busy || v.Time-until > gap {
+				break
+			}
+			until = v.Time
+		}
+		j.Spin(rank, until)
+	}
 }
 
 // span returns what a span is for the account, if it belongs to a bucket.
@@ -175,7 +238,12 @@ func (c *gpuGoodput) span(s ptrace.Span, f *spanfacts.Facts, gpu bool) (goodput.
 			if p.Name == semconv.GPUStepPhaseNameData {
 				out.Data = int64(1e9 * p.Duration)
 			}
+			if p.Name == semconv.GPUStepPhaseNameOptimizer && f.HostTimed() && !f.HasExposed {
+				// Before it updates the weights, the host waits for the device, and so for the other ranks.
+				out.Sync += int64(1e9 * p.Duration)
+			}
 		}
+		out.Sync += int64(1e9 * max(0, f.Exposed()))
 	}
 	return out, true
 }
@@ -225,6 +293,9 @@ func (c *gpuGoodput) points(now time.Time) pmetric.Metrics {
 	times, restarts := metric(semconv.GPUJobTimeName), metric(semconv.GPUJobRestartsName)
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
 		j := c.jobs[id]
+		if c.reader != nil {
+			c.spin(j)
+		}
 		point := func(points pmetric.NumberDataPointSlice) pmetric.NumberDataPoint {
 			p := points.AppendEmpty()
 			p.SetStartTimestamp(pcommon.Timestamp(j.Start))

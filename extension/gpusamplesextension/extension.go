@@ -20,6 +20,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/jobspans"
 	"github.com/otelgpu/otelgpu/internal/servermetrics"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 )
@@ -30,6 +31,7 @@ type samples struct {
 	telemetry *metadata.TelemetryBuilder
 	logger    *zap.Logger
 	meters    servermetrics.Meters
+	jobs      jobspans.Newest
 	servers   []ServerConfig
 	client    http.Client
 	cancel    context.CancelFunc
@@ -66,6 +68,9 @@ func (x *samples) Start(context.Context, component.Host) error {
 
 // Meters returns the meters of servers, for other readers of their metrics.
 func (x *samples) Meters() *servermetrics.Meters { return &x.meters }
+
+// JobSpans implements jobspans.Source.
+func (x *samples) JobSpans() *jobspans.Newest { return &x.jobs }
 
 // ServerMetrics implements servermetrics.Source.
 func (x *samples) ServerMetrics(dst pmetric.MetricSlice) {

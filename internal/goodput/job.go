@@ -9,6 +9,7 @@ type Job struct {
 	World      int64 // number of ranks as the spans state it; 0: not stated
 
 	ranks map[int64]*rank
+	own   passes
 }
 
 // Span is a span of one rank that belongs to a bucket.
@@ -20,6 +21,7 @@ type Span struct {
 	Step       bool // the span is a step, with the following values
 	Index      int64
 	Data       int64 // ns that it waited for data
+	Sync       int64 // ns that it communicated or waited for other ranks; 0: not known
 }
 
 // MaxRanks is the largest number of ranks of a job.
@@ -46,13 +48,44 @@ func (j *Job) Add(s Span) bool {
 	}
 	j.End = max(j.End, s.End)
 	if s.Step {
-		r.step(Step{s.Index, s.Start, s.End, s.Data}, s.Attempt)
+		step := Step{s.Index, s.Start, s.End, s.Data, min(s.Sync, s.End-s.Start)}
+		if r.step(step, s.Attempt) {
+			j.own.add(step)
+		}
 	} else {
 		r.began(s.Attempt, s.Start)
 		r.add(s.Start, s.End, s.Bucket)
 	}
-	r.fold()
+	r.fold(&j.own)
 	return true
+}
+
+// Alive notes the end of a span of any kind: the rank's process does not hang until then.
+func (j *Job) Alive(of, end int64) {
+	if r := j.ranks[of]; r != nil {
+		r.alive = max(r.alive, end)
+	}
+}
+
+// Spin notes that the device of a rank has been busy from the end of the rank's last span until a time:
+// a kernel that waits for another rank does not end, and no span shows it.
+func (j *Job) Spin(of, until int64) {
+	if r := j.ranks[of]; r != nil {
+		r.spin(until)
+		j.End = max(j.End, r.hanging())
+	}
+}
+
+// Busy returns until when the device of a rank is known to be busy since the end of its last span.
+func (j *Job) Busy(of int64) int64 {
+	r := j.ranks[of]
+	if r == nil {
+		return 0
+	}
+	if n := len(r.spins); n > 0 {
+		return max(r.end(), r.spins[n-1].end)
+	}
+	return r.end()
 }
 
 // Account returns the seconds of each bucket, over all GPUs of the job, and how often a rank's process
@@ -60,7 +93,7 @@ func (j *Job) Add(s Span) bool {
 // times the number of ranks.
 func (j *Job) Account() (seconds [Buckets]float64, restarts int) {
 	for _, r := range j.ranks {
-		for b, ns := range r.total(j.Start, j.End) {
+		for b, ns := range r.total(j.Start, j.End, &j.own) {
 			seconds[b] += float64(ns) / 1e9
 		}
 		restarts = max(restarts, len(r.attempts)-1)

@@ -21,10 +21,11 @@ type Bucket uint8
 const (
 	Unknown Bucket = iota // no span says
 	Idle                  // between two attempts
-	Hang                  // nothing ended for long
+	Hang                  // nothing ended for long, or the device was busy without a span
 	Startup
 	Productive
 	Data
+	RankWait // steps that waited for other ranks
 	Evaluation
 	Checkpoint
 	Lost // steps that a later attempt repeated
@@ -34,7 +35,8 @@ const (
 
 // Names are the names of the buckets in metrics.
 var Names = [Buckets]string{
-	"unknown", "idle", "hang", "startup", "productive", "data", "evaluation", "checkpoint", "lost", "compilation",
+	"unknown", "idle", "hang", "startup", "productive", "data", "rank_wait", "evaluation", "checkpoint", "lost",
+	"compilation",
 }
 
 const (
@@ -44,6 +46,11 @@ const (
 
 	hangSteps = 5 // median steps after which a gap is a hang, and at least
 	hangLeast = time.Minute
+
+	maxSpins = 64 // of a rank; older ones are idle time
+
+	// The ranks send a step within this time.
+	arriveWithin = int64(10 * time.Minute)
 )
 
 // Step is a step of the training loop.
@@ -51,6 +58,7 @@ type Step struct {
 	Index      int64
 	Start, End int64 // unix ns
 	Data       int64 // ns of it in which the rank waited for data
+	Sync       int64 // ns of it in which the rank communicated or waited for other ranks; 0: not known
 }
 
 // segment is a part of a rank's time.
@@ -71,12 +79,19 @@ type rank struct {
 	segments []segment // by start, without overlaps
 	steps    []Step    // by start
 	attempts []attempt // by start
+	spins    []segment // by start: the device was busy from the end of a span on, and no span shows it
+	alive    int64     // unix ns: the end of the newest span of any kind
 	recent   []int64   // durations of the newest steps
 	next     int       // place of the next of them
+
+	// The first steps, whose waits are summed up until one of them is lost or another one comes.
+	summed             int
+	summedData, waited int64 // ns
 
 	folded     [Buckets]int64 // ns of older segments
 	foldedTo   int64          // where these end; 0: none
 	foldedData int64          // ns, of older steps
+	foldedWait int64          // ns, of older steps
 }
 
 // add gives the time of a span to a bucket where no bucket of higher priority has it.
@@ -123,13 +138,15 @@ func (r *rank) began(id string, start int64) *attempt {
 	return r.began(id, start)
 }
 
-// step adds a step. Steps of the same number or higher that ended before are lost.
-func (r *rank) step(s Step, id string) {
+// step adds a step, and reports whether it is new. Steps of the same number or higher that ended before
+// are lost.
+func (r *rank) step(s Step, id string) bool {
 	at := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].Start >= s.Start })
 	if at < len(r.steps) && r.steps[at].Start == s.Start && r.steps[at].Index == s.Index {
-		return // repeated, or the span around the first step
+		return false // repeated, or the span around the first step
 	}
 	r.steps = slices.Insert(r.steps, at, s)
+	r.changed(at)
 	r.add(s.Start, s.End, Productive)
 	if a := r.began(id, s.Start); a.first == (Step{}) || s.Start < a.first.Start {
 		a.first = s
@@ -143,6 +160,7 @@ func (r *rank) step(s Step, id string) {
 	}
 	for i := at - 1; i >= 0 && r.steps[i].Index >= s.Index; i-- {
 		r.add(r.steps[i].Start, r.steps[i].End, Lost)
+		r.changed(i)
 	}
 	if len(r.recent) < maxSamples {
 		r.recent = append(r.recent, s.End-s.Start)
@@ -150,15 +168,65 @@ func (r *rank) step(s Step, id string) {
 		r.recent[r.next%maxSamples] = s.End - s.Start
 	}
 	r.next++
+	return true
+}
+
+// changed notes that a step changed, so that what it is part of is summed up again.
+func (r *rank) changed(step int) {
+	if step < r.summed {
+		r.summed, r.summedData, r.waited = 0, 0, 0
+	}
+}
+
+// waits returns how long the rank waited for data and for other ranks in all steps, in ns.
+func (r *rank) waits(own *passes) (data, wait int64) {
+	for ; r.summed < len(r.steps) && r.steps[r.summed].End < r.end()-arriveWithin; r.summed++ {
+		d, w := r.within(r.steps[r.summed], own)
+		r.summedData, r.waited = r.summedData+d, r.waited+w
+	}
+	data, wait = r.foldedData+r.summedData, r.foldedWait+r.waited
+	for _, s := range r.steps[r.summed:] {
+		d, w := r.within(s, own)
+		data, wait = data+d, wait+w
+	}
+	return data, wait
+}
+
+// spin notes that the device was busy from the end of the rank's last span until a time. A short one,
+// as while the spans of a running job are under way, is replaced by the next one.
+func (r *rank) spin(until int64) {
+	end := r.end()
+	if until <= end {
+		return
+	}
+	if n := len(r.spins); n > 0 {
+		if last := r.spins[n-1]; last.end > end || last.end-last.start <= r.limit() {
+			if last.end > end {
+				until = max(until, last.end)
+			}
+			r.spins = r.spins[:n-1]
+		}
+	}
+	r.spins = append(r.spins[max(0, len(r.spins)+1-maxSpins):], segment{start: end, end: until})
+}
+
+// end is the end of the rank's last span; 0: none.
+func (r *rank) end() int64 {
+	if n := len(r.segments); n > 0 {
+		return r.segments[n-1].end
+	}
+	return 0
 }
 
 // fold sums up what is older than the limits.
-func (r *rank) fold() {
-	if n := len(r.steps) - maxSteps; n > 0 {
+func (r *rank) fold(own *passes) {
+	if n := len(r.steps) - maxSteps; n > maxSteps/8 {
 		for _, s := range r.steps[:n] {
-			r.foldedData += r.dataOf(s)
+			data, wait := r.within(s, own)
+			r.foldedData, r.foldedWait = r.foldedData+data, r.foldedWait+wait
 		}
 		r.steps = slices.Delete(r.steps, 0, n)
+		r.changed(0)
 	}
 	if len(r.segments) <= maxSegments {
 		return
@@ -178,12 +246,19 @@ func (r *rank) sums(segments []segment, start, end int64) (sums [Buckets]int64) 
 	if start == 0 && len(segments) > 0 {
 		start = segments[0].start
 	}
-	limit := max(int64(hangLeast), hangSteps*r.median())
+	limit := r.limit()
 	gap := func(from, to int64) {
 		switch {
 		case from >= to:
 		case slices.ContainsFunc(r.attempts, func(a attempt) bool { return a.start > from && a.start <= to }):
-			sums[Idle] += to - from
+			hang := int64(0) // the process hung until it was killed
+			for _, s := range r.spins {
+				if n := min(s.end, to) - from; s.start <= from && n > limit {
+					hang = n
+				}
+			}
+			sums[Hang] += hang
+			sums[Idle] += to - from - hang
 		case to-from > limit:
 			sums[Hang] += to - from
 		default:
@@ -197,6 +272,19 @@ func (r *rank) sums(segments []segment, start, end int64) (sums [Buckets]int64) 
 	}
 	gap(start, end)
 	return sums
+}
+
+// limit is the length of a gap in ns from which on it is a hang.
+func (r *rank) limit() int64 { return max(int64(hangLeast), hangSteps*r.median()) }
+
+// hanging returns until when the device has been busy, if that is for so long after the last span that
+// the rank hangs; 0: it does not.
+func (r *rank) hanging() int64 {
+	n := len(r.spins)
+	if n == 0 || len(r.recent) < 3 || r.spins[n-1].end-max(r.alive, r.end()) <= r.limit() {
+		return 0
+	}
+	return r.spins[n-1].end
 }
 
 // median returns the median duration of the newest steps.
@@ -216,17 +304,25 @@ func (r *rank) bucketAt(t int64) Bucket {
 	return Productive // folded
 }
 
-// dataOf returns how much of a productive step is time that waited for data.
-func (r *rank) dataOf(s Step) int64 {
+// within returns how much of a productive step the rank waited for data and for other ranks, in ns.
+func (r *rank) within(s Step, own *passes) (data, wait int64) {
 	if r.bucketAt(s.Start) != Productive {
-		return 0
+		return 0, 0
 	}
-	return min(s.Data, s.End-s.Start)
+	data = min(s.Data, s.End-s.Start)
+	// The first step of a process compiles, which is not the same work on all ranks.
+	if !slices.ContainsFunc(r.attempts, func(a attempt) bool { return a.first.Start == s.Start }) {
+		wait = min(own.wait(s), s.End-s.Start-data)
+	}
+	return data, wait
 }
 
 // total returns the time of each bucket between the start and the end of the job.
-func (r *rank) total(start, end int64) [Buckets]int64 {
+func (r *rank) total(start, end int64, own *passes) [Buckets]int64 {
 	sums := r.sums(r.segments, r.foldedTo, 0) // no time after the last segment
+	if until := r.hanging(); until > 0 {
+		sums[Hang] += until - r.end()
+	}
 	for b, v := range r.folded {
 		sums[b] += v
 	}
@@ -235,11 +331,9 @@ func (r *rank) total(start, end int64) [Buckets]int64 {
 		sums[from] -= n
 		sums[to] += n
 	}
-	data := r.foldedData
-	for _, s := range r.steps {
-		data += r.dataOf(s)
-	}
+	data, wait := r.waits(own)
 	move(data, Productive, Data)
+	move(wait, Productive, RankWait)
 	for i := range r.attempts {
 		// What the first step of a process takes longer than usual is compilation and warm-up.
 		if first := r.attempts[i].first; len(r.recent) > 2 && first.End > 0 {

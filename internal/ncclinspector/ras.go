@@ -4,6 +4,7 @@
 package ncclinspector
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -27,7 +28,8 @@ func (d Device) String() string { return fmt.Sprintf("GPU %d of %s", d.Index, d.
 // Devices are the devices of the ranks of a job.
 type Devices map[Member]Device
 
-// ReadRAS reads the answer of NCCL's RAS subsystem to STATUS in JSON (SET FORMAT json).
+// ReadRAS reads the answer of NCCL's RAS subsystem to STATUS in JSON (SET FORMAT json). What a terminal
+// shows around the object, such as the answer to SET FORMAT, is ignored.
 func ReadRAS(text []byte) (Devices, error) {
 	var status struct {
 		Communicators []struct {
@@ -40,7 +42,8 @@ func ReadRAS(text []byte) (Devices, error) {
 			} `json:"ranks"`
 		} `json:"communicators"`
 	}
-	if err := json.Unmarshal(text, &status); err != nil {
+	text = text[max(0, bytes.IndexByte(text, '{')):]
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&status); err != nil {
 		return nil, fmt.Errorf("not a status of NCCL's RAS subsystem in JSON: %w", err)
 	}
 	d := Devices{}

@@ -29,6 +29,9 @@ type Config struct {
 	Inspector configoptional.Optional[InspectorConfig] `mapstructure:"inspector"`
 	// FlightRecorder reads the dumps of PyTorch's flight recorder.
 	FlightRecorder configoptional.Optional[FlightRecorderConfig] `mapstructure:"flight_recorder"`
+	// Samples is the gpu_samples extension in which gpu_goodput keeps the newest span of each rank; a
+	// hang is linked with it. Default none.
+	Samples *component.ID `mapstructure:"samples"`
 	// Interval is how often files are read and metrics are sent. A late rank is named after 7 or more
 	// intervals.
 	Interval time.Duration `mapstructure:"interval"`

@@ -35,6 +35,7 @@ type folder struct {
 type result struct {
 	path  string
 	dumps int
+	world int // ranks of the job, as far as the dumps show
 	errs  []error
 	hangs []flightrecorder.Hang // that were not reported before
 	note  string                // why the dumps were not judged; empty: they were
@@ -115,7 +116,7 @@ func (f *folder) compare(at string, files []string) result {
 		return r
 	}
 	report := flightrecorder.Analyze(read)
-	r.note = report.NotJudged
+	r.note, r.world = report.NotJudged, report.World
 	for i := range report.Hangs {
 		h := &report.Hangs[i]
 		if key := fmt.Sprint(h.Cause, h.Ranks, h.Group, h.Sequence); !f.found[key] {

@@ -61,13 +61,13 @@ func (l *logs) add(
 	return rec, dropped
 }
 
-// hang adds a hang.
-func (l *logs) hang(h *flightrecorder.Hang, now time.Time) (dropped int64) {
+// hang adds a hang, and returns its record as add does.
+func (l *logs) hang(h *flightrecorder.Hang, now time.Time) (rec plog.LogRecord, dropped int64) {
 	f, at := h.Finding(), h.Since
 	if at.IsZero() {
 		at = now
 	}
-	rec, dropped := l.add(&f, plog.SeverityNumberError, at, now)
+	rec, dropped = l.add(&f, plog.SeverityNumberError, at, now)
 	a := rec.Attributes()
 	a.PutStr(string(semconv.GPUHangCauseKey), string(h.Cause))
 	sharedcomponent.PutText(a, semconv.GPUCollectiveGroupNameKey, h.Group.String())
@@ -76,7 +76,7 @@ func (l *logs) hang(h *flightrecorder.Hang, now time.Time) (dropped int64) {
 	if len(h.Ranks) == 1 {
 		a.PutInt(string(semconv.GPUJobRankKey), int64(h.Ranks[0]))
 	}
-	return dropped
+	return rec, dropped
 }
 
 // send delivers what waits. Records that are rejected permanently are dropped; others are kept until

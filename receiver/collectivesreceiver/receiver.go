@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.uber.org/zap"
 
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/jobspans"
 	"github.com/otelgpu/otelgpu/internal/ncclinspector"
 	"github.com/otelgpu/otelgpu/internal/regularfile"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
@@ -32,6 +35,7 @@ type collectives struct {
 	logs    logs
 	files   *tails
 	dumps   *dumps
+	spans   *jobspans.Newest // nil: none
 
 	counted struct{ records, overflow, bad, refused int64 }
 	failing map[string]bool // what was logged and has not ended
@@ -62,13 +66,22 @@ func newReceiver(set receiver.Settings, cfg *Config, forget func()) (*collective
 }
 
 // Start begins to follow files.
-func (c *collectives) Start(context.Context, component.Host) error {
+func (c *collectives) Start(_ context.Context, host component.Host) (err error) {
 	c.start.Do(func() {
+		if c.cfg.Samples != nil {
+			var reader devicesamples.Reader
+			if reader, err = devicesamples.FindReader(host, *c.cfg.Samples); err != nil {
+				return
+			}
+			if s, ok := reader.(jobspans.Source); ok {
+				c.spans = s.JobSpans()
+			}
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		c.cancel = cancel
 		c.running.Go(func() { c.run(ctx) })
 	})
-	return nil
+	return err
 }
 
 // Shutdown reads what was written until now, and stops.
@@ -188,7 +201,14 @@ func (c *collectives) compare(ctx context.Context, now time.Time, at int64) {
 		for i := range r.hangs {
 			h := &r.hangs[i]
 			c.metrics.hang(h, at)
-			c.drop(ctx, "logs", c.logs.hang(h, now), nil)
+			rec, dropped := c.logs.hang(h, now)
+			if c.spans != nil {
+				if s, ok := c.spans.Find(r.path, int64(r.world), slices.Concat(h.Ranks, h.Waiting), rec.Timestamp().AsTime()); ok {
+					rec.SetTraceID(s.Trace)
+					rec.SetSpanID(s.ID)
+				}
+			}
+			c.drop(ctx, "logs", dropped, nil)
 		}
 	}
 }

@@ -15,15 +15,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/jobspans"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/collectivesreceiver/internal/metadata"
@@ -35,6 +38,7 @@ func TestTheReadmeMatchesThePage(t *testing.T) {
 }
 
 func TestEveryKeyIsRead(t *testing.T) {
+	samples := component.MustNewID("gpu_samples")
 	got, err := configtest.Load[Config](t, "collectives/all", createDefaultConfig)
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
@@ -44,7 +48,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		FlightRecorder: configoptional.Some(FlightRecorderConfig{
 			Include: []string{"/shared/dumps/*/rank_*"}, Settle: 5 * time.Second, MaxAge: time.Hour,
 		}),
-		Interval: 5 * time.Second, CardinalityLimit: 100,
+		Samples: &samples, Interval: 5 * time.Second, CardinalityLimit: 100,
 	}, got)
 	got, err = configtest.Load[Config](t, "collectives", createDefaultConfig)
 	require.NoError(t, err)
@@ -229,6 +233,12 @@ func TestDumpsBecomeALogRecordAndAMetric(t *testing.T) {
 					Include: []string{filepath.Join(folder, "*")}, Settle: 15 * time.Second, MaxAge: 10 * time.Minute,
 				})
 			})
+			r.spans = new(jobspans.Newest)
+			for rank := range int64(8) {
+				r.spans.Add("job", rank, -1, jobspans.Span{
+					Trace: pcommon.TraceID{byte(rank + 1)}, ID: pcommon.SpanID{byte(rank + 1)}, End: time.Now().UnixNano(),
+				})
+			}
 			files, err := filepath.Glob(filepath.Join(recorded.Path(t, filepath.FromSlash(name)), "*rank_*"))
 			require.NoError(t, err)
 			for i, file := range files {
@@ -250,6 +260,10 @@ func TestDumpsBecomeALogRecordAndAMetric(t *testing.T) {
 				return
 			}
 			assert.Equal(t, []string{want}, r.findings(), "once, within a minute")
+			rec := r.records.AllLogs()[0].ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			rank, _ := rec.Attributes().Get(string(semconv.GPUJobRankKey))
+			assert.Equal(t, pcommon.TraceID{byte(rank.Int() + 1)}, rec.TraceID(), "the newest span of the rank")
+			assert.Equal(t, pcommon.SpanID{byte(rank.Int() + 1)}, rec.SpanID())
 			assert.InDelta(t, 1, r.sum(semconv.GPUJobHangsName, string(semconv.GPUHangCauseKey), want[12:]), 0)
 			for range 10 {
 				r.step(t)
@@ -257,6 +271,13 @@ func TestDumpsBecomeALogRecordAndAMetric(t *testing.T) {
 			assert.Len(t, r.findings(), 1)
 		})
 	}
+}
+
+func TestTheExtensionOfSpansMustExist(t *testing.T) {
+	r := newRig(t, inspector(t.TempDir()))
+	id := component.MustNewID("gpu_samples")
+	r.cfg.Samples = &id
+	require.ErrorContains(t, r.Start(t.Context(), componenttest.NewNopHost()), "define it under `extensions`")
 }
 
 func TestRejectedRecordsAreKept(t *testing.T) {
