@@ -509,6 +509,9 @@ const (
 	// GPUServerNameKey (string): Inference server, as the catalogue of servers names it.
 	GPUServerNameKey = attribute.Key("gpu.server.name")
 
+	// GPUServerPhaseKey (string): Phase of requests.
+	GPUServerPhaseKey = attribute.Key("gpu.server.phase")
+
 	// GPUServerStateKey (string): Whether the server ran requests.
 	GPUServerStateKey = attribute.Key("gpu.server.state")
 
@@ -1243,6 +1246,12 @@ const (
 	GPUSectionStateCovered = "covered" // at least one section ran
 	GPUSectionStateGap     = "gap"     // none ran; the host had started to launch the next one
 	GPUSectionStateStarved = "starved" // none ran; the host started the next launch after the last section ended
+)
+
+// Values of gpu.server.phase.
+const (
+	GPUServerPhasePrefill = "prefill" // computing the prompt
+	GPUServerPhaseDecode  = "decode"  // generating tokens
 )
 
 // Values of gpu.server.state.

@@ -257,6 +257,13 @@ const (
 	GPUServerKvCacheUtilizationUnit        = "1"
 	GPUServerKvCacheUtilizationDescription = "Ratio of the server's key-value cache that is in use, of the fullest replica."
 
+	// GPUServerPhaseDurationName (counter, s): Time that requests spent in prefill and in decoding, by the
+	// server's own counters, since its metrics were first read. It divides gpu.server.energy as gpu_join divides
+	// energy: by the time of requests. vLLM and TensorRT-LLM count it when a request ends.
+	GPUServerPhaseDurationName        = "gpu.server.phase.duration"
+	GPUServerPhaseDurationUnit        = "s"
+	GPUServerPhaseDurationDescription = "Time that requests spent in prefill and in decoding, by the server's own counters, since its metrics were first read."
+
 	// GPUServerPreemptionsName (counter, {preemption}): Requests that the server interrupted for others, since
 	// its metrics were first read.
 	GPUServerPreemptionsName        = "gpu.server.preemptions"

@@ -18,6 +18,8 @@ const (
 	Output                   // generated tokens
 	Requests                 // requests that have ended
 	Preempted
+	Prefill  // s that requests spent in prefill
+	Decode   // s that requests spent in decoding
 	BusyTime // µs that requests took, counted when they end
 
 	NumQuantities = int(BusyTime) + 1
@@ -115,6 +117,8 @@ var metrics = map[string]Metric{
 	"vllm_generation_tokens_total":               {Server: "vLLM", Quantity: Output},
 	"vllm_request_success_total":                 {Server: "vLLM", Quantity: Requests},
 	"vllm_num_preemptions_total":                 {Server: "vLLM", Quantity: Preempted},
+	"vllm_request_prefill_time_seconds_sum":      {Server: "vLLM", Quantity: Prefill},
+	"vllm_request_decode_time_seconds_sum":       {Server: "vLLM", Quantity: Decode},
 	"sglang_num_running_reqs":                    {Server: "SGLang", Quantity: Running},
 	"sglang_num_queue_reqs":                      {Server: "SGLang", Quantity: Waiting},
 	"sglang_token_usage":                         {Server: "SGLang", Quantity: KVCache},
@@ -139,6 +143,8 @@ var metrics = map[string]Metric{
 	"trtllm_prompt_cached_tokens_total":          {Server: "TensorRT-LLM", Quantity: Cached},
 	"trtllm_generation_tokens_total":             {Server: "TensorRT-LLM", Quantity: Output},
 	"trtllm_request_success_total":               {Server: "TensorRT-LLM", Quantity: Requests},
+	"trtllm_request_prefill_time_seconds_sum":    {Server: "TensorRT-LLM", Quantity: Prefill},
+	"trtllm_request_decode_time_seconds_sum":     {Server: "TensorRT-LLM", Quantity: Decode},
 	"dynamo_frontend_inflight_requests":          {Server: "Dynamo", Quantity: Running},
 	"dynamo_frontend_queued_requests":            {Server: "Dynamo", Quantity: Waiting},
 	"dynamo_frontend_input_sequence_tokens_sum":  {Server: "Dynamo", Quantity: Input},
@@ -150,6 +156,8 @@ var metrics = map[string]Metric{
 	"llamacpp_kv_cache_usage_ratio":              {Server: "llama.cpp", Quantity: KVCache}, // until 2025
 	"llamacpp_prompt_tokens_total":               {Server: "llama.cpp", Quantity: Input},
 	"llamacpp_tokens_predicted_total":            {Server: "llama.cpp", Quantity: Output},
+	"llamacpp_prompt_seconds_total":              {Server: "llama.cpp", Quantity: Prefill},
+	"llamacpp_tokens_predicted_seconds_total":    {Server: "llama.cpp", Quantity: Decode},
 }
 
 // bySelection are metrics of one name whose series are different quantities, by a label's value.

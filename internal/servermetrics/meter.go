@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -292,10 +293,16 @@ var metricOf = map[Quantity]string{
 	KVCache: semconv.GPUServerKvCacheUtilizationName, Input: semconv.GPUServerTokensName,
 	Cached: semconv.GPUServerTokensName, Output: semconv.GPUServerTokensName,
 	Requests: semconv.GPUServerRequestsName, Preempted: semconv.GPUServerPreemptionsName,
+	Prefill: semconv.GPUServerPhaseDurationName, Decode: semconv.GPUServerPhaseDurationName,
 }
 
-var tokenTypes = map[Quantity]string{
-	Input: semconv.GenAITokenTypeInput, Cached: semconv.GenAITokenTypeCached, Output: semconv.GenAITokenTypeOutput,
+// kindOf are the attributes of quantities that share a metric.
+var kindOf = map[Quantity]attribute.KeyValue{
+	Input:   semconv.GenAITokenTypeKey.String(semconv.GenAITokenTypeInput),
+	Cached:  semconv.GenAITokenTypeKey.String(semconv.GenAITokenTypeCached),
+	Output:  semconv.GenAITokenTypeKey.String(semconv.GenAITokenTypeOutput),
+	Prefill: semconv.GPUServerPhaseKey.String(semconv.GPUServerPhasePrefill),
+	Decode:  semconv.GPUServerPhaseKey.String(semconv.GPUServerPhaseDecode),
 }
 
 // Append appends the metrics of all servers.
@@ -355,8 +362,8 @@ func (m *Meters) Append(dst pmetric.MetricSlice) {
 			}) {
 				if name := metricOf[at.q]; name != "" {
 					p := x.point(of(name), at.model, x.read, at.q >= Input)
-					if kind := tokenTypes[at.q]; kind != "" {
-						p.Attributes().PutStr(string(semconv.GenAITokenTypeKey), kind)
+					if kind, ok := kindOf[at.q]; ok {
+						p.Attributes().PutStr(string(kind.Key), kind.Value.AsString())
 					}
 					p.SetDoubleValue(values[at])
 				}

@@ -97,6 +97,8 @@ func TestTokensOfARecordedVLLM(t *testing.T) {
 	m.Add(after, 61e9)
 	assert.Equal(t, 6857., m.totals[total{Output, "tiny"}])
 	assert.Equal(t, 53., m.totals[total{Requests, "tiny"}])
+	assert.InDelta(t, 0.3630488440012414, m.totals[total{Prefill, "tiny"}], 1e-9)
+	assert.InDelta(t, 15.877584127999398, m.totals[total{Decode, "tiny"}], 1e-9)
 	assert.Equal(t, "vLLM", m.name)
 	m.Add(after, 62e9)
 	restarted := *after

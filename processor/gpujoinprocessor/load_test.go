@@ -4,16 +4,25 @@
 package gpujoinprocessor
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/internal/servermetrics"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
@@ -259,6 +268,113 @@ func TestCountsThatTheSpansContradictAreNotUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Requests of a recorded vLLM run again and again, without a pause, and the server's counters follow them: joules per
+// token from its metrics alone equal the ones of its spans, within 1 %.
+func TestJoulesPerTokenAgreeWithAndWithoutTraces(t *testing.T) {
+	requests := recordedRequests(t)
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		const rounds, period, length = 80, 1300 * time.Millisecond, 110 * time.Second
+		at := func(round int, offset time.Duration) time.Time {
+			return zero.Add(time.Second + time.Duration(round)*period + offset)
+		}
+		r := newRig(t)
+		r.run(r.device(devicesamples.Device{ID: gpu0}), func(now time.Time, s *devicesamples.Sample) {
+			x := now.Sub(zero).Seconds()
+			s.Set(devicesamples.Energy, 300*x+50*math.Sin(x))
+		})
+		r.join(func(c *Config) { c.Settle, c.MaxWait = length+20*time.Second, length+40*time.Second })
+		source := r.store.(interface {
+			Meters() *servermetrics.Meters
+			servermetrics.Source
+		})
+		meter := source.Meters().New(servermetrics.Identity{Address: "a", Devices: []string{gpu0}})
+		total := 0.
+		td := newTraces("server")
+		for round := range rounds {
+			for i, q := range requests {
+				td.request(uint64(1+round*len(requests)+i), at(round, q.from), at(round, q.to))
+				total += q.tokens
+			}
+		}
+		pages := rand.New(rand.NewPCG(1, 2))
+		for now := zero; now.Sub(zero) < length; now = now.Add(750*time.Millisecond + time.Duration(pages.Int64N(5e8))) {
+			running, tokens := 0., 0.
+			for round := range rounds {
+				for _, q := range requests {
+					done := now.Sub(at(round, q.from)).Seconds() / (q.to - q.from).Seconds()
+					if tokens += q.tokens * min(max(done, 0), 1); done >= 0 && done < 1 {
+						running++
+					}
+				}
+			}
+			p := &servermetrics.Page{}
+			p.Add("vllm:num_requests_running", map[string]string{"model_name": "tiny"}, running)
+			p.Add("vllm:generation_tokens_total", map[string]string{"model_name": "tiny"}, tokens)
+			time.Sleep(time.Until(now))
+			meter.Add(p, now.UnixNano())
+			source.ServerMetrics(pmetric.NewMetricSlice()) // as the receiver collects
+		}
+		r.consume(td.Traces)
+		time.Sleep(r.maxWait())
+		traced := 0.
+		for _, s := range r.spans() {
+			traced += energy(t, s)
+		}
+		alone := pmetric.NewMetricSlice()
+		source.ServerMetrics(alone)
+		sum := map[string]float64{}
+		for _, m := range alone.All() {
+			if m.Type() == pmetric.MetricTypeSum {
+				for _, p := range m.Sum().DataPoints().All() {
+					state, _ := p.Attributes().Get("gpu.server.state")
+					sum[m.Name()+" "+state.Str()] += p.DoubleValue()
+				}
+			}
+		}
+		assert.InDelta(t, total, sum["gpu.server.tokens "], 1e-6)
+		t.Logf("%.5f J per token with traces, %.5f without", traced/total, sum["gpu.server.energy active"]/total)
+		assert.InEpsilon(t, traced/total, sum["gpu.server.energy active"]/sum["gpu.server.tokens "], 0.01)
+		r.close()
+	})
+}
+
+// servedRequest is a request in the engine, by its offsets.
+type servedRequest struct {
+	from, to time.Duration
+	tokens   float64
+}
+
+// recordedRequests returns the requests of the recorded vLLM's first seconds.
+func recordedRequests(t *testing.T) (list []servedRequest) {
+	text, err := os.ReadFile(recorded.Path(t, "vllm", "vllm-0.32.0.otlp.jsonl"))
+	require.NoError(t, err)
+	first := pcommon.Timestamp(math.MaxUint64)
+	var spans []ptrace.Span
+	for line := range bytes.Lines(text) {
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
+		require.NoError(t, err)
+		for s := range spansOf(td) {
+			if s.Name() == "llm_request" {
+				spans, first = append(spans, s), min(first, s.StartTimestamp())
+			}
+		}
+	}
+	for _, s := range spans {
+		from := time.Duration(s.StartTimestamp() - first)
+		if from > 10*time.Second {
+			continue
+		}
+		queue, _ := s.Attributes().Get("gen_ai.latency.time_in_queue")
+		tokens, _ := s.Attributes().Get("gen_ai.usage.completion_tokens")
+		list = append(list, servedRequest{
+			from + time.Duration(queue.Double()*1e9), time.Duration(s.EndTimestamp() - first), float64(tokens.Int()),
+		})
+	}
+	require.Len(t, list, 52)
+	return list
 }
 
 // readAt returns readings at both ends of the requested time.
