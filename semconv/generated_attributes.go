@@ -1250,8 +1250,8 @@ const (
 
 // Values of gpu.server.phase.
 const (
-	GPUServerPhasePrefill = "prefill" // computing the prompt
 	GPUServerPhaseDecode  = "decode"  // generating tokens
+	GPUServerPhasePrefill = "prefill" // computing the prompt
 )
 
 // Values of gpu.server.state.

@@ -245,8 +245,9 @@ const (
 	GPUSectionTimeDescription = "Time of a device by state, from the sections of one process that were timed on the device."
 
 	// GPUServerEnergyName (counter, J): Energy of the devices that an inference server uses, since its metrics
-	// were first read. It is divided equally among servers that run requests on one device. It has a model if
-	// the server has one.
+	// were first read. Where the gpu receiver knows how processes share a device, it is the share of the
+	// server's processes, otherwise an equal part among servers that run requests. It has a model if the server
+	// has one.
 	GPUServerEnergyName        = "gpu.server.energy"
 	GPUServerEnergyUnit        = "J"
 	GPUServerEnergyDescription = "Energy of the devices that an inference server uses, since its metrics were first read."

@@ -6,7 +6,6 @@ package servermetrics
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 
@@ -52,10 +51,11 @@ type Meter struct {
 
 	// Guarded by all.mu.
 	name    string
-	start   int64 // of the first page, Unix ns
-	read    int64 // of the newest one
-	started float64
-	last    map[place]float64 // counters on the newest page
+	start   int64             // of the first page, Unix ns
+	read    int64             // of the newest one
+	every   int64             // ns between the newest two
+	last    map[place]float64 // counters on the newest page of each process
+	seen    map[float64]bool  // processes by their start
 	totals  map[total]float64 // increases of counters since the first page
 	gauges  map[total]float64
 	joules  [numStates]float64
@@ -64,8 +64,9 @@ type Meter struct {
 }
 
 type place struct {
-	q   Quantity
-	key string
+	q       Quantity
+	key     string
+	started float64
 }
 
 type total struct {
@@ -81,6 +82,7 @@ const (
 	idle
 	active
 	numStates
+	absent = numStates // it was restarted, or has stopped
 )
 
 // stretch is a time in which the state is the same.
@@ -100,13 +102,13 @@ const (
 func (m *Meters) New(id Identity) *Meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	x := &Meter{all: m, id: id, last: map[place]float64{}, totals: map[total]float64{}}
+	x := &Meter{all: m, id: id, last: map[place]float64{}, seen: map[float64]bool{}, totals: map[total]float64{}}
 	m.list = append(m.list, x)
 	return x
 }
 
-// Add adds a page that was read at time t (Unix nanoseconds). A counter that decreased, or a process
-// with another start time, counts from 0.
+// Add adds a page that was read at time t (Unix nanoseconds). A counter that decreased, or of a
+// process that started since, counts from 0. Several processes may answer on one address.
 func (x *Meter) Add(p *Page, t int64) {
 	values := p.Values()
 	x.all.mu.Lock()
@@ -120,8 +122,13 @@ func (x *Meter) Add(p *Page, t int64) {
 		x.start, x.through = t, t
 	}
 	x.name = p.Server
-	restarted := p.Started > x.started && x.started > 0
-	x.started = max(x.started, p.Started)
+	other := !first && !x.seen[p.Started]
+	restarted := other && int64(p.Started*1e9) >= x.start
+	if len(x.seen) >= maxSeries || len(x.last) >= maxSeries {
+		x.seen = map[float64]bool{}
+		maps.DeleteFunc(x.last, func(at place, _ float64) bool { return at.started != p.Started })
+	}
+	x.seen[p.Started] = true
 	x.gauges = map[total]float64{}
 	for _, v := range values {
 		to := total{v.Quantity, v.Model}
@@ -139,152 +146,29 @@ func (x *Meter) Add(p *Page, t int64) {
 			x.gauges[to] = max(x.gauges[to], v.Value)
 			continue
 		}
-		at := place{v.Quantity, v.Key}
+		at := place{v.Quantity, v.Key, p.Started}
 		more := v.Value
 		before, ok := x.last[at]
 		switch {
 		case !ok && len(x.last) >= maxSeries:
 			continue
-		case ok && !restarted && before <= v.Value:
+		case ok && before <= v.Value:
 			more -= before
-		case first:
+		case first || other && !restarted:
 			more = 0
+		case ok:
+			restarted = true
 		}
 		x.last[at] = v.Value
 		if _, ok := x.totals[to]; ok || len(x.totals) < maxTotals {
 			x.totals[to] += more
 		}
 	}
-	x.extend(now, t)
+	x.extend(now, t, restarted)
+	if !first {
+		x.every = t - x.read
+	}
 	x.read = t
-}
-
-// extend adds the time since the last page: its first half has the earlier state.
-func (x *Meter) extend(now state, t int64) {
-	if n := len(x.states); n > 0 && x.read > 0 {
-		before := x.states[n-1].state
-		x.states[n-1].to = x.read + (t-x.read)/2
-		if before == now {
-			x.states[n-1].to = t
-			return
-		}
-	}
-	if len(x.states) == maxStretches {
-		x.states = slices.Delete(x.states, 0, 1)
-	}
-	x.states = append(x.states, stretch{t, now})
-}
-
-// stateAt returns the state at a time that is not before the first stretch, and until when it lasts.
-func (x *Meter) stateAt(t int64) (state, int64) {
-	for _, s := range x.states {
-		if t < s.to {
-			return s.state, s.to
-		}
-	}
-	return unknown, math.MaxInt64
-}
-
-// Measure counts the energy of the servers' devices up to the newest samples.
-func (m *Meters) Measure(view devicesamples.View, uses devicesamples.UseReader) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	users := map[string][]*Meter{} // by device
-	devices := map[*Meter][]devicesamples.DeviceView{}
-	for _, x := range m.list {
-		if x.start == 0 {
-			continue
-		}
-		ids := x.id.Devices
-		if len(ids) == 0 {
-			if x.id.PID != nil && x.id.Workload.PID == 0 {
-				x.id.Workload.PID = x.id.PID()
-			}
-			if ids, _ = uses.DevicesOf(nil, &x.id.Workload, x.through, x.read); len(ids) == 0 && x.id.PID != nil {
-				x.id.Workload.PID = 0
-			}
-		}
-		for _, id := range ids {
-			if dev, ok := view.Lookup(id); ok && dev.Device().Parent == "" {
-				devices[x] = append(devices[x], dev)
-				users[dev.Device().ID] = append(users[dev.Device().ID], x)
-			}
-		}
-		if len(devices[x]) < len(ids) || len(ids) == 0 {
-			delete(devices, x) // a part of its energy would be taken for the whole
-		}
-	}
-	spent := map[*Meter][numStates]float64{}
-	until := map[*Meter]int64{}
-	for x, list := range devices {
-		to := x.read
-		for _, dev := range list {
-			to = min(to, dev.Newest())
-		}
-		until[x] = to
-		joules := spent[x]
-		for at := x.through; at < to; {
-			s, end := x.stateAt(at)
-			end = min(end, to)
-			for _, u := range users { // another server's change of state changes the parts
-				for _, other := range u {
-					if _, e := other.stateAt(at); e > at {
-						end = min(end, e)
-					}
-				}
-			}
-			for _, dev := range list {
-				joules[s] += energyOf(dev, at, end) * x.part(users[dev.Device().ID], at)
-			}
-			at = end
-		}
-		spent[x] = joules
-	}
-	for x, joules := range spent {
-		for s, j := range joules {
-			x.joules[s] += j
-		}
-		x.through = max(x.through, until[x])
-	}
-	for _, x := range m.list {
-		oldest := x.through
-		for _, other := range m.list {
-			if other.start > 0 {
-				oldest = min(oldest, other.through)
-			}
-		}
-		for len(x.states) > 1 && x.states[0].to <= oldest {
-			x.states = x.states[1:]
-		}
-	}
-}
-
-// part returns the part of a device's energy at a time that is a server's: equal parts for all that
-// run requests, otherwise of all.
-func (x *Meter) part(users []*Meter, at int64) float64 {
-	running := 0
-	for _, u := range users {
-		if s, _ := u.stateAt(at); s != idle {
-			running++
-		}
-	}
-	s, _ := x.stateAt(at)
-	switch {
-	case running == 0:
-		return 1 / float64(len(users))
-	case s == idle:
-		return 0
-	}
-	return 1 / float64(running)
-}
-
-// energyOf returns the energy of a device in joules.
-func energyOf(dev devicesamples.DeviceView, from, to int64) float64 {
-	watts, known := dev.Mean(devicesamples.Energy, from, to)
-	if known == 0 {
-		watts, known = dev.Mean(devicesamples.Power, from, to)
-	}
-	return watts * known * float64(to-from) * 1e-9
 }
 
 // metricOf are the metrics of the quantities.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,6 +186,111 @@ func TestEnergyOfServersOnOneDevice(t *testing.T) {
 	md := pmetric.NewMetrics()
 	metrics.CopyTo(md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics())
 	assert.NoError(t, conformance.Metrics(md))
+}
+
+// answer is what a server reports: nothing if it has no process.
+type answer struct {
+	started          float64 // s after the start
+	running, counter float64
+}
+
+// Servers on one device of 100 W for 200 s. The first one has process 1; its energy and tokens are
+// known from what happens.
+func TestEnergyOfServersThatShareRestartAndStop(t *testing.T) {
+	always := func(sec int64) *answer { return &answer{-10, 1, float64(sec)} }
+	for name, tt := range map[string]struct {
+		servers        []func(sec int64) *answer
+		shares         map[int64]float64 // of processes, from 50 s on
+		joules, tokens float64           // of the first server
+		within         float64           // J
+	}{
+		"alone":                        {[]func(int64) *answer{always}, nil, 20000, 200, 0},
+		"another process has 60 %":     {[]func(int64) *answer{always}, map[int64]float64{1: 0.4, 9: 0.6}, 5000 + 6000, 200, 0},
+		"another process has all":      {[]func(int64) *answer{always}, map[int64]float64{1: 0, 9: 1}, 5000, 200, 0},
+		"its process is not known":     {[]func(int64) *answer{always}, map[int64]float64{8: 0.4, 9: 0.6}, 20000, 200, 0},
+		"two servers by their shares":  {[]func(int64) *answer{always, always}, map[int64]float64{1: 0.3, 2: 0.7}, 2500 + 4500, 200, 0},
+		"the other's process is known": {[]func(int64) *answer{always, always}, map[int64]float64{2: 0.7}, 2500 + 4500, 200, 0},
+		"five replicas, one is left": {[]func(int64) *answer{always, until(100), until(100), until(100), until(100)}, nil,
+			2000 + 10000, 200, 500},
+		"restarted after a minute": {[]func(int64) *answer{func(sec int64) *answer {
+			switch {
+			case sec < 50:
+				return &answer{-10, 1, float64(sec)}
+			case sec < 110:
+				return nil
+			}
+			return &answer{105, 1, float64(sec - 105)}
+		}}, nil, 14000, 49 + 95, 200},
+		"counters without a start fall": {[]func(int64) *answer{func(sec int64) *answer {
+			return &answer{math.Inf(-1), 1, float64(sec % 100)}
+		}}, nil, 20000, 99 + 99, 200},
+		"two processes answer on one port": {[]func(int64) *answer{func(sec int64) *answer {
+			return &answer{-10 - float64(sec%2), 1, float64(1000*(sec%2) + sec)}
+		}}, nil, 20000, 198 + 200, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+			const start = 1_700_000_000
+			dev, err := st.Register(component.MustNewID("gpu"), devicesamples.Device{ID: "GPU-1", Interval: time.Second, Ordinal: -1})
+			require.NoError(t, err)
+			defer dev.Close()
+			var all Meters
+			var meters []*Meter
+			for i := range tt.servers {
+				meters = append(meters, all.New(Identity{
+					Address: fmt.Sprint(i), Devices: []string{"GPU-1"}, Workload: devicesamples.Workload{PID: int64(1 + i)},
+				}))
+			}
+			for sec := range int64(211) {
+				at := (start + sec) * 1e9
+				s := devicesamples.Sample{Time: at}
+				s.Set(devicesamples.Energy, 100*float64(sec))
+				dev.Write([]devicesamples.Sample{s})
+				if tt.shares != nil && sec >= 50 {
+					w := devicesamples.ShareWindow{From: at, To: at + 1e9}
+					for pid, share := range tt.shares {
+						w.Users = append(w.Users, devicesamples.DeviceShare{DeviceUse: &devicesamples.DeviceUse{PID: pid}, Share: share})
+					}
+					st.AddShares("GPU-1", w)
+				}
+				for i, m := range meters {
+					a := tt.servers[i](sec)
+					if a == nil || sec > 200 {
+						continue
+					}
+					p := &Page{}
+					if !math.IsInf(a.started, 0) {
+						p.Add("process_start_time_seconds", nil, start+a.started)
+					}
+					p.Add("vllm:num_requests_running", nil, a.running)
+					p.Add("vllm:generation_tokens_total", nil, a.counter)
+					m.Add(p, at)
+				}
+				if sec%10 == 0 {
+					view := st.Acquire()
+					all.Measure(view, st)
+					view.Release()
+				}
+			}
+			first := meters[0]
+			assert.InDelta(t, tt.joules, first.joules[active]+first.joules[idle], tt.within+1e-6)
+			assert.InDelta(t, tt.tokens, first.totals[total{q: Output}], 1e-6)
+			sum := 0.
+			for _, m := range meters {
+				sum += m.joules[active] + m.joules[idle] + m.joules[unknown]
+			}
+			assert.LessOrEqual(t, sum, 20000.000001, "nothing is counted twice")
+		})
+	}
+}
+
+func until(end int64) func(int64) *answer {
+	return func(sec int64) *answer {
+		if sec >= end {
+			return nil
+		}
+		return &answer{-10, 1, float64(sec)}
+	}
 }
 
 var update = flag.Bool("update", false, "write the table of servers")
