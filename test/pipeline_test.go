@@ -134,18 +134,20 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	equalsGolden(t, "pipeline_metrics.txt", text)
 
 	// Energies of spans differ from the definition by up to the unknown age of a scraped value, 0.1
-	// s. Their sum does not: The scraped device consumes 200 W, and 600 W from 0.5 s to 0.8 s.
+	// s. Their sum does not: The scraped device consumes 200 W, and 600 W from 0.7 s to 1 s.
 	// Spans are active on it from 0.1 s to 1 s, and for 0.4 s on the other one, which consumes
-	// 312.5 W. The energy of `attention`, which ends just before the step of power, is withheld;
-	// `forward` around it has it.
+	// 312.5 W. The energy of `forward`, which ends before the step of power, is withheld; `train` around it
+	// has it.
 	withheld := 0.0
 	for _, rs := range spans {
 		for _, s := range rs.ScopeSpans().At(0).Spans().All() {
-			if s.Name() == "attention" {
-				require.NotContains(t, s.Attributes().AsRaw(), "gpu.energy")
-			}
-			if a := s.Attributes().AsRaw(); s.Name() == "forward" {
-				withheld = a["gpu.energy"].(float64) - a["gpu.self_energy"].(float64)
+			switch a := s.Attributes().AsRaw(); s.Name() {
+			case "forward":
+				require.NotContains(t, a, "gpu.energy")
+			case "train":
+				withheld += a["gpu.energy"].(float64) - a["gpu.self_energy"].(float64)
+			case "backward":
+				withheld -= a["gpu.energy"].(float64)
 			}
 		}
 	}
@@ -194,7 +196,7 @@ func (x timeline) scrapes() pmetric.Metrics {
 	}
 	busy := func(low, high float64) func(float64) float64 {
 		return func(s float64) float64 {
-			if s > 0.49 && s < 0.79 {
+			if s > 0.69 && s < 0.99 {
 				return high
 			}
 			return low
@@ -202,7 +204,7 @@ func (x timeline) scrapes() pmetric.Metrics {
 	}
 	// mJ
 	gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", func(s float64) float64 {
-		return 1e6 + 1000*(200*s+400*min(max(s-0.5, 0),
+		return 1e6 + 1000*(200*s+400*min(max(s-0.7, 0),
 			0.3))
 	})
 	gauge("DCGM_FI_DEV_POWER_USAGE_INSTANT", busy(200, 600))

@@ -13,63 +13,6 @@ const (
 	floorError = 0.003 // of the energy
 )
 
-// calibration compares the errors of left-out knots with what the bound predicts for them,
-// continuously.
-type calibration struct {
-	residual, time, shape float64 // mean squares
-	n                     int
-}
-
-// leastTime is the least share of the predicted error of refresh times that is stated,
-// leastCalibrated the number of left-out knots from which it is less than the whole.
-const leastTime, leastCalibrated = 0.04, 3
-
-// timeFactor returns the share of the error of refresh times that is stated: less than the whole if
-// left-out knots show that knots are placed far better than their windows, as the knots of a
-// regular counter at steady power are.
-func (c *calibration) timeFactor() float64 {
-	if c.n < leastCalibrated {
-		return 1
-	}
-	return min(max(5*math.Sqrt(c.residual/max(c.time+c.shape, 1e-9)), leastTime), 1)
-}
-
-func (c *calibration) factor() float64 {
-	if c.shape == 0 {
-		return 1
-	}
-	return min(max(math.Sqrt(max(c.residual-c.time, 0)/max(c.shape, 1e-9)), 0.5), 3)
-}
-
-// learn learns from the knot b between a and c.
-func (c *calibration) learn(e *Energy, a, b, d knot) {
-	which := e.choose()
-	left, right := (b.v-a.v)/(b.t-a.t), (d.v-b.v)/(d.t-b.t)
-	p := period{
-		k0: a.t, k1: d.t, ended: true, window: max(a.window, b.window, d.window), mean: (d.v - a.v) / (d.t - a.t),
-		spread: math.Sqrt(e.steps), linear: which == linear, sharp: 1,
-	}
-	if !p.linear {
-		p.lag = lags[which-1]
-		_, p.steps0 = e.power.at(a.t + p.lag)
-		_, p.steps1 = e.power.at(d.t + p.lag)
-		p.recent = e.power.recent(a.t + p.lag)
-	}
-	steps := 0.0
-	if !p.linear {
-		_, steps = e.power.at(b.t + p.lag)
-	}
-	time, shape := e.ends(&p, max(left, right), math.Abs(right-left), b.t, steps, 1, edge)
-	s0, s1, s2 := e.value(which, a.t), e.value(which, b.t), e.value(which, d.t)
-	r := math.Abs(a.v + (d.v-a.v)*(s1-s0)/max(s2-s0, 1e-9) - b.v)
-	r = min(r, 10*math.Hypot(time, shape)+1e-6)
-	c.n++
-	weight := max(1-math.Exp2(-1.0/shapeHalf), 1/float64(c.n))
-	c.residual += (r*r - c.residual) * weight
-	c.time += (time*time - c.time) * weight
-	c.shape += (shape*shape - c.shape) * weight
-}
-
 // distances returns the times from t to the knots around it.
 func (e *Energy) distances(p *period, t float64) (x, y float64) {
 	end := p.k1
@@ -82,7 +25,7 @@ func (e *Energy) distances(p *period, t float64) (x, y float64) {
 // ends returns the standard errors of the curve at t inside of a period: of the refresh times, and
 // of the shape. at is power's running sum of squared steps at t, and slot where power keeps what is
 // around t.
-func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (time, shape float64) {
+func (e *Energy) ends(p *period, most, step, t, at, further float64) (time, shape float64) {
 	x, y := e.distances(p, t)
 	f := 0.0
 	if x+y > 0 {
@@ -106,10 +49,20 @@ func (e *Energy) ends(p *period, most, step, t, at, further float64, slot int) (
 	if a+b > 0 {
 		bridge = math.Sqrt(a*b/(a+b)) / timeSigma
 	}
-	w := e.power.gap + e.power.window/2
-	lo, hi := e.power.around(slot, t+p.lag-w/2, w)
-	edge := (hi - lo) * w / 4
-	return time, min(math.Hypot(bridge, edge), max(line, edge))
+	edge := e.edge(p, t)
+	return time, math.Hypot(min(math.Hypot(bridge, edge), max(line, edge)), p.rough*min(x, y))
+}
+
+// edge returns the standard error, in joules, of the integral of power up to the time of a period: a
+// change there can be earlier or later than readings show, also by the lag of power until left-out
+// knots have confirmed it.
+func (e *Energy) edge(p *period, t float64) float64 {
+	w, unsure := e.power.gap+e.power.window/2, 0.0
+	if p.seen == 0 {
+		unsure = e.power.lag()
+	}
+	lo, hi := e.power.around(edge, t+p.lag-w/2-unsure, w+2*unsure)
+	return (hi - lo) * (w + unsure) / 4
 }
 
 // blind reports whether nothing shows when power changed: it is read rarely, or not at all while
@@ -250,7 +203,7 @@ func (e *Energy) mark(at int64) *mark {
 		} else {
 			m.most, m.step = e.neighbors(i)
 		}
-		m.time, m.shape = e.ends(&p.period, m.most, m.step, m.t, steps, 0, edge)
+		m.time, m.shape = e.ends(&p.period, m.most, m.step, m.t, steps, 0)
 		m.shape *= e.used(p, m.shape) * p.c
 		m.over, m.under = e.hidden(&p.period, m.t)
 		if math.IsNaN(p.rate) {
@@ -313,6 +266,7 @@ func (e *Energy) Bound(start, end int64, energy float64) float64 {
 		}
 		b = math.Hypot(b, 1.2*early*max(p.gainOff, q.gainOff)*energy/math.Sqrt(float64(max(1, apart))))
 	}
+	b += max(p.odd, q.odd) * energy
 	if e.deviate == 0 && e.offset == 0 {
 		return b
 	}
@@ -408,7 +362,7 @@ func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
 		a2, b2 := e.levels(&q.period)
 		d, used = max(d, a1+b1, a2+b2), 1
 	}
-	most := (used*d + jitter) * length
+	most := math.Hypot(used*d+jitter, kappa*max(p.c*p.rough, q.c*q.rough)) * length
 	if p.linear || q.linear {
 		most = max(most, lineShare*jitter*length)
 	}

@@ -81,6 +81,8 @@ type period struct {
 	spread  float64 // W, root mean square of the steps of mean power between periods
 	steps0  float64 // power's running sum of squared steps at k0 and k1
 	steps1  float64
+	rough   float64 // W, standard error of the rate because power changes at the knots; 0 until k1 is known
+	odd     float64 // relative deviation of the rate from the usual one, if it is implausible
 	recent  float64 // J²/s, mean of power's squared steps before k0
 	c       float64 // calibration of the shape's error
 	seen    float64 // J, root mean square of the shape's errors that it was learned from
@@ -191,13 +193,21 @@ func (e *Energy) take(k knot) bool {
 		return false
 	}
 	if !k.ok {
-		e.thin.restart()
+		if e.thin.restart(); e.since > 0 && open != nil && open.metered { // what was counted before the gap
+			e.knot(e.newest)
+		}
 	}
 	e.newest = k
-	e.thin.add(k)
-	if e.since++; open != nil && k.ok && e.since < e.thin.every && open.metered {
+	e.thin.add(e, k)
+	if e.since++; open != nil && k.ok && e.since < e.thin.every && open.metered && !k.second && !k.turned {
 		return true
 	}
+	e.knot(k)
+	return true
+}
+
+// knot makes a change of the counter a knot of the curve.
+func (e *Energy) knot(k knot) {
 	e.since = 0
 	if k.turned { // what was learned from the first reading is wrong
 		e.scored, e.gained, e.calib = 0, min(e.gained, 1), calibration{}
@@ -209,7 +219,6 @@ func (e *Energy) take(k knot) bool {
 		e.pending = append(e.pending, k)
 		e.use(k)
 	}
-	return true
 }
 
 // powerStopped reports whether no power can be awaited any longer at a time.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/instrument/instrumenttest"
 )
 
 // The age of a scraped counter's first reading is unknown, also after a gap. The energy between it
@@ -56,5 +58,42 @@ func TestTheFirstReadingOfAScrapedCounterIsNotOld(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The first spans of a new device have energy, although nothing shows yet when its counter is
+// refreshed: power shapes it. The stated error holds from the first one on.
+func TestTheFirstSpansOfADeviceHaveEnergy(t *testing.T) {
+	for i := range instrumenttest.Specs {
+		spec := instrumenttest.Specs[i]
+		if spec.Read > .11 || spec.Window > .1 || spec.Refresh == 1 { // as the gpu receiver reads
+			continue
+		}
+		for _, early := range []float64{2, 12} {
+			spec.Early = early
+			tableOf([]instrumenttest.Spec{spec}, []float64{.01, .05, .1, 2}, 6, 20, nothing, func(_ *instrumenttest.Spec, list []summary) {
+				for j, s := range list {
+					assert.Less(t, s.omitted, 16., "%s, %v s, length %d", spec.Name, early, j)
+					assert.Greater(t, s.inside, 92., "%s, %v s, length %d", spec.Name, early, j)
+				}
+			})
+		}
+	}
+}
+
+// The energy up to the last reading before a gap is known, although readings between distant knots
+// are skipped.
+func TestTheCounterIsKnownUpToAGap(t *testing.T) {
+	for n := 30; n < 400; n += 37 { // readings before the gap
+		e := NewEnergy(Config{Settle: time.Hour, Assumed: 100 * time.Millisecond, Window: 100 * time.Millisecond})
+		var since int64
+		for i := range 2 * n {
+			s := float64(i)/10 + 60*float64(i/n)
+			e.AddPower(ns(s), 300+float64(i%2))
+			e.AddChange(Change{Time: ns(s), Since: since, Value: 300 * s, Covered: i != 0 && i != n})
+			e.Advance(ns(s))
+			since = ns(s)
+		}
+		assert.InDelta(t, 300*(float64(n-1)/10-1), e.Energy(ns(1), ns(float64(n)/10+50)), 300*.1, "%d readings", n)
 	}
 }

@@ -73,6 +73,11 @@ func (e *Energy) cut(p *piece, t float64) float64 {
 	return p.c0 + e.from(p, t)
 }
 
+// A period whose rate deviates from the usual one by leastOdd, and by oddGain times the usual
+// deviation, has energy of another time: the clock of the source was set, or samples are lost. Periods shorter
+// than oddLength readings deviate by chance.
+const leastOdd, oddGain, oddLength = 0.3, 4, 15
+
 // end closes the open period at a knot with the counter's increase. It returns from when on the
 // next period can have energy, and the curve's energy there: what was attributed before the knot
 // was known keeps its value.
@@ -92,6 +97,11 @@ func (e *Energy) end(p *piece, k knot) (from, c float64) {
 			e.steps += (step*step - e.steps) * (1 - math.Exp(-length/60))
 		}
 		p.mean = increase / length
+		if g := e.gains[e.nearest()]; !linear && e.gained >= leastCalibrated && length > oddLength*max(e.power.gap, e.power.window, k.window) {
+			if odd := math.Abs(rate/g - 1); odd > max(leastOdd, oddGain*e.gainOff) {
+				p.odd = odd
+			}
+		}
 	}
 	p.ended, p.k1, p.window = true, k.t, max(p.window, k.window)
 	if k.second {
@@ -99,10 +109,12 @@ func (e *Energy) end(p *piece, k knot) (from, c float64) {
 	}
 	if e.power.known() {
 		_, p.steps1 = e.power.at(k.t + p.lag)
+		p.rough = math.Hypot(e.edge(&p.period, p.k0), e.edge(&p.period, k.t)) / length
 	}
 	for i := len(e.pieces) - 2; i >= 0 && e.pieces[i].number == p.number; i-- {
 		q := &e.pieces[i]
-		q.ended, q.k1, q.window, q.mean, q.steps1 = true, k.t, p.window, p.mean, p.steps1
+		q.ended, q.k1, q.window, q.mean, q.steps1, q.rough = true, k.t, p.window, p.mean, p.steps1, p.rough
+		q.odd = p.odd
 	}
 	final := *p
 	final.rate, final.linear, final.early = rate, linear, false
@@ -194,7 +206,7 @@ func (e *Energy) begin(k knot, at, c float64, metered bool) {
 	e.number++
 	p := piece{t0: at, c0: c, early: true, gainOff: e.gainOff, rate: math.NaN(), period: period{
 		number: e.number, k0: k.t, v0: k.v, window: k.window, metered: metered, spread: math.Sqrt(e.steps),
-		c: e.calib.factor(), seen: math.Sqrt(e.calib.shape), sharp: e.calib.timeFactor(),
+		c: e.calib.factor(), seen: e.calib.seen(), sharp: e.calib.timeFactor(),
 	}}
 	if n := len(e.pieces); n > 0 {
 		p.mean = e.pieces[n-1].mean

@@ -18,6 +18,8 @@ const (
 	// undecided is the difference of squared residuals, relative to the error of refresh times,
 	// that shows nothing.
 	undecided = 1e-4
+	// doubt is this difference after the first left-out knot, relative to the least squared residual.
+	doubt = 16
 	// scoreHalf and gainHalf are the half-lives of the forgetting means, in knots.
 	scoreHalf, shapeHalf, gainHalf = 128, 64, 8
 )
@@ -28,7 +30,7 @@ func (e *Energy) choose() int {
 		return linear
 	}
 	if e.scored == 0 {
-		if e.track.period() < 2*e.power.gap {
+		if e.track.period()*float64(e.thin.every) < 2*e.power.gap {
 			return linear
 		}
 		return e.nearest()
@@ -43,7 +45,11 @@ func (e *Energy) choose() int {
 	for _, x := range e.scores[1:n] {
 		least = min(least, x)
 	}
-	if usual := e.nearest(); usual < n && e.scores[usual] <= least+undecided*e.calib.time {
+	margin := undecided * e.calib.time
+	if e.thin.groups < groupsToDecide { // a few knots are best explained by chance
+		margin += least * doubt / float64(e.scored)
+	}
+	if usual := e.nearest(); usual < n && e.scores[usual] <= least+margin {
 		return usual
 	}
 	best := linear

@@ -90,6 +90,9 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 	settled := ns(0)
 	var read int64
 	for i, r := range list {
+		if len(todo) == 0 {
+			break
+		}
 		e.Settle(settled)
 		if lack != noCounter {
 			if i == 0 || r.Energy > last.Energy {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	windowsPerPeriod = 20 // the unknown time of a refresh is then 5 % of a period
+	windowsPerPeriod = 22 // the unknown time of a refresh is then below 5 % of a period
 	groupsToDecide   = 6
 	groupHalf        = 16
 	mostExcess       = 1.5 // of the residual of skipped changes over what their windows alone cause
@@ -26,11 +26,21 @@ type thinning struct {
 	groups int
 }
 
-func (x *thinning) add(k knot) { x.group = append(x.group, k) }
+// add adds a change. Until changes have been compared, power is assumed to explain the counter: the
+// windows alone would otherwise hide the energy of short spans.
+func (x *thinning) add(e *Energy, k knot) {
+	x.group = append(x.group, k)
+	if x.groups < groupsToDecide {
+		x.every = 1
+		if !e.track.exact() && len(e.power.pts) > 0 {
+			x.every = max(x.sizeOf(e), 1)
+		}
+	}
+}
 
 func (x *thinning) restart() { x.group = x.group[:0] }
 
-// sizeOf returns how many changes make a period of twenty windows that is known when it is settled.
+// sizeOf returns how many changes make a period of windowsPerPeriod windows that is known when it is settled.
 func (x *thinning) sizeOf(e *Energy) int {
 	n := len(x.group)
 	if n < 2 {
@@ -50,7 +60,7 @@ func (x *thinning) sizeOf(e *Energy) int {
 
 // evaluate compares what power predicts for the changes inside of complete groups with the changes.
 func (x *thinning) evaluate(e *Energy) {
-	if e.track.exact() || !e.power.known() {
+	if e.track.exact() || len(e.power.pts) == 0 {
 		x.group = x.group[:0]
 		return
 	}
