@@ -173,6 +173,25 @@ const (
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
 
+	// GPUFaultCategoryKey (string): Category of a GPU Operational Event; the number in hexadecimal if it is
+	// unknown.
+	GPUFaultCategoryKey = attribute.Key("gpu.fault.category")
+
+	// GPUFaultCodeKey (string): Code of a GPU Operational Event, in hexadecimal. Its meaning depends on
+	// gpu.fault.module.
+	GPUFaultCodeKey = attribute.Key("gpu.fault.code")
+
+	// GPUFaultModuleKey (string): Module of the GPU that reported an operational event.
+	GPUFaultModuleKey = attribute.Key("gpu.fault.module")
+
+	// GPUFaultSeverityKey (string): Severity of a GPU Operational Event: informational, corrected, recoverable,
+	// fatal, or the number if it is unknown.
+	GPUFaultSeverityKey = attribute.Key("gpu.fault.severity")
+
+	// GPUFaultsKey (string[]): Module and code of GPU Operational Events without an XID that were reported for
+	// the device during the span, in order; not necessarily caused by it.
+	GPUFaultsKey = attribute.Key("gpu.faults")
+
 	// GPUFindingCertaintyKey (string): How the cause was found.
 	GPUFindingCertaintyKey = attribute.Key("gpu.finding.certainty")
 

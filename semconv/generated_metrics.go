@@ -478,6 +478,9 @@ const (
 	// GPUECCEventName: A memory error counter went up.
 	GPUECCEventName = "gpu.ecc"
 
+	// GPUFaultEventName: The driver reported a GPU Operational Event without an XID.
+	GPUFaultEventName = "gpu.fault"
+
 	// GPUFindingEventName: A rank is late or hangs, or a communicator is slow.
 	GPUFindingEventName = "gpu.finding"
 

@@ -4,6 +4,7 @@
 package devicesamples
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"sort"
@@ -230,6 +231,7 @@ const (
 	EventECCUncorrected                  // Count is the number of new double-bit errors
 	EventThrottleStart                   // Code is the ThrottleReason that started
 	EventThrottleEnd                     // Code is the ThrottleReason that ended
+	EventFault                           // an operational event without an XID; Code is the module's
 )
 
 // Event is one event of a device.
@@ -238,7 +240,46 @@ type Event struct {
 	Kind  EventKind // decides which of Code and Count is set
 	Code  int64     // XID number or ThrottleReason
 	Count int64     // new errors
+	Fault Fault     // of EventFault, and of EventXID if the driver reports it
 }
+
+// Fault is what the driver reports as a GPU Operational Event. Numbers that are unknown here are
+// kept.
+type Fault struct {
+	Module   string // of the GPU, such as GPU-NVLINK
+	Category uint32
+	Code     uint32 // of the module
+	Severity uint32
+}
+
+// CategoryName returns the name of the category, or its number in hexadecimal.
+func (f *Fault) CategoryName() string {
+	names := [...]string{
+		1: "timeout", "memory_integrity_error", "interconnect_error", "corruption_detected", "security_error",
+	}
+	if int(f.Category) < len(names) && f.Category > 0 {
+		return names[f.Category]
+	}
+	return fmt.Sprintf("0x%04x", f.Category)
+}
+
+// SeverityName returns the name of the severity, or its number.
+func (f *Fault) SeverityName() string {
+	switch f.Severity {
+	case 10:
+		return "informational"
+	case 20:
+		return "corrected"
+	case 30:
+		return "recoverable"
+	case 40:
+		return "fatal"
+	}
+	return strconv.FormatUint(uint64(f.Severity), 10)
+}
+
+// CodeName returns the code in hexadecimal, as the driver's documentation lists it.
+func (f *Fault) CodeName() string { return fmt.Sprintf("0x%04x", f.Code) }
 
 // ThrottleReason is a bit of the Throttle field: a reason for which clocks are lowered. The bits
 // equal NVML's clock event reasons (nvml.h, nvmlClocksEventReason…), which DCGM's field 112 passes

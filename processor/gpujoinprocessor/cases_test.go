@@ -359,13 +359,22 @@ func TestSpanEventsByOption(t *testing.T) {
 				Code: int64(devicesamples.ThrottleHWThermal),
 			},
 			{Time: zero.Add(sec(1.5)).UnixNano(), Kind: devicesamples.EventECCCorrected, Count: 1},
+			{
+				Time: zero.Add(sec(1.6)).UnixNano(), Kind: devicesamples.EventFault, Code: 5, Count: 1,
+				Fault: devicesamples.Fault{Module: "GPU-NVLINK", Category: 3, Code: 5, Severity: 40},
+			},
+			{
+				Time: zero.Add(sec(1.7)).UnixNano(), Kind: devicesamples.EventFault, Code: 0x1234, Count: 1,
+				Fault: devicesamples.Fault{Category: 0x99, Code: 0x1234, Severity: 77},
+			},
 		})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
 		r.consume(td.Traces)
 		time.Sleep(7 * time.Second)
 		s := r.spans()[1]
-		require.Equal(t, 4, s.Events().Len())
+		require.Equal(t, 6, s.Events().Len())
+		assert.Equal(t, []any{"GPU-NVLINK 0x0005", "0x1234"}, s.Attributes().AsRaw()["gpu.faults"])
 		for i, want := range []struct {
 			name  string
 			attrs map[string]any
@@ -374,6 +383,10 @@ func TestSpanEventsByOption(t *testing.T) {
 			{"gpu.ecc", map[string]any{"error.type": "ecc_uncorrected"}},
 			{"gpu.throttle", map[string]any{"gpu.throttle.reason": "hw_thermal_slowdown"}},
 			{"gpu.ecc", map[string]any{"error.type": "ecc_corrected"}},
+			{"gpu.fault", map[string]any{
+				"gpu.fault.module": "GPU-NVLINK", "gpu.fault.category": "interconnect_error", "gpu.fault.code": "0x0005",
+			}},
+			{"gpu.fault", map[string]any{"gpu.fault.category": "0x0099", "gpu.fault.code": "0x1234"}},
 		} {
 			assert.Equal(t, want.name, s.Events().At(i).Name())
 			assert.Equal(t, want.attrs, s.Events().At(i).Attributes().AsRaw())

@@ -6,12 +6,14 @@ package gpujoinprocessor
 import (
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -128,8 +130,8 @@ func writeReasons(to pcommon.Map, mask devicesamples.ThrottleReason) {
 // writeEvents writes the events that occurred during a span.
 func (a *attributes) writeEvents(span ptrace.Span, events []devicesamples.Event) {
 	to := span.Attributes()
-	var xids pcommon.Slice
-	hasXID := false
+	var xids, faults pcommon.Slice
+	hasXID, hasFault := false, false
 	errs := int64(0)
 	for _, e := range events {
 		switch e.Kind {
@@ -139,6 +141,12 @@ func (a *attributes) writeEvents(span ptrace.Span, events []devicesamples.Event)
 				xids = to.PutEmptySlice(string(semconv.GPUXIDKey))
 			}
 			xids.AppendEmpty().SetInt(e.Code)
+		case devicesamples.EventFault:
+			if !hasFault {
+				hasFault = true
+				faults = to.PutEmptySlice(string(semconv.GPUFaultsKey))
+			}
+			faults.AppendEmpty().SetStr(strings.TrimSpace(e.Fault.Module + " " + e.Fault.CodeName()))
 		case devicesamples.EventECCCorrected, devicesamples.EventECCUncorrected:
 			errs += e.Count
 		}
@@ -159,6 +167,11 @@ func (a *attributes) spanEvent(span ptrace.Span, e devicesamples.Event) {
 	case devicesamples.EventXID:
 		ev.SetName(string(semconv.GPUXIDKey))
 		ev.Attributes().PutInt(string(semconv.GPUEventCodeKey), e.Code)
+	case devicesamples.EventFault:
+		ev.SetName(semconv.GPUFaultEventName)
+		sharedcomponent.PutText(ev.Attributes(), semconv.GPUFaultModuleKey, e.Fault.Module)
+		ev.Attributes().PutStr(string(semconv.GPUFaultCategoryKey), e.Fault.CategoryName())
+		ev.Attributes().PutStr(string(semconv.GPUFaultCodeKey), e.Fault.CodeName())
 	case devicesamples.EventECCCorrected:
 		ev.SetName("gpu.ecc")
 		ev.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCCorrected)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -61,6 +62,11 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e devicesamples.Event) {
 	case devicesamples.EventXID:
 		set(semconv.GPUXIDEventName, plog.SeverityNumberError, "", "", fmt.Sprintf("XID %d", e.Code))
 		rec.Attributes().PutInt(string(semconv.GPUEventCodeKey), e.Code)
+		putFault(rec.Attributes(), &e.Fault)
+	case devicesamples.EventFault:
+		set(semconv.GPUFaultEventName, faultSeverity(&e.Fault), "", "", strings.TrimSpace(fmt.Sprintf("%s %s: %s, %s",
+			e.Fault.Module, e.Fault.CodeName(), e.Fault.CategoryName(), e.Fault.SeverityName())))
+		putFault(rec.Attributes(), &e.Fault)
 	case devicesamples.EventECCCorrected:
 		set(semconv.GPUECCEventName, plog.SeverityNumberWarn, semconv.ErrorTypeKey, semconv.ErrorTypeECCCorrected,
 			fmt.Sprintf("%d corrected memory errors", e.Count))
@@ -74,6 +80,30 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e devicesamples.Event) {
 		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, semconv.GPUThrottleReasonKey, reason,
 			"clocks no longer throttled: "+reason)
 	}
+}
+
+// faultSeverity returns the severity of an operational event; one that is unknown is a warning.
+func faultSeverity(f *devicesamples.Fault) plog.SeverityNumber {
+	switch f.SeverityName() {
+	case "informational":
+		return plog.SeverityNumberInfo
+	case "recoverable":
+		return plog.SeverityNumberError
+	case "fatal":
+		return plog.SeverityNumberFatal
+	}
+	return plog.SeverityNumberWarn
+}
+
+// putFault writes what the driver reports about a fault, if it does.
+func putFault(to pcommon.Map, f *devicesamples.Fault) {
+	if *f == (devicesamples.Fault{}) {
+		return
+	}
+	sharedcomponent.PutText(to, semconv.GPUFaultModuleKey, f.Module)
+	to.PutStr(string(semconv.GPUFaultCategoryKey), f.CategoryName())
+	to.PutStr(string(semconv.GPUFaultCodeKey), f.CodeName())
+	to.PutStr(string(semconv.GPUFaultSeverityKey), f.SeverityName())
 }
 
 // emitLogs sends the waiting log records until they are accepted or the context ends.

@@ -209,13 +209,21 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 		Time: at(150), Kind: devicesamples.EventXID, Code: 79,
 		Count: 1,
 	}}
+	known := devicesamples.Event{
+		Time: at(160), Kind: devicesamples.EventFault, Code: 5, Count: 1,
+		Fault: devicesamples.Fault{Module: "GPU-NVLINK", Category: 3, Code: 5, Severity: 40},
+	}
+	unknown := devicesamples.Event{
+		Time: at(170), Kind: devicesamples.EventFault, Code: 0x1234, Count: 1,
+		Fault: devicesamples.Fault{Category: 0x99, Code: 0x1234, Severity: 77},
+	}
 	r.take(&gpudata.Batch{
 		Values: []gpudata.Value{
 			val(0, gpuquantity.ECCCorrected, 0, 12), val(0, gpuquantity.ECCCorrected, 100, 15),
 			val(0, gpuquantity.ECCUncorrected, 0, 1), val(0, gpuquantity.ECCUncorrected, 100, 2),
 			val(0, gpuquantity.XIDs, 0, 0), val(0, gpuquantity.XIDs, 200, 1),
 		},
-		Events: []gpudata.Event{xid},
+		Events: []gpudata.Event{xid, {Event: known}, {Event: unknown}},
 	})
 	md := r.collect(t0)
 	require.NoError(t, conformance.Metrics(md))
@@ -234,7 +242,8 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"100 gpu.ecc WARN gpu0: 3 corrected memory errors", "100 gpu.ecc ERROR gpu0: 1 uncorrected memory errors",
-		"150 gpu.xid ERROR gpu0: XID 79",
+		"150 gpu.xid ERROR gpu0: XID 79", "160 gpu.fault FATAL gpu0: GPU-NVLINK 0x0005: interconnect_error, fatal",
+		"170 gpu.fault WARN gpu0: 0x1234: 0x0099, 77",
 	}, logLines(t, logs))
 	view := samples.Acquire()
 	defer view.Release()
@@ -244,6 +253,7 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 		{Time: at(100), Kind: devicesamples.EventECCCorrected, Count: 3},
 		{Time: at(100), Kind: devicesamples.EventECCUncorrected, Count: 1},
 		{Time: at(150), Kind: devicesamples.EventXID, Code: 79, Count: 1},
+		known, unknown,
 	}, d.Events(at(0), at(300), nil), "for gpu_join")
 }
 

@@ -146,6 +146,38 @@ type EventData struct {
 	GpuInstanceID, ComputeInstanceID uint32
 }
 
+// OperationalEventConfig is nvmlGpuOperationalEventConfig_v1_t.
+type OperationalEventConfig struct {
+	UUID                     [96]byte
+	MinLogLevel, MinSeverity uint32
+}
+
+// EventWait is nvmlEventSetWait_v3_t.
+type EventWait struct {
+	TimeoutMs, DataType                                                     uint32
+	UUID                                                                    [96]byte
+	SourceModule                                                            [16]byte // possibly without a 0 at its end
+	EventType, EventData, GroupCursor, InstanceID, TimestampUsec, TraceID   uint64
+	GpuInstanceID, ComputeInstanceID, Severity, CategoryID, ModuleEventCode uint32
+	Scope, Originator, ModuleInstance, ChipletID, LogLevel, Attributes      uint32
+	GroupCperSize, GroupAttributes                                          uint32
+	GroupSize, GroupIndex                                                   uint8
+}
+
+// Values of EventWait and OperationalEventConfig.
+const (
+	EventDataTypeNvmlEvent = 0
+	EventAttributePrimary  = 1 << 5
+	EventAttributeOverflow = 1 << 6
+	LogLevelWarning        = 40
+)
+
+// EventContextCount is nvmlEventSetGetContextCount_v1_t.
+type EventContextCount struct{ Count uint32 }
+
+// EventContextLegacyXID is nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1_t.
+type EventContextLegacyXID struct{ Index, XIDCode uint32 }
+
 // GpmSupport is nvmlGpmSupport_t, of version 1.
 type GpmSupport struct{ Version, IsSupportedDevice uint32 }
 

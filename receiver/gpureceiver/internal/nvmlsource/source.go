@@ -24,6 +24,7 @@ type source struct {
 	units   []*unit
 	slow    time.Time // of the last slow round
 	events  nvml.Handle
+	faults  faults
 	xids    map[string]float64 // by device ID, since Open
 
 	// ordinals of boards by UUID, which outlive Close: a name means the same board for as long as
@@ -276,68 +277,6 @@ func (s *source) runningBy(function string, device any) ([]nvml.ProcessInfo, nvm
 		const most = 1 << 16
 		if ret != nvml.ErrorInsufficientSize || n >= most {
 			return list[:min(count, n)], ret
-		}
-	}
-}
-
-// maxEventsPerRead bounds one read; a storm is read on with the next.
-const maxEventsPerRead = 256
-
-// watchEvents registers the devices for XIDs. If that is not possible there are none.
-func (s *source) watchEvents() {
-	s.unwatch()
-	set, ret := s.number("nvmlEventSetCreate")
-	if ret != nvml.Success {
-		return
-	}
-	registered := false
-	for _, u := range s.units {
-		registered = !u.mig() && s.lib.Call("nvmlDeviceRegisterEvents", u.handle, nvml.EventTypeXidCriticalError,
-			nvml.Handle(set)) == nvml.Success || registered
-	}
-	if s.events = nvml.Handle(set); !registered {
-		s.unwatch()
-	}
-}
-
-func (s *source) unwatch() {
-	if s.events != 0 {
-		_ = s.lib.Call("nvmlEventSetFree", s.events)
-		s.events = 0
-	}
-}
-
-// readEvents reads queued events, without waiting. NVML events have no time; they get the time of
-// the read.
-func (s *source) readEvents(b *gpudata.Batch) {
-	if s.events == 0 {
-		return
-	}
-	now := time.Now().UnixNano()
-	for range maxEventsPerRead {
-		var e nvml.EventData
-		if s.lib.Call("nvmlEventSetWait_v2", s.events, &e, 0) != nvml.Success {
-			break // a timeout: nothing is queued
-		}
-		if e.EventType != nvml.EventTypeXidCriticalError || e.Device == 0 {
-			continue
-		}
-		uuid, ret := s.text("nvmlDeviceGetUUID", e.Device)
-		if ret != nvml.Success {
-			continue
-		}
-		for i := range s.devices {
-			if s.devices[i].ID == uuid {
-				s.xids[uuid]++
-				b.Events = append(b.Events, gpudata.Event{Device: uint16(i), Event: devicesamples.Event{
-					Time: now, Kind: devicesamples.EventXID, Code: int64(e.EventData), Count: 1,
-				}})
-			}
-		}
-	}
-	for i, u := range s.units {
-		if !u.mig() {
-			b.Add(i, gpuquantity.XIDs, now, s.xids[s.devices[i].ID])
 		}
 	}
 }

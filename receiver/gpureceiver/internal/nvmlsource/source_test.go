@@ -36,10 +36,14 @@ type machine struct {
 	handles []fakeDevice    // by handle - 1
 	missing map[string]bool // C functions that the driver lacks
 	events  []nvml.EventData
-	inits   int
-	samples int // GPM samples allocated
-	made    int
-	ratios  map[nvml.Handle]float64 // percent; the ratio of two samples belongs to the newer one
+	// operational are the events of a driver that has operational ones, with the XIDs of their contexts.
+	operational []operationalEvent
+	contexts    []uint32
+	config      []nvml.OperationalEventConfig
+	inits       int
+	samples     int // GPM samples allocated
+	made        int
+	ratios      map[nvml.Handle]float64 // percent; the ratio of two samples belongs to the newer one
 }
 
 type board struct {
@@ -256,6 +260,32 @@ func (l *fakeLibrary) Call(function string, args ...any) nvml.Return {
 			if x.MetricID == nvml.GPMMetricFP64Util {
 				x.NvmlReturn = uint32(nvml.ErrorNotSupported)
 			}
+		}
+		return ok
+	case "nvmlEventSetRegisterGpuOperationalEvents_v1":
+		if l.operational == nil {
+			return nvml.ErrorNotSupported
+		}
+		l.config = append(l.config, *args[1].(*nvml.OperationalEventConfig))
+		return ok
+	case "nvmlEventSetWait_v3":
+		e := args[1].(*nvml.EventWait)
+		if e.TimeoutMs != 0 {
+			panic("the source must not wait")
+		}
+		if len(l.operational) == 0 {
+			return nvml.ErrorTimeout
+		}
+		*e, l.contexts = l.operational[0].EventWait, l.operational[0].xids
+		l.operational = l.operational[1:]
+		return ok
+	case "nvmlEventSetGetContextCount_v1":
+		args[1].(*nvml.EventContextCount).Count = uint32(len(l.contexts))
+		return ok
+	case "nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1":
+		x := args[1].(*nvml.EventContextLegacyXID)
+		if x.XIDCode = l.contexts[x.Index]; x.XIDCode == 0 {
+			return nvml.ErrorNotFound // the context is of another type
 		}
 		return ok
 	case "nvmlEventSetWait_v2":

@@ -80,6 +80,38 @@ API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long k, 
 API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t s, nvmlEventData_t *e, unsigned ms) {
     return e->device = &board, e->eventType = nvmlEventTypeXidCriticalError, e->eventData = 79, ms == 0 ? NVML_SUCCESS : NVML_ERROR_TIMEOUT;
 }
+
+// Operational events are in nvml.h since driver R615 (go-nvml v0.13.4); NVIDIA's binding of DCGM has an older header.
+typedef struct { char uuid[96]; unsigned minLogLevel, minSeverity; } config_v1;
+typedef struct {
+    unsigned timeoutMs, dataType;
+    char uuid[96], sourceModule[16];
+    unsigned long long eventType, eventData, groupCursor, instanceId, timestampUsec, traceId;
+    unsigned gpuInstanceId, computeInstanceId, severity, categoryId, moduleEventCode, scope, originator, moduleInstance, chipletId,
+        logLevel, attributes, groupCperSize, groupAttributes;
+    unsigned char groupSize, groupIndex;
+} wait_v3;
+typedef struct { unsigned count; } count_v1;
+typedef struct { unsigned index, xidCode; } xid_v1;
+static int delivered;
+API nvmlReturn_t nvmlEventSetRegisterGpuOperationalEvents_v1(nvmlEventSet_t s, const config_v1 *c) {
+    return strcmp(c->uuid, "GPU-5") == 0 && c->minLogLevel == 40 && c->minSeverity == 0 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+// An XID as an event bit and as an operational event, then an event of a group of two that repeats its group.
+API nvmlReturn_t nvmlEventSetWait_v3(nvmlEventSet_t s, wait_v3 *w) {
+    if (s != (nvmlEventSet_t)&sets || w->timeoutMs != 0 || delivered == 4) return NVML_ERROR_TIMEOUT;
+    memset(w, 0, sizeof *w), strcpy(w->uuid, "GPU-5"), w->gpuInstanceId = w->computeInstanceId = ~0u;
+    if (delivered++ == 0) return w->eventType = nvmlEventTypeXidCriticalError, w->eventData = 79, NVML_SUCCESS;
+    w->dataType = 1, memcpy(w->sourceModule, "GPU-FIFTEEN-CHARS", 16), w->groupCursor = 51, w->instanceId = 52, w->traceId = 54;
+    w->severity = 40, w->categoryId = 0x55, w->moduleEventCode = 0x56, w->scope = 57, w->originator = 58, w->moduleInstance = 59;
+    w->chipletId = 60, w->logLevel = 50, w->attributes = delivered == 3 ? 1 << 5 : 0, w->groupCperSize = 62, w->groupAttributes = 63;
+    w->groupSize = delivered > 2 ? 2 : 1, w->groupIndex = delivered - 3;
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlEventSetGetContextCount_v1(nvmlEventSet_t s, count_v1 *c) { return c->count = delivered == 2 ? 2 : 0, NVML_SUCCESS; }
+API nvmlReturn_t nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(nvmlEventSet_t s, xid_v1 *x) {
+    return x->xidCode = 79, delivered == 2 && x->index == 1 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
 API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t d, nvmlGpmSupport_t *s) {
     return s->isSupportedDevice = 1, s->version == NVML_GPM_SUPPORT_VERSION ? NVML_SUCCESS : NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 }
