@@ -87,12 +87,12 @@ var table = [NumReasons]Info{
 	},
 	SpanAhead: {
 		"span_ahead", "spans of a process end more than 2 s after they arrive, in three batches",
-		"the spans have the energy of the times that they state",
+		"its spans get no values of the device for ten minutes",
 		"synchronize the clocks of both machines, or set `shift` of `gpu_join`",
 	},
 	SpanBehind: {
 		"span_behind", "for half a minute, all spans of a process end more than 30 s before they arrive",
-		"the spans have the energy of the times that they state",
+		"`gpu.energy_error` includes by how much the device's power differs at the later time",
 		"synchronize the clocks of both machines; if another Collector delays the spans, nothing is wrong",
 	},
 	ParentUnknown: {

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 // join is the queue's consumer: it waits, decides what is joined, and sends.
@@ -92,6 +93,11 @@ func (p *joinProcessor) write(b *batch) {
 		b.mark()
 	}
 	b.results = resultScratch.Get().(*results)
+	now := p.now().UnixNano()
+	for i := range b.targets.list {
+		t := &b.targets.list[i]
+		t.ahead, t.behind = e.clocks.offset(t.res.process, now)
+	}
 	others := e.awaiting()
 	for i, at := range b.joinable() {
 		g := &b.spans[i]
@@ -103,14 +109,22 @@ func (p *joinProcessor) write(b *batch) {
 		}
 		further, bound := elsewhere(others, at.board, g)
 		wrote := false
+		var more []attribution.Handle
 		if len(at.more) > 0 && len(at.more) == int(g.further) {
-			more := b.furtherHandles(g)
+			more = b.furtherHandles(g)
+		}
+		switch {
+		case at.ahead:
+			wrote = true
+			b.tally.ahead++
+			at.withhold(g, share, more)
+		case more != nil:
 			wrote = p.attrs.writeSeveral(b.results, g, at, more, share, shared, further, bound)
-			for i, target := range more {
-				at.more[i].board.dev.Unpin(g.Key, target)
-			}
-		} else {
+		default:
 			wrote = p.attrs.write(b.results, g, at, share, shared, further, bound, &b.scopes[g.scope])
+		}
+		for i, target := range more {
+			at.more[i].board.dev.Unpin(g.Key, target)
 		}
 		b.results.end(g, false)
 		if !wrote {

@@ -398,29 +398,47 @@ func TestTheLoadOfAServerIsReadAtTheTimesOfSamples(t *testing.T) {
 		l.levels(1, "board", 100, 200, 30, nil), "requests on another GPU")
 }
 
-// A process whose clock is ahead or behind is named.
+// A process whose clock is ahead or behind is named. Its spans get no values, or an error of what
+// they may have instead. The device takes 300 W after 80 s, and 100 W before.
 func TestClocksOfServersAreCompared(t *testing.T) {
 	for name, tt := range map[string]struct {
 		offset time.Duration
 		reason string
+		joined bool
+		stated float64 // part of the energy of the last span with energy
 	}{
-		"right":  {0, ""},
-		"ahead":  {5 * time.Second, "span_ahead"},
-		"behind": {-120 * time.Second, "span_behind"},
+		"right":  {0, "", true, 0},
+		"ahead":  {5 * time.Second, "span_ahead", false, 0},
+		"behind": {-40 * time.Second, "span_behind", true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				zero := time.Now()
 				r := newRig(t)
-				r.run(r.device(devicesamples.Device{ID: gpu0}), steady(zero, 100))
-				r.join(func(c *Config) { c.Settle, c.MaxWait = 15*time.Second, 25*time.Second })
-				for i := range 20 {
+				r.run(r.device(devicesamples.Device{ID: gpu0}), func(now time.Time, s *devicesamples.Sample) {
+					x := now.Sub(zero).Seconds()
+					s.Set(devicesamples.Energy, 100*x+200*max(0, x-80))
+				})
+				r.join(func(c *Config) { c.Settle, c.MaxWait = 55*time.Second, 65*time.Second })
+				for i := range 25 {
 					time.Sleep(4 * time.Second)
 					td := newTraces("server")
 					td.request(uint64(1+i), time.Now().Add(tt.offset-2*time.Second), time.Now().Add(tt.offset))
 					r.consume(td.Traces)
 				}
-				time.Sleep(30 * time.Second)
+				time.Sleep(70 * time.Second)
+				span := r.spans()[20]
+				_, joined := span.Attributes().Get("gpu.energy")
+				assert.Equal(t, tt.joined, joined)
+				if !joined {
+					assert.Equal(t, map[string]any{"gpu.operation.type": "request"}, span.Attributes().AsRaw())
+					assert.EqualValues(t, 25, r.count("uncovered_spans", "clock_ahead"))
+					assert.InDelta(t, r.energy("attributed"), r.withheld(), 1e-6)
+				} else if stated, ok := r.spans()[25].Attributes().Get("gpu.energy_error"); ok {
+					assert.InDelta(t, tt.stated, stated.Double()/energy(t, r.spans()[25]), 0.01)
+				} else {
+					assert.Zero(t, tt.stated)
+				}
 				var reasons []string
 				for _, e := range r.store.ContradictionEntries() {
 					reasons = append(reasons, e.Reason)

@@ -24,6 +24,7 @@ type stats struct {
 	outcomes  [outcomes]metric.MeasurementOption
 	noSamples metric.MeasurementOption
 	uncertain metric.MeasurementOption
+	ahead     metric.MeasurementOption
 	tooLarge  metric.MeasurementOption
 	reasons   [reasons]metric.MeasurementOption
 	losses    [losses]metric.MeasurementOption
@@ -37,6 +38,7 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 	}
 	s := &stats{tb: tb, noSamples: sharedcomponent.Label("reason", "no_samples")}
 	s.uncertain = sharedcomponent.Label("reason", "energy_uncertain")
+	s.ahead = sharedcomponent.Label("reason", "clock_ahead")
 	s.tooLarge = sharedcomponent.Label("reason", "too_large")
 	for i, n := range faultNames {
 		s.faults[i] = sharedcomponent.Label("reason", n)
@@ -100,7 +102,7 @@ func (s *stats) unplaced(ctx context.Context, b *batch) (lost [outcomes]int64) {
 
 // tally is what is counted of a batch when the next component has accepted it.
 type tally struct {
-	late, uncovered, uncertain, untracked, repeated int64
+	late, uncovered, uncertain, ahead, untracked, repeated int64
 
 	reason releaseReason
 	hold   float64 // seconds from the latest end to the release
@@ -125,6 +127,7 @@ func (s *stats) delivered(ctx context.Context, b *batch) {
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, t.late, nil)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncovered, s.noSamples)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncertain, s.uncertain)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.ahead, s.ahead)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, t.untracked, nil)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinRepeatedSpans, t.repeated, nil)
 }

@@ -50,6 +50,10 @@ type target struct {
 	looked   bool     // ids are set
 	ids      []string // devices of spans that name none, or several
 	more     []spot   // those beyond the first
+
+	// The process's clock, see spanClocks.offset.
+	ahead  bool
+	behind int64 // ns
 }
 
 // extend extends the target's time by a span's.

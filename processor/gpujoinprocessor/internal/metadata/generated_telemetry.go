@@ -182,7 +182,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinUncoveredSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_uncovered_spans",
-		metric.WithDescription("GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span), energy_uncertain (only the energy is omitted, because its error would exceed it). [Development]"),
+		metric.WithDescription("GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span), clock_ahead (the clock of the process is ahead of the clock of the samples), energy_uncertain (only the energy is omitted, because its error would exceed it). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -194,7 +194,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinWithheldEnergy, err = builder.meter.Float64Counter(
 		"otelcol_processor_gpu_join_withheld_energy",
-		metric.WithDescription("Part of the attributed energy that spans do not show, because its error would exceed it. [Development]"),
+		metric.WithDescription("Part of the attributed energy that spans do not show, because its error would exceed it or its process's clock is ahead. [Development]"),
 		metric.WithUnit("J"),
 	)
 	errs = errors.Join(errs, err)

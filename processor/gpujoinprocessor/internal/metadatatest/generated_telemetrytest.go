@@ -195,7 +195,7 @@ func AssertEqualProcessorGpuJoinRepeatedSpans(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorGpuJoinUncoveredSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_uncovered_spans",
-		Description: "GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span), energy_uncertain (only the energy is omitted, because its error would exceed it). [Development]",
+		Description: "GPU spans without joined values, by reason: no_device (there are no devices), unknown_device (no such device in the samples), no_identity (no hw.id, PCI address or mapped ordinal, and the process, pod or host does not have exactly one device), several_devices (the process, pod or host has several, and the one that ran the span is unknown), no_samples (none near the interval of the span), clock_ahead (the clock of the process is ahead of the clock of the samples), energy_uncertain (only the energy is omitted, because its error would exceed it). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -227,7 +227,7 @@ func AssertEqualProcessorGpuJoinUntrackedSpans(t *testing.T, tt *componenttest.T
 func AssertEqualProcessorGpuJoinWithheldEnergy(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_withheld_energy",
-		Description: "Part of the attributed energy that spans do not show, because its error would exceed it. [Development]",
+		Description: "Part of the attributed energy that spans do not show, because its error would exceed it or its process's clock is ahead. [Development]",
 		Unit:        "J",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,
