@@ -81,7 +81,7 @@ func TestTheDriversAnswerIsFoundInErrors(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		return status != nil
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.Equal(t, backend.StatusInvalidContext, status.Status)
 	require.ErrorContains(t, status, "status 201 (invalid context)")
 	require.NoError(t, p.Shutdown(context.Background()))

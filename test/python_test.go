@@ -93,7 +93,7 @@ service:
 			}
 		}
 		return n == 16
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	checked, err := exec.Command(binary, "check", spans).CombinedOutput()
 	require.NoError(t, err, string(checked))
 	require.Len(t, byName["train"], 3)

@@ -174,7 +174,7 @@ service:
 	}
 	require.Eventually(t, func() bool { // the counters have reached the end of the spans, too
 		return math.Abs(states("attributed")+states("late")-attributed) < 0.001*attributed
-	}, 10*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 	// Requests without a span have seven eighths of three devices, known from the count or the
 	// threshold.
 	assert.InEpsilon(t, 3*others*fair, states("unseen"), 0.05)

@@ -92,7 +92,7 @@ func TestScrapingWritesLoadsAndReportsFailuresOnce(t *testing.T) {
 	x, err := newSamples(cfg, set)
 	require.NoError(t, err)
 	require.NoError(t, x.Start(context.Background(), componenttest.NewNopHost()))
-	require.Eventually(t, func() bool { return logs.Len() > 0 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return logs.Len() > 0 }, time.Minute, 5*time.Millisecond)
 	time.Sleep(3 * minInterval)
 	require.NoError(t, x.Shutdown(context.Background()))
 	_, ok := x.LoadOf("any")

@@ -121,7 +121,8 @@ begin=$SECONDS
 if [ -n "$integration" ]; then
 	export OTELGPU_INTEGRATION=1
 	if is .; then
-		gotest . -run '^TestIntegration' ./test/...
+		# They wait for servers that are built, for scrapes and for settle delays.
+		gotest . -parallel 8 -run '^TestIntegration' ./test/...
 		gotest . ./.../internal/metadata ./.../internal/metadatatest
 		gotest . -tags sqlite -run \
 			'^TestCausesAndLosses|^TestVariants|^TestNsightTwins|^TestTruncated|^TestSimulatedJobsWithoutKineto' \

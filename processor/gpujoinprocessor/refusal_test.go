@@ -332,6 +332,41 @@ func TestAShutdownEndsAndCountsWhatIsLost(t *testing.T) {
 	}
 }
 
+// A shutdown with a storage waits only while the next component accepts, and logs what stays.
+func TestAShutdownLogsTheSpansThatStayInTheStorage(t *testing.T) {
+	for rejects, wait := range map[bool]time.Duration{true: drainPatience, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			core, logs := observer.New(zap.WarnLevel)
+			r := newRig(t).kept(new(sinktest.Storage))
+			r.logger = zap.New(core)
+			r.joinTo(&sinktest.Sink{Reject: func() error {
+				if rejects {
+					return sinktest.ErrRejected
+				}
+				return nil
+			}}, stored)
+			r.run(r.device(nominal), steady(time.Now(), 300))
+			time.Sleep(time.Second)
+			r.send(5)
+			time.Sleep(time.Minute)
+			start := time.Now()
+			require.NoError(t, r.proc.Shutdown(t.Context()))
+			assert.Equal(t, wait, time.Since(start))
+			assert.Zero(t, logs.FilterMessageSnippet("are lost").Len())
+			var stay []any
+			for _, e := range logs.FilterMessageSnippet("spans stay in the storage").All() {
+				stay = append(stay, e.ContextMap()["gpu_spans"])
+			}
+			if rejects {
+				assert.Equal(t, []any{int64(10)}, stay, "the others are not of a GPU")
+			} else {
+				assert.Empty(t, stay)
+			}
+			r.close()
+		})
+	}
+}
+
 // A next component that neither returns nor respects the context does not keep the Collector from
 // stopping the others.
 func TestAShutdownEndsAlthoughTheNextComponentHangs(t *testing.T) {

@@ -248,7 +248,7 @@ func Build(ctx context.Context) (string, error) {
 		if err := json.Unmarshal(out, &module); err != nil {
 			return fmt.Errorf("cannot read the output of go mod download for Jaeger: %w", err)
 		}
-		_, err = program.Go(ctx, module.Dir, alone, "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/jaeger")
+		_, err = program.Go(ctx, module.Dir, append(alone, "GOGC=400"), "build", "-ldflags=-s -w", "-o", path, "./cmd/jaeger")
 		return err
 	})
 }
