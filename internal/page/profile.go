@@ -38,13 +38,18 @@ type Profile struct {
 	World   int64          `json:"world,omitempty"`
 	Devices []DeviceReport `json:"devices"`
 	// where the host was, of a profile without activities of a device
-	Host     *finding.Finding `json:"host,omitempty"`
-	Remarks  []string         `json:"remarks,omitempty"`
-	Timeline *Timeline        `json:"timeline,omitempty"`
+	Host *finding.Finding `json:"host,omitempty"`
+	// of such a profile: steps, and operators by their own time
+	HostSteps     []HostStep `json:"hostSteps,omitempty"`
+	HostOperators []HostTime `json:"hostOperators,omitempty"`
+
+	Remarks  []string  `json:"remarks,omitempty"`
+	Timeline *Timeline `json:"timeline,omitempty"`
 	// the critical paths of steps, by process
 	Paths []*criticalpath.Path `json:"paths,omitempty"`
 
 	timeline *timeline
+	rows     *rows
 	whole    bool // it was read to its end
 }
 
@@ -104,7 +109,11 @@ func (b *Book) Observe(name string, in *link.Input) link.Observer {
 	all := link.Observers{b.observed[name]}
 	if p := b.profile(name); p != nil {
 		p.Rank, p.World = in.Rank()
-		all = append(all, &rows{in: in, timeline: p.timeline, tracks: in.Tracks(), names: make([]rowName, in.Names.Len())})
+		p.rows = &rows{
+			in: in, timeline: p.timeline, tracks: in.Tracks(), names: make([]rowName, in.Names.Len()),
+			host: hostTimes{names: map[uint32]*HostTime{}, open: map[uint32][]openRange{}},
+		}
+		all = append(all, p.rows)
 	}
 	return all
 }
@@ -157,6 +166,9 @@ func (b *Book) Profile(name string, devices []facts.Report, remarks []string) {
 func (b *Book) Host(name string, v *finding.Finding) {
 	if p := b.profile(name); p != nil {
 		p.Host = v
+		if r := p.rows; r != nil && v != nil {
+			p.HostSteps, p.HostOperators = r.host.steps, r.host.list(r.fullName)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type rows struct {
 	timeline *timeline
 	tracks   []event.Track
 	names    []rowName
+	host     hostTimes
 }
 
 // rowName is what rows show of a name, found when it is needed.
@@ -40,8 +41,11 @@ func (r *rows) name(id uint32) *rowName {
 	return n
 }
 
+func (r *rows) fullName(id uint32) string { return r.name(id).full }
+
 // Range draws a call of the device runtime or driver.
 func (r *rows) Range(x *event.Record) {
+	r.host.add(x, r.fullName)
 	thread := r.tracks[x.Track].Inner
 	if x.Kind != event.KindRuntime || thread < 0 {
 		return

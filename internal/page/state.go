@@ -25,8 +25,8 @@ const (
 	shownLongest    = 8
 	shownRequests   = 200
 	shownServices   = 500
-	shownCells      = 300  // of a device's strip
-	shownRecent     = 1000 // newest spans of all devices together, 120 of one
+	shownCells      = 300 // of a device's strip
+	shownRecent     = 640 // newest spans of all devices together, 40 of one
 )
 
 // State is the content of the page: the JSON of /api/state, version 3. Times are unix milliseconds,
@@ -359,7 +359,7 @@ func ratio(a, b float64) float64 {
 }
 
 func (m *Model) devicesOf(s *State, now, span int64) {
-	most := min(120, shownRecent/max(1, len(m.devices)))
+	most := min(40, shownRecent/max(1, len(m.devices)))
 	for _, d := range m.devices {
 		out := d.strip(now, span)
 		skip := len(d.recent.list) - most

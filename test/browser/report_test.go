@@ -105,7 +105,8 @@ func TestTheReportOfARealTrace(t *testing.T) {
 
 	// The numbers equal the analysis.
 	assert.Contains(t, b.text("#findings h3"), "launch bound")
-	assert.Contains(t, b.text("#findings"), device.Findings[0].Evidence)
+	assert.NotEmpty(t, b.text("#findings details"), "evidence is folded")
+	assert.Contains(t, b.text("#findings .answer"), "to gain: the host launches slower than the device works", "one sentence first")
 	assert.Equal(t, []string{"computing", "exposed communication", "exposed copies"}, b.column("where", "part")[:3])
 	assert.Equal(t, []string{"116 ms", "39.6 ms", "2.28 ms"}, b.column("where", "time")[:3])
 	assert.Equal(t, "ncclKernel_AllReduce_RING_LL_Sum_float", b.column("lists", "kernel")[0])
@@ -169,10 +170,13 @@ func TestAReportWithoutADeviceStatesWhereTheHostWas(t *testing.T) {
 	read(t, book, recorded.Path(t, "kineto", "hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz"))
 	b := open(t, write(t, book.State(nil)), 1200, 900)
 	b.hangsTogether()
-	assert.Contains(t, b.text("#findings"), "the profile has no activity of a device")
-	assert.Contains(t, b.text("#findings"), "## backward ## (1.07s)")
+	assert.Contains(t, b.text("#findings"), "The profile has no activity of a device")
+	assert.Contains(t, b.text("#findings"), "## backward ## (1.07 s)")
+	assert.Equal(t, 5, eval[int](b, `document.querySelectorAll("#hostWork .column").length`), "its steps")
+	assert.Equal(t, "gloo:all_reduce", b.column("hostWork", "operator")[0])
+	assert.Equal(t, "10", b.column("hostWork", "count")[0])
 	assert.Contains(t, b.text("#findings"), "ProfilerActivity.CUDA")
-	assert.NotContains(t, b.text("#findings"), "Threshold")
+	assert.NotContains(t, b.text("#findings"), "threshold")
 }
 
 // The late rank precedes the waits of the other ranks.
@@ -184,7 +188,9 @@ func TestTheLateRankIsTheFirstFinding(t *testing.T) {
 		Ranks: []jobs.Rank{{Rank: 1}, {Rank: 7}},
 	}})), 1200, 900)
 	b.hangsTogether()
-	assert.Equal(t, "late rank rank 7each of the others waits 5 msrank 7 delays the others", b.text("#findings li:first-child"))
+	assert.Equal(t, "profileRanks", eval[string](b, `document.querySelector("main section:not([hidden])").id`))
+	assert.Equal(t, "Rank 7 delays the others.", b.text("#profileRanks .answer"))
+	assert.Contains(t, b.text("#profileRanks"), "Each of the other ranks waits 5 ms for rank 7.")
 }
 
 // Which rank is late is first, and what is known about single ranks is closed.
@@ -198,7 +204,7 @@ func TestTheReportOf8RanksIsShort(t *testing.T) {
 	b := open(t, write(t, book.State([]jobs.Job{late})), 1400, 1000)
 	b.hangsTogether()
 	assert.Equal(t, "profileRanks", eval[string](b, `document.querySelector("main section:not([hidden])").id`))
-	assert.Contains(t, b.text("#profileRanks"), "rank 7 delays the others")
+	assert.Equal(t, "Rank 7 delays the others.", b.text("#profileRanks .answer"))
 	assert.Less(t, eval[float64](b, `document.documentElement.scrollHeight`), 4000.0)
 	b.run(`document.querySelector("#profilePath summary").click()`)
 	b.until(`document.querySelector("#profilePath svg").getBoundingClientRect().width > 500`)
@@ -343,9 +349,9 @@ func TestTheReportOf64Ranks(t *testing.T) {
 	b.hangsTogether()
 	b.readable()
 	b.fits()
-	assert.True(t, strings.HasPrefix(b.text("#findings li:first-child"), "late rank rank 49"), "the job's sentence is first")
-	assert.Contains(t, b.text("#findings"), "late rank 63 of 64 devices")
-	assert.LessOrEqual(t, eval[int](b, `document.querySelectorAll("#findings li.finding").length`), 6)
+	assert.NotEmpty(t, b.text("#profileRanks .answer"), "the job's sentence is first")
+	assert.Contains(t, b.text("#findings"), "late rank63 of 64 devices")
+	assert.LessOrEqual(t, eval[int](b, `document.querySelectorAll("#findings li.card").length`), 6)
 	for _, section := range []string{"where", "communication"} {
 		assert.Contains(t, b.text("#"+section+" svg text"), "rank 63", section)
 	}

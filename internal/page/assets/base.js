@@ -27,11 +27,17 @@ function chart(label, width, height, ...children) {
   return n;
 }
 const text = (x, y, t, anchor, cls) => svg("text", {x, y, "text-anchor": anchor, class: cls}, t);
-// wide returns the width of a chart label.
-const pen = document.createElement("canvas").getContext("2d");
+// wide returns the width of a chart label. Widths are remembered: asking for the font after a change causes a layout.
+const pen = document.createElement("canvas").getContext("2d"), wides = new Map();
+let family = "";
 function wide(t, bold) {
-  pen.font = `${bold ? 600 : 400} 11px ${getComputedStyle(document.body).fontFamily}`;
-  return pen.measureText(t).width;
+  const key = (bold ? "b" : "r") + t;
+  if (wides.size > 5000) wides.clear();
+  if (!wides.has(key)) {
+    pen.font = `${bold ? 600 : 400} 11px ${family ||= getComputedStyle(document.body).fontFamily}`;
+    wides.set(key, pen.measureText(t).width);
+  }
+  return wides.get(key);
 }
 // under draws labels [[x, text]] below a chart of this width, without truncated, repeated or overlapping labels.
 function under(labels, y, W) {
@@ -165,8 +171,15 @@ function legend(entries) {
 const empty = (what, todo) => el("p", {class: "empty"}, el("strong", {}, what), " ", todo);
 // A view without data returns missing: the page lists it by name, with the remedy. A file gets no more data.
 const missing = (name, what, todo) => ({missing: name, content: empty(what, todo)});
-const details = (key, title, body) => node(document.createElement("details"),
-  {open: opened.has(key), "data-key": key, ontoggle: (e) => opened[e.target.open ? "add" : "delete"](key)}, [el("summary", {}, title), body]);
+// details is a part that is closed at first. A body that is a function is called when the part is opened.
+function details(key, title, body) {
+  const lazy = typeof body === "function", n = el("details", {open: opened.has(key), "data-key": key}, el("summary", {}, title), lazy && !opened.has(key) ? "" : lazy ? body() : body);
+  n.addEventListener("toggle", () => {
+    opened[n.open ? "add" : "delete"](key);
+    if (lazy && n.open && n.children.length === 1) n.append(body());
+  });
+  return n;
+}
 const opened = new Set();
 
 // Tables. The choices for a table (order, filter, whether all rows are shown) are kept by key across redraws.

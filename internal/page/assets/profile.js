@@ -19,20 +19,42 @@ function deviceName(p, d) {
 }
 const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos(x.parts[k])]), ...(x.idle || []).map((i) => [causeName(i.cause), i.time_ns, causeClass[i.cause] || "i9", nanos(i.time_ns)])].filter(([, v]) => v > 0);
 
-// What would make it faster?
+// What would make it faster? One sentence, then a card for each finding; of many devices, for each kind.
 function findings() {
   const list = everyDevice().flatMap(({p, d, name}) => (d.findings || []).map((v) => ({v, d, name: v.subject.startsWith("GPU") ? name : v.subject})));
   for (const p of state.profiles || []) if (p.host) list.push({v: p.host, d: {}, name: p.name});
   if (!list.length) return null;
   list.sort((a, b) => (b.v.weight_ns || 0) - (a.v.weight_ns || 0) || (b.v.gain_ns || 0) - (a.v.gain_ns || 0) || b.v.share - a.v.share);
-  const one = new Set(list.map(({name}) => name)).size === 1, items = many() ? findingGroups(list) : list.map(({v, d, name}) => el("li", {class: v.kind === "healthy" ? "finding healthy" : "finding"},
-    el("h3", {}, v.kind.replaceAll("_", " "), one ? "" : el("span", {class: "dim"}, " " + name), v.gain_ns > 0 ? el("span", {class: "gain"}, `up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)}) to gain`, gauge(v.gain_ns / d.window_ns)) : ""),
-    el("p", {}, el("bdi", {}, v.chain.join(" → "))), v.evidence ? el("p", {class: "dim"}, el("bdi", {}, v.evidence)) : "",
-    v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "", v.kind === "healthy" || !v.threshold ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`)));
-  for (const j of (state.jobs || []).filter((j) => (j.late || []).length).reverse()) // the late rank precedes the waits of the others
-    items.unshift(el("li", {class: "finding"}, el("h3", {}, "late rank", el("span", {class: "dim"}, ` rank ${j.late[0].rank}`), el("span", {class: "gain"}, `each of the others waits ${nanos(j.late[0].each_ns)}`)), el("p", {}, el("bdi", {}, j.says))));
-  const some = items.slice(0, 6), rest = items.slice(6), more = everyDevice().reduce((t, {d}) => t + (d.moreFindings || 0), 0);
-  return [...(state.jobs || []).filter((j) => !(j.late || []).length).map((j) => el("p", {class: "headline"}, el("bdi", {}, j.says))), el("ol", {class: "findings"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "findings", start: 7}, ...rest)) : null, more ? el("p", {class: "hint"}, `${plural(more, "finding")} with less to gain ${more === 1 ? "is" : "are"} not in this page.`) : null];
+  const one = new Set(list.map(({name}) => name)).size === 1, groups = new Map();
+  for (const f of list) { const k = many() ? f.v.kind : f; groups.set(k, [...(groups.get(k) || []), f]); }
+  const weight = (g) => g.reduce((t, {v}) => t + (v.weight_ns || v.gain_ns || 0), 0), sorted = [...groups.values()].sort((a, b) => weight(b) - weight(a));
+  const cards = sorted.map((g, i) => findingCard(g, one, i)), some = cards.slice(0, 6), rest = cards.slice(6), more = everyDevice().reduce((t, {d}) => t + (d.moreFindings || 0), 0);
+  const {v, d, name} = sorted[0][0], first = v.gain_ns > 0 ? `Up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)} of the window${one ? "" : " of " + name}) to gain: ${chain(v)}` : chain(v);
+  return [(state.jobs || []).length ? null : el("p", {class: "answer"}, el("bdi", {}, sentence(inUnits(first)))), el("ol", {class: "cards"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "cards", start: 7}, ...rest)) : null,
+    more ? el("p", {class: "hint"}, `${plural(more, "finding")} with less to gain ${more === 1 ? "is" : "are"} not in this page.`) : null];
+}
+// chain returns the cause and its effects as a sentence.
+const chain = (v) => v.chain.join(v.kind === "no_device" ? "; " : ", so ");
+// findingCard draws findings of one kind: the largest, and a table of all.
+function findingCard(g, one, i) {
+  const {v, d, name} = g[0], devices = new Set(g.map((f) => f.name)).size, share = (f) => f.v.gain_ns / (f.d.window_ns || 1), gains = g.map((f) => f.v.gain_ns).filter((n) => n > 0);
+  const all = g.length > 1 ? table(`Findings ${v.kind.replaceAll("_", " ")} by device`, [{title: "device", left: true, of: (f) => f.name}, {title: "to gain", of: (f) => f.v.gain_ns, cell: (f) => or(f.v.gain_ns, nanos)}, {title: "of window", wide: "mid", of: share, cell: (f) => or(share(f), percent)},
+    {title: "evidence", left: true, of: (f) => f.v.evidence || "", cell: (f) => named(f.v.evidence || "")}], g, {key: "findings of " + v.kind, most: 64}) : null;
+  return card({kind: v.kind, key: v.kind + i, whose: many() ? `${devices} of ${plural(everyDevice().length, "device")}` : one ? "" : name, says: chain(v), gain: v.gain_ns, of: d.window_ns,
+    saves: gains.length > 1 ? `saves at most ${nanos(Math.min(...gains))} – ${nanos(Math.max(...gains))} on each device` : "", remedy: v.remedy,
+    evidence: evidence(v) || all ? el("div", {}, el("p", {}, g.length > 1 ? name + ": " : "", el("bdi", {}, sentence(inUnits(evidence(v))))), all) : ""});
+}
+
+// Where was the host, in profiles without a device?
+function hostWork(view) {
+  const list = (state.profiles || []).filter((p) => (p.hostOperators || []).length);
+  if (!list.length) return null;
+  return list.slice(0, 8).flatMap((p) => {
+    const total = p.hostOperators.reduce((t, o) => t + o.self_ns, 0), steps = p.hostSteps || [];
+    return [list.length > 1 ? el("h3", {}, named(p.name)) : null, steps.length ? columns(view, `Length of ${plural(steps.length, "step")} on the host`, steps.map((s) => ({label: s.name.replace(/^.*#/, "#"), total: s.time_ns / 1e9, parts: [["step", s.time_ns / 1e9, "k3"]], lines: [`${s.name}: ${nanos(s.time_ns)}`]})), [["a step on the host", "k3"]], {key: "host step " + p.name}) : null,
+      table("Operators and named ranges on the host", [{title: "operator", left: true, of: (o) => o.name, cell: (o) => named(o.name)}, {title: "count", of: (o) => o.count, cell: (o) => count(o.count)}, {title: "own time", of: (o) => o.self_ns, cell: (o) => el("span", {class: "shares"}, nanos(o.self_ns), gauge(o.self_ns / total))},
+        {title: "total", help: "with what it called", of: (o) => o.time_ns, cell: (o) => nanos(o.time_ns)}, {title: "mean", wide: "mid", of: (o) => o.time_ns / o.count, cell: (o) => nanos(o.time_ns / o.count)}], p.hostOperators, {key: "host " + p.name, sort: ["own time", true], filter: (o) => o.name, most: 20})];
+  });
 }
 
 // Where did the time go?
@@ -107,6 +129,7 @@ const trackName = (p, r) => (r.host ? [p.rank >= 0 && p.world !== 1 ? `rank ${p.
 // briefly is the same for narrow windows: rank, device, stream.
 const briefly = (p, r) => r.host ? `t${r.stream % 10000}` : [p.rank >= 0 && p.world !== 1 && state.profiles.length > 1 ? "r" + p.rank : "", everyDevice().length > 1 && state.profiles.length === 1 ? "g" + r.device : "", r.stream >= 0 ? "s" + r.stream : ""].filter(Boolean).join(" ") || "GPU " + r.device;
 function tracks(view, g, merged) {
+  g.list.sort((a, b) => a.rank - b.rank || a.name.localeCompare(b.name));
   const W = widthOf(view), L = W > 600 ? 150 : 64, T = 18, list = (merged ? g.list.map(rowOf) : g.list.flatMap((p) => p.timeline.rows.map((r) => ({p, r, name: plain(trackName(p, r)), brief: briefly(p, r), cells: expand(p.timeline, r)})))).slice(0, 64), rowH = list.length > 24 ? 13 : list.length > 8 ? 22 : 36;
   const zoom = profile.zoom && profile.zoom.from < g.to && profile.zoom.to > g.from ? profile.zoom : null, from = zoom ? Math.max(g.from, zoom.from) : g.from, to = zoom ? Math.min(g.to, zoom.to) : g.to;
   const H = T + list.length * rowH + 2, ratio = window.devicePixelRatio || 1, canvas = el("canvas", {width: W * ratio, height: H * ratio, class: "tracks", tabindex: 0, role: "application", "data-key": "tracks " + g.from,
@@ -301,9 +324,12 @@ function job(j, i) {
   const at = (r) => (late.get(r.rank)?.at || []).map((a) => `${a.count} × ${a.collective}`).join(", ");
   const more = (r, k) => or(late.get(r.rank)?.[k], nanos);
   const matched = j.ranks.some((r) => r.collectives > 0);
-  return [el("p", {}, el("bdi", {}, j.says)), table("Ranks of the job: who waits for whom", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "step", of: (r) => r.step_ns, cell: (r) => or(r.step_ns, nanos)}, {title: "computing", of: (r) => r.computing_ns, cell: (r) => nanos(r.computing_ns)}, {title: "communicating", of: (r) => r.communicating_ns, cell: (r) => nanos(r.communicating_ns)},
+  let [first, ...rest] = inUnits(j.says).split(/(?<=\.) (?=[A-Z])/);
+  if (/not judged/.test(first) && rest.length) [first, ...rest] = [rest[0], first, ...rest.slice(1)];
+  const worst = Math.max(...j.ranks.map((r) => r.held_up_ns));
+  return [el("p", {class: "answer"}, el("bdi", {}, sentence(first))), (j.late || []).length && j.late[0].each_ns ? el("p", {}, `Each of the other ranks waits ${nanos(j.late[0].each_ns)} for rank ${j.late[0].rank}.`) : null, rest.length ? el("p", {}, el("bdi", {}, rest.join(" "))) : null, table("Ranks of the job: who waits for whom", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "step", of: (r) => r.step_ns, cell: (r) => or(r.step_ns, nanos)}, {title: "computing", wide: "mid", of: (r) => r.computing_ns, cell: (r) => nanos(r.computing_ns)}, {title: "communicating", wide: "mid", of: (r) => r.communicating_ns, cell: (r) => nanos(r.communicating_ns)},
     ...(matched ? [{title: "came last at", of: (r) => r.last, cell: (r) => `${r.last} of ${r.collectives}`}, {title: "waited", of: (r) => r.waited_ns, cell: (r) => nanos(r.waited_ns)}, {title: "delayed others by", of: (r) => r.held_up_ns, cell: (r) => el("span", {}, nanos(r.held_up_ns), gauge(r.held_up_ns / most))}, {title: "late at", left: true, of: at, cell: (r) => el("bdi", {class: "name", title: at(r)}, short(at(r), 36))}] : []),
-    {title: "more computing", of: (r) => late.get(r.rank)?.more_computing_ns, cell: (r) => more(r, "more_computing_ns")}, {title: "more idle", of: (r) => late.get(r.rank)?.more_idle_ns, cell: (r) => more(r, "more_idle_ns")}, {title: "host then in", left: true, of: (r) => late.get(r.rank)?.in || "", cell: (r) => named(late.get(r.rank)?.in || "")}], j.ranks, {key: "job " + i, sort: ["rank", false], most: 64})];
+    {title: "more computing", of: (r) => late.get(r.rank)?.more_computing_ns, cell: (r) => more(r, "more_computing_ns")}, {title: "more idle", of: (r) => late.get(r.rank)?.more_idle_ns, cell: (r) => more(r, "more_idle_ns")}, {title: "host then in", left: true, of: (r) => late.get(r.rank)?.in || "", cell: (r) => named(late.get(r.rank)?.in || "")}], j.ranks, {key: "job " + i, sort: ["rank", false], most: 64, chosen: (r) => worst > 0 && r.held_up_ns === worst})];
 }
 
 // What changed?

@@ -90,19 +90,3 @@ function together(rows, keyOf) {
   return [...all.values()].map((t) => ({...t, device: t.devices === 1 ? t.longest : `${t.devices}, longest on ${t.longest}`, share: t.time_ns / Math.max(1, windows),
     flops_per_second: t.flop_time ? t.flops / t.flop_time : 0, bytes_per_second: t.byte_time ? t.bytes / t.byte_time : 0, peak_share: t.peak_time ? t.peak_sum / t.peak_time : 0}));
 }
-
-// findingGroups merges findings of one kind on several devices into one item: the largest, and a table of all.
-function findingGroups(list) {
-  const groups = new Map(), n = everyDevice().length;
-  for (const f of list) groups.set(f.v.kind, [...(groups.get(f.v.kind) || []), f]);
-  const weight = (g) => g.reduce((t, {v}) => t + (v.weight_ns || v.gain_ns || 0), 0);
-  return [...groups.values()].sort((a, b) => weight(b) - weight(a)).map((g) => {
-    const {v, d, name} = g[0], devices = new Set(g.map((f) => f.name)).size, share = (f) => f.v.gain_ns / (f.d.window_ns || 1);
-    return el("li", {class: v.kind === "healthy" ? "finding healthy" : "finding"},
-      el("h3", {}, v.kind.replaceAll("_", " "), el("span", {class: "dim"}, ` ${devices} of ${n} devices`), v.gain_ns > 0 ? el("span", {class: "gain"}, `up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)}) to gain on ${name}`, gauge(v.gain_ns / d.window_ns)) : ""),
-      el("p", {}, el("bdi", {}, v.chain.join(" → "))), v.evidence ? el("p", {class: "dim"}, g.length > 1 ? `${name}: ` : "", el("bdi", {}, v.evidence)) : "", v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "",
-      v.kind === "healthy" || !v.threshold ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`),
-      g.length > 1 ? details("findings of " + v.kind, `on ${plural(devices, "device")}`, table(`Findings ${v.kind.replaceAll("_", " ")} by device`, [{title: "device", left: true, of: (f) => f.name}, {title: "to gain", of: (f) => f.v.gain_ns, cell: (f) => or(f.v.gain_ns, nanos)}, {title: "of window", of: share, cell: (f) => or(share(f), percent)},
-        {title: "evidence", left: true, of: (f) => f.v.evidence || "", cell: (f) => named(f.v.evidence || "")}], g, {key: "findings of " + v.kind, most: 64})) : "");
-  });
-}

@@ -287,7 +287,11 @@ function memoryTrack() {
 function newestOf(view) {
   const list = state.devices.filter((d) => (d.recent || []).length).slice(0, 8);
   if (!list.length) return [];
-  const {W, narrow} = trackWidth(view), ends = list.map((d) => Math.max(...d.recent.map((r) => r.end))), length = Math.max(...list.map((d, i) => ends[i] - Math.min(...d.recent.map((r) => r.start))), 1e-6), names = new Map();
+  const ends = list.map((d) => Math.max(...d.recent.map((r) => r.end))), length = Math.max(...list.map((d, i) => ends[i] - Math.min(...d.recent.map((r) => r.start))), 1e-6);
+  return [details("newest", `The newest operations of each device: the last ${seconds(length / 1e3)}`, () => newestRows(view, list, ends, length))];
+}
+function newestRows(view, list, ends, length) {
+  const {W} = trackWidth(view), names = new Map();
   const rows = list.map((d, i) => {
     const paths = new Map(), x = (t) => (t - ends[i] + length) / length * W;
     for (const r of d.recent) {
@@ -295,19 +299,19 @@ function newestOf(view) {
       paths.set(cls, (paths.get(cls) || "") + `M${x(r.start).toFixed(1)} 2h${w.toFixed(1)}v10h-${w.toFixed(1)}z`);
       names.set(r.name, cls);
     }
-    const at = (px) => d.recent.findLast((r) => x(r.start) - 1 <= px && x(r.end) + 1 >= px);
-    return el("div", {class: "track tight", tip: ({x: px, node: n}) => { const r = at(px - n.children[1].getBoundingClientRect().left); return r ? [r.name, `${seconds((r.end - r.start) / 1e3)}, ${seconds((ends[i] - r.end) / 1e3)} before the newest end`, "click: its trace"] : []; },
-      onclick: (e) => { const r = at(e.clientX - e.currentTarget.children[1].getBoundingClientRect().left); if (r) openTrace(r.trace); }},
+    const at = (row, px) => d.recent.findLast((r) => x(r.start) - 1 <= px - row.children[1].getBoundingClientRect().left && x(r.end) + 1 >= px - row.children[1].getBoundingClientRect().left);
+    return el("div", {class: "track tight", tip: ({x: px, node: n}) => { const r = at(n, px); return r ? [r.name, `${seconds((r.end - r.start) / 1e3)}, ${seconds((ends[i] - r.end) / 1e3)} before the newest end`, "click: its trace"] : []; },
+      onclick: (e) => { const r = at(e.currentTarget, e.clientX); if (r) openTrace(r.trace); }},
     el("div", {class: "name"}, el("bdi", {title: titleOf(d)}, short(d.name || d.id, 17))), chart(`The newest ${d.recent.length} operations of ${titleOf(d)}`, W, 14, ...[...paths].map(([cls, p]) => svg("path", {d: p, class: cls}))), "");
   });
-  const most = [...names].slice(0, 12);
-  return [details("newest", `The newest operations of each device: the last ${seconds(length / 1e3)}`, el("div", {}, el("div", {class: "track axisrow"}, el("div", {class: "name"}, ""), axisOf(W, (f) => (f === 1 ? "newest" : "−" + seconds((1 - f) * length / 1e3))), narrow ? "" : el("div", {})), ...rows, legend([...most, ...(names.size > most.length ? [[`and ${names.size - most.length} more`, "none"]] : [])])))];
+  const most = [...names].slice(0, 12), more = names.size - most.length;
+  return el("div", {}, el("div", {class: "track axisrow"}, el("div", {class: "name"}, ""), axisOf(W, (f) => (f === 1 ? "newest" : "−" + seconds((1 - f) * length / 1e3)))), ...rows, legend([...most, ...(more ? [[`and ${more} more`, "none"]] : [])]));
 }
 
 // tablesOf returns the numbers of the tracks as tables.
 function tablesOf() {
   const out = [], devices = state.devices, of = (k) => (d) => meanOf(shownCells(d, k));
-  if (devices.length) out.push(details("devices table", "Devices as a table", table("Devices over the time that is shown", [
+  if (devices.length) out.push(details("devices table", "Devices as a table", () => table("Devices over the time that is shown", [
     {title: "device", left: true, of: titleOf, cell: (d) => named(titleOf(d))}, {title: "covered", of: of("covered"), cell: (d) => has(of("covered")(d), percent)}, {title: "busy", of: of("busy"), cell: (d) => has(of("busy")(d), percent)},
     {title: "power", of: of("power"), cell: (d) => has(of("power")(d), (v) => sig(v) + " W")}, {title: "hottest", of: (d) => Math.max(0, ...shownCells(d, "temperature")), cell: (d) => or(Math.max(0, ...shownCells(d, "temperature")), (v) => sig(v) + " °C")},
     {title: "throttled", of: of("throttled"), cell: (d) => or(of("throttled")(d), percent)},
@@ -315,13 +319,13 @@ function tablesOf() {
   const all = state.steps.filter((s) => s.duration > 0);
   if (all.length) {
     const middle = median(all.map((s) => s.duration)), ranked = all.some((s) => s.rank > 0), label = (s) => `${s.name} ${s.index}${ranked && s.rank >= 0 ? " r" + s.rank : ""}`;
-    out.push(details("slow steps", "The longest steps", el("div", {}, table(`The longest steps; the median of ${plural(state.stepCount, "step")} is ${seconds(middle)}`, [
+    out.push(details("slow steps", "The longest steps", () => el("div", {}, table(`The longest steps; the median of ${plural(state.stepCount, "step")} is ${seconds(middle)}`, [
       {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)}, {title: "× median", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
       {title: "exposed", help: "exposed communication", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)}, {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
       {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], state.longest || [], {key: "slow steps"}), state.stepsSince ? el("p", {class: "hint"}, `Steps before ${clock(state.stepsSince)} are no longer kept.`) : "")));
   }
   const ranks = rankRows();
-  if (ranks.length > 1) out.push(details("ranks table", "Ranks as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "steps", of: (r) => r.count}, {title: "mean", of: (r) => r.mean, cell: (r) => `× ${sig(r.mean)}`},
+  if (ranks.length > 1) out.push(details("ranks table", "Ranks as a table", () => table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "steps", of: (r) => r.count}, {title: "mean", of: (r) => r.mean, cell: (r) => `× ${sig(r.mean)}`},
     {title: "later by", of: (r) => r.delay, cell: (r) => or(r.delay, seconds)}, {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], ranks, {key: "ranks", sort: ["mean", true], most: 64})));
   return out;
 }

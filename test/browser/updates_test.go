@@ -1,0 +1,85 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browser
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/page"
+)
+
+// loaded returns a model of 100,000 spans in a minute: a job of 4 ranks with 20 operations, and a
+// service. more adds another second.
+func loaded(t testing.TB) (m *page.Model, more func()) {
+	now := time.Now().Add(-time.Minute)
+	m = page.NewWithClock(func() time.Time { return now })
+	second := int64(0)
+	more = func() {
+		now = now.Add(time.Second)
+		second++
+		for rank := range 4 {
+			list := make([]span, 0, 420)
+			for i := range 400 {
+				list = append(list, span{
+					fmt.Sprint("operation ", i%20), "section", now.Add(-time.Second + time.Duration(i)*2*time.Millisecond),
+					1500 * time.Microsecond, byte(second), map[string]any{"gpu.energy": 0.5, "gpu.flop.count": 1e9 * float64(1+i%20),
+						"gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000, "gpu.roofline.bound": "compute"},
+				})
+			}
+			for i := range int64(8) {
+				list = append(list, span{
+					"train", "step", now.Add(-time.Second + time.Duration(i)*125*time.Millisecond),
+					time.Duration(110+10*rank) * time.Millisecond, byte(second), map[string]any{
+						"gpu.step.index": 8*second + i, "gpu.step.phase.duration.forward": 0.04, "gpu.step.phase.duration.backward": 0.05,
+					},
+				})
+			}
+			device := fmt.Sprint("GPU-", rank)
+			m.Traces(spans(t, "training", device, rank, list...))
+			m.Metrics(gauge("hw.gpu.utilization", device, 0.8, now))
+			m.Metrics(gauge("hw.power", device, 600, now))
+			m.Metrics(gauge("hw.gpu.memory.usage", device, 40*(1<<30), now))
+		}
+		for i := range 20 {
+			m.Traces(spans(t, "chat", "GPU-0", -1, span{
+				"decode", "share", now.Add(-time.Second), 40 * time.Millisecond, byte(20*second) + byte(i),
+				map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 3.0, "gpu.operation.items": 10},
+			}))
+		}
+	}
+	for range 62 {
+		more()
+	}
+	return m, more
+}
+
+// An open page with 100,000 spans receives small updates, keeps few nodes, and draws each section
+// in a task of its own. Its tasks are in the log: how long one takes depends on the machine.
+func TestAPageOf100000SpansIsUpdatedInPieces(t *testing.T) {
+	m, more := loaded(t)
+	b := open(t, serve(t, m), 1300, 1000)
+	b.until(`state.health.spans > 95000 && !pending.size`)
+	b.run(`window.long = []; new PerformanceObserver((l) => { for (const e of l.getEntries()) long.push(Math.round(e.duration)); }).observe({type: "longtask"});
+		window.sizes = []; const ask = window.fetch; window.fetch = async (...a) => { const r = await ask(...a), c = r.clone(); if (String(a[0]).includes("state")) c.text().then((t) => sizes.push(t.length)); return r; };
+		window.fills = []; const f = fill; fill = (n) => { const t = performance.now(); f(n); fills.push([n, Math.round(performance.now() - t)]); }`)
+	whole := eval[int](b, `JSON.stringify(state).length`)
+	for range 4 {
+		drawn := eval[int](b, `state.now`)
+		more()
+		b.until(fmt.Sprintf(`state.now > %d && !pending.size`, drawn))
+	}
+	sizes, nodes := eval[[]int](b, `sizes`), eval[int](b, `document.querySelectorAll("*").length`)
+	t.Logf("state of %d bytes, updates of %v bytes, %d nodes; tasks above 50 ms: %v; sections: %s", whole, sizes, nodes,
+		eval[[]int](b, `long`), eval[string](b, `JSON.stringify(fills)`))
+	assert.Less(t, nodes, 2500)
+	for _, n := range sizes {
+		assert.Less(t, n, whole/3)
+	}
+	left := eval[[]float64](b, `[...new Set([...document.querySelectorAll("#when svg.strip")].map((n) => n.getBoundingClientRect().left))]`)
+	assert.Len(t, left, 1, "all tracks start at one pixel")
+}
