@@ -4,6 +4,8 @@
 package gpurequestsconnector
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +13,8 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/connector/connectortest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 // Each request of the recordings counts once, with the tokens and the model of whichever span of its
@@ -25,13 +29,18 @@ func TestRecordedServersBehindFrontends(t *testing.T) {
 		"dynamo-1.6.1-serve_endpoint": {"handle_payload", 60, 0.1},
 		"dynamo-1.6.1-common-backend": {"handle_payload", 60, 0.1},
 		"litellm-1.108.7+vllm-0.32":   {"llm_request", 60, 0.2},
+		"sglang-0.5.23":               {" Req 1a2b3c4d", 45, 0.4},
 	} {
 		t.Run(file, func(t *testing.T) {
 			sink := new(consumertest.MetricsSink)
 			f := NewFactory()
 			cfg := f.CreateDefaultConfig().(*Config)
 			cfg.Dimensions = []string{"gen_ai.request.model", "metadata.user_api_key_request_route"}
-			batches := derived(t, "cases", "services", file+".otlp.jsonl")
+			path := filepath.Join("testdata", file+".otlp.jsonl")
+			if _, err := os.Stat(path); err != nil {
+				path = recorded.Path(t, "cases", "services", file+".otlp.jsonl")
+			}
+			batches := derived(t, path)
 			c, err := f.CreateTracesToMetrics(t.Context(), connectortest.NewNopSettings(f.Type()), cfg, sink)
 			require.NoError(t, err)
 			require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
@@ -66,11 +75,15 @@ func TestRecordedServersBehindFrontends(t *testing.T) {
 			assert.InDelta(t, 4*tt.tokens, sum["gpu.request.items"], 1e-9)
 			assert.EqualValues(t, 4, count["gpu.request.time_to_first_item"])
 			assert.LessOrEqual(t, sum["gpu.request.time_to_first_item"], 4*tt.first)
-			if tt.span == "llm_request" {
+			switch tt.span {
+			case "llm_request":
 				assert.Equal(t, "tiny", dims["gen_ai.request.model"])
 				assert.Equal(t, "/v1/chat/completions", dims["metadata.user_api_key_request_route"])
-			} else {
+			case "handle_payload":
 				assert.Equal(t, "/models/tiny", dims["gen_ai.request.model"])
+			default:
+				assert.Equal(t, "tiny", dims["gen_ai.request.model"])
+				assert.EqualValues(t, 4, count["gpu.request.decode.duration"])
 			}
 		})
 	}

@@ -30,14 +30,14 @@ import (
 const measuredRequests = 52
 
 // derived returns recorded spans as the presets map them.
-func derived(t *testing.T, path ...string) []ptrace.Traces {
+func derived(t *testing.T, path string) []ptrace.Traces {
 	t.Helper()
-	file, err := os.Open(recorded.Path(t, path...))
+	file, err := os.Open(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()
 	f := gpuderiveprocessor.NewFactory()
 	cfg := f.CreateDefaultConfig().(*gpuderiveprocessor.Config)
-	cfg.Presets = []string{"vllm", "dynamo"}
+	cfg.Presets = []string{"vllm", "dynamo", "sglang"}
 	sink := new(consumertest.TracesSink)
 	p, err := f.CreateTraces(t.Context(), processortest.NewNopSettings(f.Type()), cfg, sink)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func recordedVLLM(t *testing.T) ptrace.Traces {
 	t.Helper()
 	var requests []ptrace.Span
 	var resource pcommon.Resource
-	for _, td := range derived(t, "vllm", "vllm-0.32.0.otlp.jsonl") {
+	for _, td := range derived(t, recorded.Path(t, "vllm", "vllm-0.32.0.otlp.jsonl")) {
 		require.NoError(t, conformance.Traces(td))
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {

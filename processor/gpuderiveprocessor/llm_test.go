@@ -43,7 +43,7 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 		"vllm_v1_named": request("llm_request", tokens),
 		"sglang": request("llm_request", attrs{
 			"gpu.operation.items": int64(32), "gpu.operation.item.type": "token", "gpu.request.time_to_first_item": 0.118,
-			"gen_ai.request.model": "qwen/qwen2.5-0.5b-instruct",
+			"gen_ai.request.model": "qwen/qwen2.5-0.5b-instruct", "gpu.request.decode.duration": 1.838,
 		}),
 		"sglang_embedding": request("llm_request", attrs{
 			"gpu.operation.item.type": "token", "gen_ai.request.model": "qwen/qwen2.5-0.5b-instruct",

@@ -53,6 +53,7 @@ var presets = map[string][]MappingConfig{
 		from("gen_ai.usage.completion_tokens", toItems),
 		from("gen_ai.latency.time_in_queue", toQueue),
 		from("gen_ai.latency.time_to_first_token", toFirstItem),
+		from("gen_ai.latency.time_in_model_decode", toDecode), // its time_in_model_prefill includes the queue
 		from("gen_ai.response.model", toModel),
 	)},
 	// Text Generation Inference's router (router/src/server.rs): durations as text in the form of
