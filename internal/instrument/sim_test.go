@@ -30,7 +30,7 @@ const (
 var lengths = []float64{.003, .02, .1, .5, 2, 5, 20, 60}
 
 // outcome is one span of a simulated device.
-type outcome struct{ truth, energy, bound, before float64 }
+type outcome struct{ truth, energy, bound, before, beforeError float64 }
 
 func (o outcome) err() float64    { return math.Abs(o.energy - o.truth) }
 func (o outcome) stated() float64 { return max(o.bound, .05*o.energy) }
@@ -79,13 +79,6 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 	slices.SortFunc(todo, func(a, b span) int { return int(a.e - b.e) })
 	out := make([][]outcome, len(lengths))
 	sec := func(t int64) float64 { return float64(t-int64(1e18)) * 1e-9 }
-	// Before, energy was interpolated between readings.
-	before := func(t float64) float64 {
-		i := sort.Search(len(list), func(i int) bool { return list[i].Time > t })
-		i = min(max(i, 1), len(list)-1)
-		a, b := list[i-1], list[i]
-		return a.Energy + (b.Energy-a.Energy)*(t-a.Time)/(b.Time-a.Time)
-	}
 	var last instrumenttest.Reading
 	settled := ns(0)
 	var read int64
@@ -120,11 +113,50 @@ func replay(spec *instrumenttest.Spec, kind string, seed uint64, spans int, lack
 				bound = math.Inf(1)
 			}
 			out[x.which] = append(out[x.which], outcome{
-				truth.At(sec(x.e)) - truth.At(sec(x.s)), energy, bound, before(sec(x.e)) - before(sec(x.s)),
+				truth.At(sec(x.e)) - truth.At(sec(x.s)), energy, bound, 0, 0,
 			})
+			o := &out[x.which][len(out[x.which])-1]
+			o.before, o.beforeError = interpolated(list, sec(x.s), sec(x.e))
 		}
 	}
 	return out
+}
+
+// interpolated returns the energy of a span and its stated error as they were before instruments
+// were modeled: energy is linear between readings, and its error is of the power that the readings
+// around the span's ends leave possible.
+func interpolated(list []instrumenttest.Reading, s, e float64) (energy, stated float64) {
+	const limit, slack = 700, .1 // W; of the sensor
+	after := func(t float64) int {
+		return min(max(sort.Search(len(list), func(i int) bool { return list[i].Time > t }), 1), len(list)-1)
+	}
+	value := func(i int, t float64) float64 {
+		a, b := list[i-1], list[i]
+		return a.Energy + (b.Energy-a.Energy)*(t-a.Time)/(b.Time-a.Time)
+	}
+	of := func(i int, s, e float64) float64 { // the error of [s, e] between two readings
+		a, b := list[i-1], list[i]
+		inside, length := e-s, b.Time-a.Time
+		low, high, counted := min(a.Power, b.Power), max(a.Power, b.Power), b.Energy-a.Energy
+		switch mean := counted / length; {
+		case mean > high*(1+slack):
+			high = max(mean, limit)
+		case mean < low*(1-slack):
+			low = 0
+		default:
+			low, high = min(low, mean), max(high, mean)
+		}
+		estimate := value(i, e) - value(i, s)
+		return max(estimate-max(low*inside, counted-high*(length-inside)), min(high*inside, counted-low*(length-inside))-estimate, 0)
+	}
+	i, j := after(s), after(e)
+	if i == j {
+		stated = of(i, s, e)
+	} else {
+		stated = of(i, s, list[i].Time) + of(j, list[j-1].Time, e)
+	}
+	energy = value(j, e) - value(i, s)
+	return energy, max(stated, .05*energy)
 }
 
 // table simulates all instruments.
@@ -207,10 +239,10 @@ func TestGeneratedTableOfErrors(t *testing.T) {
 		text += row(spec, list)
 		changes += "| " + spec.Name + " |"
 		for _, s := range list[1:3] {
-			if changes += fmt.Sprintf(" %.0f %%, now ", s.before); s.omitted > 90 {
-				changes += "omitted |"
+			if changes += fmt.Sprintf(" %.0f, %.0f, ± %.0f;", s.before, s.beforeInside, s.beforeStated); s.omitted > 90 {
+				changes += " omitted |"
 			} else {
-				changes += fmt.Sprintf("%.0f %%; %.0f %%; ± %.0f %% |", s.within5, s.inside, s.stated)
+				changes += fmt.Sprintf(" %.0f, %.0f, ± %.0f |", s.within5, s.inside, s.stated)
 			}
 		}
 		changes += "\n"
@@ -258,15 +290,23 @@ func generate(t *testing.T, document, table, text string) {
 	}
 }
 
-type summary struct{ inside, omitted, within5, p95, ratio, median, stated, before float64 }
+type summary struct {
+	inside, omitted, within5, p95, ratio, median, stated float64
+	before, beforeInside, beforeStated                   float64
+}
 
 func summarize(list []outcome) (s summary) {
-	var errs, bounds []float64
-	in, omitted, within, before := 0, 0, 0, 0
+	var errs, bounds, beforeBounds []float64
+	in, omitted, within, before, beforeIn := 0, 0, 0, 0, 0
 	for _, o := range list {
-		if math.Abs(o.before-o.truth) <= .05*o.truth {
+		off := math.Abs(o.before - o.truth)
+		if off <= .05*o.truth {
 			before++
 		}
+		if off <= o.beforeError {
+			beforeIn++
+		}
+		beforeBounds = append(beforeBounds, o.beforeError/o.truth)
 		if o.omitted() {
 			omitted++
 			continue
@@ -282,9 +322,11 @@ func summarize(list []outcome) (s summary) {
 	}
 	slices.Sort(errs)
 	slices.Sort(bounds)
+	slices.Sort(beforeBounds)
 	p := max(at(errs, 95), .05/3)
 	return summary{
 		percent(in, len(errs)), percent(omitted, len(list)), percent(within, len(errs)), 100 * at(errs, 95),
-		at(bounds, 95) / p, at(bounds, 50) / p, 100 * max(at(bounds, 50), .05), percent(before, len(list)),
+		at(bounds, 95) / p, at(bounds, 50) / p, 100 * max(at(bounds, 50), .05),
+		percent(before, len(list)), percent(beforeIn, len(list)), 100 * at(beforeBounds, 50),
 	}
 }
