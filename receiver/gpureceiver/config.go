@@ -130,6 +130,9 @@ type KubernetesConfig struct {
 	// ContainerLogs is the folder in which the kubelet links the logs of containers, for the names of
 	// the containers of processes on shared devices. Default /var/log/containers.
 	ContainerLogs string `mapstructure:"container_logs"`
+	// ResourceSlices reads from the cluster's API which device a claim of dynamic resource allocation
+	// is. Default false: the claim's files and name tell it for most.
+	ResourceSlices bool `mapstructure:"resource_slices"`
 }
 
 // Validate returns an error that lists every invalid value by its key.

@@ -175,7 +175,7 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		})
 	}
 	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.samples != nil) {
-		r.done.Go(func() { r.followPods(ctx, k.PodResources) })
+		r.done.Go(func() { r.followPods(ctx, k) })
 	}
 	return nil
 }

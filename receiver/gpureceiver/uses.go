@@ -19,14 +19,14 @@ const podsTimeout = 5 * time.Second
 
 // followPods queries the kubelet for the users of devices, at every collection interval. While it
 // does not respond, no pod is known to use any.
-func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
-	client, err := podresources.New(socket)
+func (r *gpuReceiver) followPods(ctx context.Context, k *KubernetesConfig) {
+	client, err := podresources.New(k.PodResources, k.ResourceSlices)
 	if err != nil {
 		r.set.Logger.Warn("Devices are not attributed to pods", zap.Error(err))
 		return
 	}
 	defer func() { _ = client.Close() }()
-	warned := false
+	warned, slices := false, false
 	for {
 		call, cancel := context.WithTimeout(ctx, podsTimeout)
 		pods, err := client.List(call)
@@ -41,6 +41,10 @@ func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
 			r.set.Logger.Warn("Devices are not attributed to pods", zap.Error(err))
 		}
 		warned = err != nil
+		if err := client.SlicesError(); err != nil && !slices {
+			slices = true
+			r.set.Logger.Warn("Devices of claims are resolved by files and names only", zap.Error(err))
+		}
 		if !sleep(ctx, r.cfg.CollectionInterval) {
 			return
 		}

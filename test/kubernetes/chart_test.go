@@ -359,6 +359,7 @@ func TestPodSecurityOfTheChartIsAsDocumented(t *testing.T) {
 			[]string{"host namespaces", "hostPath volumes"},
 			append([]string{"host namespaces"}, root...),
 		},
+		{"agent: {hostPort: false, dra: true}", []string{"hostPath volumes"}, root},
 		{"agent: {hostPort: false, devices: dcgm-exporter}\ngateway: {enabled: false}", nil, nil},
 	} {
 		pod := agent(x.values)
@@ -374,6 +375,28 @@ func TestPodSecurityOfTheChartIsAsDocumented(t *testing.T) {
 			assert.Empty(t, levels(t, api.LevelRestricted, "gateway", pod.Labels, pod.Spec), name)
 		}
 	}
+}
+
+// TestAgentsThatResolveClaimsListSlicesOnly renders what dynamic resource allocation adds.
+func TestAgentsThatResolveClaimsListSlicesOnly(t *testing.T) {
+	rules := func(values string) (added []rbac.PolicyRule) {
+		all, _ := render(t, values)
+		for _, r := range all["ClusterRole otelgpu"].(*rbac.ClusterRole).Rules {
+			if r.APIGroups[0] == "resource.k8s.io" {
+				added = append(added, r)
+			}
+		}
+		return added
+	}
+	assert.Empty(t, rules(""))
+	assert.Equal(t, []rbac.PolicyRule{{
+		APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"list"},
+	}}, rules("agent: {dra: true}"))
+	all, _ := render(t, "agent: {dra: true}")
+	pod := all["DaemonSet otelgpu-agent"].(*apps.DaemonSet).Spec.Template.Spec
+	assert.Contains(t, pod.Containers[0].Args, "--config=/etc/otelgpu/dra.yaml")
+	assert.Contains(t, pod.Containers[0].VolumeMounts, core.VolumeMount{Name: "cdi", MountPath: "/var/run/cdi", ReadOnly: true})
+	assert.Contains(t, all["ConfigMap otelgpu-agent"].(*core.ConfigMap).Data["dra.yaml"], "resource_slices: true")
 }
 
 // TestChartScrapesTheExporter renders agents that read dcgm-exporter, which need neither the driver

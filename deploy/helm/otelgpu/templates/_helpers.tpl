@@ -102,6 +102,10 @@ direct.yaml: |
 {{ .Files.Get "files/config/direct.yaml" | trimSuffix "\n" | indent 2 }}
 {{- end }}
 {{- end }}
+{{- if and .Values.agent.dra (ne .Values.agent.devices "dcgm-exporter") }}
+dra.yaml: |
+  receivers: {gpu: {kubernetes: {resource_slices: true}}}
+{{- end }}
 {{- if .Values.capture.enabled }}
 capture.yaml: |
 {{ .Files.Get "files/config/capture.yaml" | trimSuffix "\n" | indent 2 }}

@@ -18,11 +18,13 @@ import (
 type cdi struct {
 	folder string
 	minors string // the driver's list of the capability files of MIG instances
+	drm    string // the kernel's list of render nodes
 }
 
 const (
 	cdiFolder = "/var/run/cdi"
 	migMinors = "/proc/driver/nvidia-caps/mig-minors"
+	drmFolder = "/sys/class/drm"
 )
 
 // Limits of what is read: one file for each claim, of a few kB.
@@ -70,6 +72,11 @@ func (c cdi) devices() map[string][]string {
 					}
 				} else if minor, ok := strings.CutPrefix(path, "/dev/nvidia"); ok && number(minor) {
 					board = "nvidia" + minor
+				} else if node, ok := strings.CutPrefix(path, "/dev/dri/"); ok && board == "" {
+					// Of AMD and Intel. Its device is a link to the PCI address.
+					if link, err := os.Readlink(filepath.Join(c.drm, filepath.Base(node), "device")); err == nil {
+						board = pciKey(filepath.Base(link))
+					}
 				}
 			}
 			switch name := s.Kind + "=" + d.Name; {

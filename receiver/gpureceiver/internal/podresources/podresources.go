@@ -35,18 +35,25 @@ const (
 
 // Client queries one kubelet.
 type Client struct {
-	conn *grpc.ClientConn
-	cdi  cdi
+	conn   *grpc.ClientConn
+	cdi    cdi
+	slices *sliceReader // nil: not read
+	failed error        // why not
 }
 
-// New returns a client of the socket; it connects with the first call.
-func New(socket string) (*Client, error) {
+// New returns a client of the socket, which also reads the cluster's resource slices if withSlices is
+// true; it connects with the first call.
+func New(socket string, withSlices bool) (*Client, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot use kubelet socket %q: %w", socket, err)
 	}
-	return &Client{conn, cdi{cdiFolder, migMinors}}, nil
+	c := &Client{conn: conn, cdi: cdi{cdiFolder, migMinors, drmFolder}}
+	if withSlices {
+		c.slices, c.failed = newSliceReader()
+	}
+	return c, nil
 }
 
 // List returns the devices that are in use.
@@ -55,15 +62,30 @@ func (c *Client) List(ctx context.Context) (*Devices, error) {
 	if err := c.conn.Invoke(ctx, method, &emptypb.Empty{}, &answer); err != nil {
 		return nil, fmt.Errorf("cannot list pods at the kubelet: %w", err)
 	}
-	d, err := parse(answer.ProtoReflect().GetUnknown(), c.cdi.devices)
+	d, err := parse(answer.ProtoReflect().GetUnknown(), c.cdi.devices, func(d sliceDevice) []string {
+		return c.slices.of(ctx, d)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the kubelet's response: %w", err)
 	}
 	return d, nil
 }
 
+// SlicesError returns why resource slices could not be read; nil if they were, or were not needed.
+func (c *Client) SlicesError() error {
+	if c.slices == nil {
+		return c.failed
+	}
+	return c.slices.err
+}
+
 // Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	if c.slices != nil {
+		c.slices.client.CloseIdleConnections()
+	}
+	return c.conn.Close()
+}
 
 // Pod is a container of a pod that uses a device.
 type Pod struct{ Namespace, Name, Container string }
@@ -182,8 +204,7 @@ func intelClaimed(name string) string {
 
 // claimed returns the device that NVIDIA's DRA driver names gpu-<minor number>, gpu-<minor
 // number>-mig-<profile without punctuation>-<number of the profile>-<position>, or gpu-<UUID>;
-// empty for other names. The ResourceSlice of the driver states the UUID of every device, but
-// reading it takes a right that the agent does not need otherwise (list on resourceslices).
+// empty for other names.
 func claimed(name string) string {
 	rest, ok := strings.CutPrefix(name, "gpu-")
 	if !ok {
@@ -217,8 +238,9 @@ func letters(profile string) string {
 // parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers
 // (3); of a container its name (1), devices (2) and dynamic resources (5); of devices the resource
 // (1) and the IDs (2), of dynamic resources the claims' resources (4), each with its CDI devices (1),
-// driver (2) and device (4). claims returns the keys of CDI devices by name.
-func parse(b []byte, claims func() map[string][]string) (*Devices, error) {
+// driver (2), pool (3) and device (4). claims returns the keys of CDI devices by name, slice the keys
+// of a driver's device.
+func parse(b []byte, claims func() map[string][]string, slice func(sliceDevice) []string) (*Devices, error) {
 	d := &Devices{owners: map[string][]Pod{}}
 	var known map[string][]string // read only if there is a claim
 	answer, err := read(b)
@@ -244,7 +266,11 @@ func parse(b []byte, claims func() map[string][]string) (*Devices, error) {
 					if known == nil {
 						known = claims()
 					}
-					var keys []string
+					keys := slice(sliceDevice{resource.text(2), resource.text(3), resource.text(4)})
+					if len(keys) > 0 {
+						d.AddClaim(resource.text(2), resource.text(4), p, keys...)
+						return nil
+					}
 					err := resource.each(1, func(device fields) error {
 						keys = append(keys, known[device.text(1)]...)
 						return nil
@@ -260,7 +286,7 @@ func parse(b []byte, claims func() map[string][]string) (*Devices, error) {
 
 // AddClaim notes a claim of a driver's device, with the keys of its device files if they are known.
 // The DRA drivers of GPUs are named gpu.<vendor>; others allocate network cards or compute domains.
-// AMD's driver numbers cards, whose device is unknown.
+// AMD's driver numbers cards, whose device is known by their files or resource slices only.
 func (d *Devices) AddClaim(driver, device string, p Pod, keys ...string) {
 	vendor, ok := strings.CutPrefix(driver, "gpu.")
 	if !ok {

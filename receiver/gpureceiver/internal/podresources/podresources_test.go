@@ -77,7 +77,7 @@ func serve(t *testing.T, b func() []byte) string {
 
 func list(t *testing.T, socket string) (*Devices, error) {
 	t.Helper()
-	c, err := New(socket)
+	c, err := New(socket, false)
 	require.NoError(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -126,6 +126,8 @@ func alone() int { return 1 }
 // none is a node without the specifications of claims.
 func none() map[string][]string { return nil }
 
+func noSlices(sliceDevice) []string { return nil }
+
 // TestClaimsAreResolvedByTheirDeviceFiles reads specifications as NVIDIA's driver writes them: two
 // instances of one profile on a physical GPU have the files of their capabilities.
 func TestClaimsAreResolvedByTheirDeviceFiles(t *testing.T) {
@@ -135,16 +137,22 @@ func TestClaimsAreResolvedByTheirDeviceFiles(t *testing.T) {
 		"mig-minors":    "config 1\ngpu3/gi9/access 84\ngpu3/gi9/ci0/access 85\ngpu3/gi11/access 102\ngpu3/gi11/ci0/access 103\n",
 		"cdi/a.json":    claimSpec("gpu-3-mig-1g10gb-19-4", "/dev/nvidiactl", "/dev/nvidia3", "/dev/nvidia-caps/nvidia-cap102", "/dev/nvidia-caps/nvidia-cap103"),
 		"cdi/b.yaml":    claimSpec("gpu-2", "/dev/nvidia5", "/dev/nvidia-uvm"),
+		"cdi/amd.json":  claimSpec("gpu-1-129", "/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD129"),
 		"cdi/bad.json":  "{",
 		"cdi/none.yaml": "kind: vendor.com/nic\n",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Join(folder, "cdi"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
+	for _, node := range []string{"card1", "renderD129"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(folder, "drm", node), 0o755))
+		require.NoError(t, os.Symlink("../../../0000:83:00.0", filepath.Join(folder, "drm", node, "device")))
+	}
 	d, err := parse(join(
+		claim("ml", "amd-0", "c", "gpu.amd.com", "gpu-1-129"),
 		claim("ml", "mig-0", "c", "gpu.nvidia.com", "gpu-3-mig-1g10gb-19-4"),
 		claim("ml", "full-0", "c", "gpu.nvidia.com", "gpu-2"),
-	), cdi{filepath.Join(folder, "cdi"), minors}.devices)
+	), cdi{filepath.Join(folder, "cdi"), minors, filepath.Join(folder, "drm")}.devices, noSlices)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		file, want string
@@ -156,7 +164,8 @@ func TestClaimsAreResolvedByTheirDeviceFiles(t *testing.T) {
 		}
 		assert.Equal(t, tc.want, got, tc.file)
 	}
-	assert.Empty(t, cdi{filepath.Join(folder, "absent"), minors}.devices())
+	assert.Len(t, d.Owners(&devicesamples.Device{ID: "y", PCIBDF: "0000:83:00.0"}, alone), 1, "of AMD, by its PCI address")
+	assert.Empty(t, cdi{filepath.Join(folder, "absent"), minors, ""}.devices())
 }
 
 // claimSpec returns the specification of a claim with device files.
@@ -193,7 +202,7 @@ func TestClaimsAreResolved(t *testing.T) {
 		claim("net", "nic-0", "c", "dra.net", "gpu-7"),
 		claim("ml", "domain-0", "c", "compute-domain.nvidia.com", "channel-0"),
 		pod("ml", "amd-1", "c", "amd.com/gpu", "0000:83:00.0"),
-	), none)
+	), none, noSlices)
 	require.NoError(t, err)
 	owners := func(dev devicesamples.Device, alike int) (names []string) {
 		for _, p := range d.Owners(&dev, func() int { return alike }) {
@@ -228,7 +237,7 @@ func TestDevicesOfOtherVendors(t *testing.T) {
 		pod("ml", "monitor", "c", "gpu.intel.com/i915_monitoring", "card1-0"),
 		claim("ml", "intel-2", "c", "gpu.intel.com", "0000-03-00-0-0x56a0"),
 		claim("ml", "amd-2", "c", "gpu.amd.com", "gpu-1-129"),
-	), none)
+	), none, noSlices)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		dev  devicesamples.Device
@@ -284,7 +293,7 @@ func TestRecordedPodResources(t *testing.T) {
 			}
 		}
 	}
-	d, err := parse(message, none)
+	d, err := parse(message, none, noSlices)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		dev  devicesamples.Device
@@ -320,7 +329,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{0x0a, 0xff})
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if d, err := parse(b, none); err == nil {
+		if d, err := parse(b, none, noSlices); err == nil {
 			d.Owners(&devicesamples.Device{ID: "GPU-aa", Name: "gpu4:7/0"}, alone)
 		}
 	})
