@@ -112,23 +112,25 @@ func (p *joinProcessor) drop(ctx context.Context, b *batch, why lossReason, err 
 	return consumererror.NewPermanent(err) // for the queue
 }
 
-// rejects and acceptsAgain log the beginning and the end of an outage, during which every batch is
-// rejected at least once. The queue has one consumer, which calls them.
+// calm is how long the next component accepts everything until an outage counts as ended: a full
+// queue rejects and accepts in turn.
+const calm = time.Minute
+
+// rejects and acceptsAgain log the beginning and the end of an outage. The queue has one consumer,
+// which calls them.
 func (p *joinProcessor) rejects(err error) {
 	if !p.rejecting {
 		p.logger.Warn("the next component rejects spans, which are sent again; further rejections are not logged",
 			zap.Error(err))
 	}
-	p.rejecting = true
-	p.wasRejected = true
+	p.rejecting, p.rejected = true, time.Now()
 }
 
 func (p *joinProcessor) acceptsAgain() {
-	if p.rejecting && !p.wasRejected {
+	if p.rejecting && time.Since(p.rejected) >= calm {
 		p.rejecting = false
 		p.logger.Info("the next component accepts spans again")
 	}
-	p.wasRejected = false
 }
 
 // failed returns the spans that an error names as not accepted, nil for all. An exporter that has

@@ -51,8 +51,9 @@ type joinProcessor struct {
 	sharedIDs sync.Once
 	dropped   [losses]sync.Once
 
-	rejecting, wasRejected bool // the next component: now, and the batch before
-	lostAtShutdown         atomic.Int64
+	rejecting      bool      // the next component rejects spans
+	rejected       time.Time // when it did last
+	lostAtShutdown atomic.Int64
 
 	release  func()
 	unsub    func()

@@ -192,6 +192,39 @@ func TestPermanentlyRejectedSpansAreCounted(t *testing.T) {
 	})
 }
 
+// A queue that is full for minutes accepts and rejects in turn, which is one outage.
+func TestAnOutageIsLoggedAtItsBeginningAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		attempts := 0
+		core, logs := observer.New(zap.InfoLevel)
+		r := newRig(t)
+		r.logger = zap.New(core)
+		r.joinTo(&sinktest.Sink{Reject: func() error {
+			if attempts++; full.Load() && attempts%3 > 0 {
+				return sinktest.ErrRejected
+			}
+			return nil
+		}})
+		r.run(r.device(nominal), steady(time.Now(), 300))
+		minute := func(rejects bool) {
+			full.Store(rejects)
+			for range 60 {
+				time.Sleep(time.Second)
+				r.send(1)
+			}
+		}
+		for _, rejects := range []bool{false, true, true, false, false, true} {
+			minute(rejects)
+		}
+		full.Store(false)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 2, logs.FilterMessageSnippet("rejects spans").Len())
+		assert.Equal(t, 1, logs.FilterMessageSnippet("accepts spans again").Len())
+		r.close()
+	})
+}
+
 // An exporter that has written a part of a batch names the rest, which is sent again alone.
 func TestOnlyTheFailedPartOfABatchIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
