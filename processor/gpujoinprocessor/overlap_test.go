@@ -172,7 +172,7 @@ func TestTheStatedErrorHoldsForSpansThatShareADevice(t *testing.T) {
 				errs, stated = append(errs, wrong/s.truth), append(stated, s.bound/s.truth)
 			}
 			n := len(errs)
-			if n < 100 || n < len(list)/5 { // too few are left to judge
+			if n < 100 || n < len(list)*2/5 { // too few are left to judge
 				continue
 			}
 			slices.Sort(errs)

@@ -177,7 +177,7 @@ func TestASpanThatIsAlmostAloneHasTheErrorOfTheDevice(t *testing.T) {
 			bound := e.Bound(start, end, whole)
 			require.Positive(t, e.Inside(start, end))
 			assert.InDelta(t, bound, board.boundOf(start, end, 0.9701*whole), 1e-12)
-			assert.InDelta(t, 0.9699*math.Hypot(bound, math.Sqrt(1-0.9699)*e.Inside(start, end)),
+			assert.InDelta(t, 0.9699*math.Hypot(bound, 0.5*math.Sqrt(1-0.9699)*e.Inside(start, end)),
 				board.boundOf(start, end, 0.9699*whole), 1e-9)
 		}
 	})
