@@ -47,13 +47,14 @@ processors:
 connectors:
   gpu_metrics: {flush_interval: 1s}
   gpu_requests: {settle: 1s, idle: 2s, flush_interval: 1s}
+  gpu_goodput: {samples: gpu_samples, flush_interval: 1s}
 exporters:
   otlp_http/prometheus: {endpoint: "http://%[2]s/api/v1/otlp", sending_queue: {num_consumers: 1, batch: {}}}
 service:
   pipelines:
-    traces: {exporters: [gpu_metrics, gpu_requests]}
+    traces: {exporters: [gpu_metrics, gpu_requests, gpu_goodput]}
     traces/found: {exporters: [debug]}
-    metrics: {exporters: [prometheus, otlp_http/prometheus]}
+    metrics: {receivers: [otlp, gpu, gpu_metrics, gpu_requests, gpu_goodput], exporters: [prometheus, otlp_http/prometheus]}
 `
 
 // broken adds to observed a source of samples that does not open, and an exporter without a server.
@@ -77,7 +78,7 @@ receivers:
   gpu/shared: {source: simulated, collection_interval: 1s}
 service:
   pipelines:
-    metrics: {receivers: [otlp, gpu, gpu/shared, gpu_metrics, gpu_requests]}
+    metrics: {receivers: [otlp, gpu, gpu/shared, gpu_metrics, gpu_requests, gpu_goodput]}
 `
 
 const (
@@ -281,7 +282,14 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 	if faulty {
 		busy = 0.04
 	}
-	span := add("loader", 20, secondGPU, nil)
+	job := map[string]any{}
+	if faulty {
+		job = map[string]any{"gpu.job.id": "slurm-2", "gpu.job.rank": 0, "gpu.job.world_size": 1}
+	}
+	span := add("loader", 20, secondGPU, job)
+	if faulty { // saves in half of the time
+		span("checkpoint", 6, 0, 0.05, 0.1, nil)
+	}
 	span("forward", 2, 1, 0, busy/2, section("forward", "gpu.operation.flops", int64(1e12), "gpu.flop.precision", "bf16"))
 	span("backward", 3, 1, busy/2, busy, section("backward", "gpu.operation.io", int64(1e9)))
 	span("train", 1, 0, 0, 0.1, map[string]any{
@@ -345,6 +353,16 @@ func saidByOthers(n int, faulty bool) pmetric.Metrics {
 	sections := sum("gpuspan.sections", "{section}", true)
 	for status, value := range map[string]int{"ok": n, "captured": n, "dropped": n * bad} {
 		point(sections, value, map[string]any{"gpu.timing.status": status})
+	}
+	hangs := sum("gpu.job.hangs", "{hang}", true)
+	point(hangs, n*bad, map[string]any{"gpu.hang.cause": "missing", "gpu.job.rank": 3, "gpu.collective.group.name": "TP_GROUP_1"})
+	for name, unit := range map[string]string{
+		"gpu.collective.bus.io": "By", "gpu.collective.time": "s", "gpu.collective.lateness": "s",
+	} {
+		point(sum(name, unit, true), n, map[string]any{
+			"gpu.collective.name": "all_reduce", "gpu.collective.group.id": "0x1", "gpu.collective.group.name": "TP_GROUP_1",
+			"gpu.collective.group.rank": 0, "gpu.collective.group.size": 2, "gpu.job.rank": 2,
+		})
 	}
 	status := sum("hw.status", "1", false)
 	for state, value := range map[string]int{"ok": 1 - bad, "failed": bad, "degraded": 0, "predicted_failure": 0} {

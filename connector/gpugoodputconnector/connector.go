@@ -198,10 +198,14 @@ const busy = 0.5
 func (c *gpuGoodput) spin(j *job) {
 	view := c.reader.Acquire()
 	defer view.Release()
+	known := map[string]devicesamples.DeviceView{}
+	for _, d := range view.Devices(nil) {
+		known[devicesamples.NormalizeID(d.Device().ID)] = d
+	}
 	for rank, id := range j.devices {
-		d, ok := view.Lookup(id)
+		d, ok := known[devicesamples.NormalizeID(id)]
 		if !ok {
-			continue
+			continue // of another node
 		}
 		until, gap := j.Busy(rank), 3*int64(d.Interval())
 		c.values = d.Values(devicesamples.Utilization, until, c.values[:0])

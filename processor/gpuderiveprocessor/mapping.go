@@ -60,7 +60,7 @@ type AttributeConfig struct {
 	// Values translates strings (numbers by their decimal form); a value that is not a key is
 	// skipped. Empty: unchanged.
 	Values map[string]string `mapstructure:"values"`
-	// Value is a constant string, used if From is empty.
+	// Value is a constant string or number, used if From is empty.
 	Value string `mapstructure:"value"`
 	_     struct{}
 }
@@ -111,8 +111,11 @@ func (a *AttributeConfig) validate(key string) error {
 		bad.Add("`%s::to` must be a span attribute of the registry (docs/semconv), found %q", key, a.To)
 	case target.Type != semconv.TypeString && target.Type != semconv.TypeInt && target.Type != semconv.TypeDouble:
 		bad.Add("`%s::to` must be a string or a number, found %q of type %s", key, a.To, target.Type)
-	case target.Type != semconv.TypeString && (a.Value != "" || len(a.Values) > 0):
-		bad.Add("`%s` must not have `value` or `values`, because %q is a number", key, a.To)
+	case target.Type != semconv.TypeString && len(a.Values) > 0:
+		bad.Add("`%s` must not have `values`, because %q is a number", key, a.To)
+	case target.Type != semconv.TypeString && a.Value != "":
+		_, _, number := a.value(pcommon.NewValueStr(a.Value))
+		bad.If(!number, "`%s::value` must be a number, because %q is one, found %q", key, a.To, a.Value)
 	}
 	for _, v := range append(slices.Sorted(maps.Values(a.Values)), a.Value) {
 		bad.If(ok && v != "" && len(target.Members) > 0 && !target.Open && !slices.Contains(target.Members, v),
@@ -274,24 +277,25 @@ func (a *AttributeConfig) copy(attrs pcommon.Map) bool {
 	if _, exists := attrs.Get(a.To); exists {
 		return false
 	}
-	text, number := a.Value, 0.0
-	if a.From != "" {
-		from, ok := attrs.Get(a.From)
+	from, ok := attrs.Get(a.From)
+	if a.From == "" {
+		from, ok = pcommon.NewValueStr(a.Value), true
+	}
+	if !ok {
+		return false
+	}
+	text, number, ok := a.value(from)
+	if !ok {
+		return false
+	}
+	if a.Per != "" {
+		per, ok := attrs.Get(a.Per)
 		if !ok {
 			return false
 		}
-		if text, number, ok = a.value(from); !ok {
+		by, ok := numberOf(per)
+		if number /= by; !ok || !(by > 0) || math.IsInf(number, 0) {
 			return false
-		}
-		if a.Per != "" {
-			per, ok := attrs.Get(a.Per)
-			if !ok {
-				return false
-			}
-			by, ok := numberOf(per)
-			if number /= by; !ok || !(by > 0) || math.IsInf(number, 0) {
-				return false
-			}
 		}
 	}
 	target, _ := semconv.LookupAttribute(a.To)

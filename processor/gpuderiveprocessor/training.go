@@ -20,7 +20,10 @@ type ResourceConfig struct {
 	From string `mapstructure:"from"`
 	// To is one of otelgpu's attributes of resources; it decides the type. An existing one is kept.
 	To string `mapstructure:"to"`
-	_  struct{}
+	// Group is an attribute whose value follows a copied text after a slash, if the resource has it: ranks
+	// are numbered within groups of workers, which are compared separately. Default none.
+	Group string `mapstructure:"group"`
+	_     struct{}
 }
 
 func (r *ResourceConfig) validate(key string) error {
@@ -46,6 +49,9 @@ func (r *ResourceConfig) copy(attrs pcommon.Map) {
 		}
 	case semconv.TypeString:
 		if text := from.AsString(); text != "" {
+			if group, ok := attrs.Get(r.Group); ok && r.Group != "" {
+				text += "/" + group.AsString()
+			}
 			attrs.PutStr(r.To, spanfacts.Clip(text))
 		}
 	}
@@ -111,7 +117,11 @@ func training() (list []MappingConfig) {
 func trainingResource() (list []ResourceConfig) {
 	add := func(to string, names ...string) {
 		for _, name := range names {
-			list = append(list, ResourceConfig{From: name, To: to})
+			r := ResourceConfig{From: name, To: to}
+			if to == string(semconv.GPUJobIDKey) {
+				r.Group = "rl.worker_group"
+			}
+			list = append(list, r)
 		}
 	}
 	add(string(semconv.GPUJobIDKey), "nv.dl.job.uuid", "nemo.lens.job_uuid", "slurm.job.id", "nemo.run.id")

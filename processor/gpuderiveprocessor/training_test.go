@@ -14,7 +14,9 @@ import (
 // Names of all three generations, and a user's, become the same; the newest identity wins.
 func TestTrainersOfNVIDIAAreMapped(t *testing.T) {
 	m := mapper{
-		own:      []MappingConfig{{Span: "nv.dl.training.loop_pass", Type: "step", Attributes: []AttributeConfig{from("n", "gpu.step.index")}}},
+		own: []MappingConfig{{Span: "nv.dl.training.loop_pass", Type: "step", Attributes: []AttributeConfig{
+			from("n", "gpu.step.index"), constant("gpu.step.model.flop.count", "412e12"),
+		}}},
 		presets:  presets["nemo_lens"],
 		resource: append([]ResourceConfig{{From: "my.run", To: "gpu.job.id"}}, presetResources["nemo_lens"]...),
 	}
@@ -23,7 +25,7 @@ func TestTrainersOfNVIDIAAreMapped(t *testing.T) {
 		"megatron.train.iteration":                      {"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": int64(7)},
 		"nv.dl.training.iteration":                      {"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": int64(7)},
 		"rl.grpo.step":                                  {"gpu.operation.type": "step"},
-		"nv.dl.training.loop_pass":                      {"gpu.operation.type": "step", "gpu.step.index": int64(9)},
+		"nv.dl.training.loop_pass":                      {"gpu.operation.type": "step", "gpu.step.index": int64(9), "gpu.step.model.flop.count": 412e12},
 		"megatron.optimizer_step":                       {"gpu.operation.type": "section", "gpu.operation.category": "optimizer"},
 		"megatron.train.iteration.optimizer":            {"gpu.operation.type": "section", "gpu.operation.category": "optimizer"},
 		"nv.dl.training.iteration.optimizer_step":       {"gpu.operation.type": "section", "gpu.operation.category": "optimizer"},
@@ -55,5 +57,31 @@ func TestTrainersOfNVIDIAAreMapped(t *testing.T) {
 		attrs := rs.Resource().Attributes().AsRaw()
 		assert.Equal(t, []any{int64(3), int64(8), "GPU-1", "r", nil},
 			[]any{attrs["gpu.job.rank"], attrs["gpu.job.world_size"], attrs["hw.id"], attrs["gpu.job.id"], attrs["gpu.job.local_rank"]})
+	}
+}
+
+func TestAConstantNumberMustBeOne(t *testing.T) {
+	a := constant("gpu.step.model.flop.count", "many")
+	require.ErrorContains(t, a.validate("x"), "`x::value` must be a number")
+	a.Value, a.Values = "7", map[string]string{"1": "2"}
+	require.ErrorContains(t, a.validate("x"), "must not have `values`")
+}
+
+// Ranks of NeMo-RL are numbered within their group of workers, which are separate jobs: their ranks
+// are not compared with each other, nor with the driver's.
+func TestWorkerGroupsAreSeparateJobs(t *testing.T) {
+	m := mapper{presets: presets["nemo_lens"], resource: presetResources["nemo_lens"]}
+	for group, want := range map[string]string{"": "rl-1", "policy": "rl-1/policy", "vllm": "rl-1/vllm"} {
+		td := ptrace.NewTraces()
+		attrs := td.ResourceSpans().AppendEmpty().Resource().Attributes()
+		require.NoError(t, attrs.FromRaw(map[string]any{"nemo.run.id": "rl-1", "nv.dl.rank": "0", "nv.dl.world_size": 8}))
+		if group != "" {
+			attrs.PutStr("rl.worker_group", group)
+		}
+		for range 2 { // maps of a repeated batch change nothing
+			m.mapAll(td)
+		}
+		got := attrs.AsRaw()
+		assert.Equal(t, []any{want, int64(0), int64(8)}, []any{got["gpu.job.id"], got["gpu.job.rank"], got["gpu.job.world_size"]})
 	}
 }

@@ -208,6 +208,8 @@ func (c *collectives) compare(ctx context.Context, now time.Time, at int64) {
 					rec.SetSpanID(s.ID)
 				}
 			}
+			c.log.Warn("a job hangs: "+rec.Body().Str(), zap.String("folder", r.path), zap.String("cause", string(h.Cause)),
+				zap.Stringer("trace_id", rec.TraceID()))
 			c.drop(ctx, "logs", dropped, nil)
 		}
 	}
