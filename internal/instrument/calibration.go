@@ -16,6 +16,9 @@ type calibration struct {
 // leastCalibrated the number of left-out knots from which it is less than the whole.
 const leastTime, leastCalibrated, leastShapes = 0.04, 3, 6
 
+// mostFactor is the largest factor of the error of the shape.
+const mostFactor = 3
+
 // timeFactor returns the share of the error of refresh times that is stated: less than the whole if
 // left-out knots show that knots are placed far better than their windows, as the knots of a
 // regular counter at steady power are.
@@ -23,7 +26,9 @@ func (c *calibration) timeFactor() float64 {
 	if c.n < leastCalibrated {
 		return 1
 	}
-	return min(max(5*math.Sqrt(c.residual/max(c.time+c.shape, 1e-9)), leastTime), 1)
+	least := min(max(5*math.Sqrt(c.residual/max(c.time+c.shape, 1e-9)), leastTime), 1)
+	// What the largest factor of the shape does not explain: the counter is older than assumed.
+	return max(least, math.Sqrt(max(c.residual-mostFactor*mostFactor*c.shape, 0)/max(c.time, 1e-9)))
 }
 
 // seen returns the root mean square of the errors of the shape that the factor was learned from.
@@ -41,7 +46,7 @@ func (c *calibration) factor() float64 {
 	if c.n < leastShapes {
 		least = 1.5
 	}
-	return min(max(math.Sqrt(max(c.residual-c.time, 0)/max(c.shape, 1e-9)), least), 3)
+	return min(max(math.Sqrt(max(c.residual-c.time, 0)/max(c.shape, 1e-9)), least), mostFactor)
 }
 
 // learn learns from the knot b between a and c.
@@ -65,7 +70,7 @@ func (c *calibration) learn(e *Energy, a, b, d knot) {
 	time, shape := e.ends(&p, max(left, right), math.Abs(right-left), b.t, steps, 1)
 	s0, s1, s2 := e.value(which, a.t), e.value(which, b.t), e.value(which, d.t)
 	r := math.Abs(a.v + (d.v-a.v)*(s1-s0)/max(s2-s0, 1e-9) - b.v)
-	r = min(r, 10*math.Hypot(time, shape)+1e-6)
+	r = min(r, 30*math.Hypot(time, shape)+1e-6)
 	c.n++
 	weight := max(1-math.Exp2(-1.0/shapeHalf), 1/float64(c.n))
 	c.residual += (r*r - c.residual) * weight
