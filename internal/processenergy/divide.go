@@ -150,7 +150,7 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 	for i := range w.samples {
 		resident += w.samples[i].Share
 	}
-	fitted := d.model.known() && resident <= overlapping
+	fitted := d.model.known()
 	parts := d.parts[:0]
 	var sum, low, high float64
 	add := func(s *Sample, by weight) {
@@ -167,6 +167,9 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 		by := plain
 		if fitted {
 			by = d.model.of(w.samples[i].Process)
+			if resident > overlapping {
+				by.uncertainty = max(by.uncertainty, contention)
+			}
 		}
 		add(&w.samples[i], by)
 	}

@@ -20,9 +20,12 @@ const (
 	// the mean square of the residencies. It decides what saturated processes, which never vary,
 	// get.
 	ridge = 0.02
-	// overlapping is the sum of residencies above which kernels ran at the same time, so that their
-	// powers do not add up.
+	// overlapping is the sum of residencies above which kernels ran at the same time. Their powers do
+	// not add up, so that nothing is learned from them.
 	overlapping = 1.15
+	// contention is the least uncertainty of the power of a process then: it holds if others slow each
+	// down by up to 30 %.
+	contention = 0.1
 	// leastWindows is how many more windows than processes a fit needs.
 	leastWindows = 8
 	// maxFitted bounds the processes of a fit, whose cost grows with the cube. Others have the mean.

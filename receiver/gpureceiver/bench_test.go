@@ -117,7 +117,8 @@ func BenchmarkProcesses(b *testing.B) {
 	require.NoError(b, err)
 	r.nextMetrics = consumertest.NewNop()
 	r.processes = processes.New(proc)
-	r.processReader = newProcessReader(cfg, r.processes, driver, nil, zap.NewNop())
+	samples := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+	r.processReader = newProcessReader(cfg, r.processes, driver, samples, zap.NewNop())
 	w := newProcessWriter(r)
 	r.adopt(devices)
 	now, joules := t0, 0.0
@@ -133,7 +134,7 @@ func BenchmarkProcesses(b *testing.B) {
 		}
 		w.prepare(context.Background(), now)
 	}
-	for range 10 {
+	for range 300 { // until the memory no longer grows
 		second()
 	}
 	runtime.GC()
