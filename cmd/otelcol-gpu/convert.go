@@ -125,6 +125,7 @@ least that share of its window: a check for continuous integration.`,
 			if os.Getenv("GOGC") == "" {
 				defer gcpace.Start(heapBudget, garbagePercent)()
 			}
+			o.Other = kinetoreceiver.ErrNoEvents
 			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {

@@ -308,6 +308,8 @@ func TestAFolderMeansItsProfiles(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(trace), 0o600))
 	}
+	other := filepath.Join(folder, "config.json")
+	require.NoError(t, os.WriteFile(other, []byte(`{"layers": 3}`), 0o600))
 	results := filepath.Join(folder, "out")
 	for range 2 { // its own results are not profiles
 		stdout, stderr, err := inProcess(t, "convert", "--out", results, folder)
@@ -315,5 +317,9 @@ func TestAFolderMeansItsProfiles(t *testing.T) {
 		require.Equal(t, 1, strings.Count(stdout, filepath.Join(folder, "a.json")+": 2 spans"), stdout)
 		require.Equal(t, 1, strings.Count(stdout, filepath.Join(folder, "b", "rank1.json")+": 2 spans"), stdout)
 		require.Equal(t, 2, strings.Count(stdout, " spans\n"), stdout)
+		require.Contains(t, stdout, other+": skipped: not a Chrome trace: it has no traceEvents\n")
 	}
+	_, stderr, err := inProcess(t, "convert", "--out", results, other)
+	require.Error(t, err)
+	require.Contains(t, stderr, "it has no traceEvents", "a file that is named is an error")
 }

@@ -91,6 +91,8 @@ func TestATPUIsComparedWithThePeaksOfItsFile(t *testing.T) {
 	assert.Contains(t, stdout, "% of the peak of TPU v5e")
 	assert.NotContains(t, stdout, "no peak is known")
 	assert.Contains(t, stdout, "longest: fusion.1, 19 TFLOP/s", "an operator without shapes has a name")
+	// 10 × 17.18 GFLOP in 9.043 ms, of 197 TFLOP/s
+	assert.Regexp(t, `fusion\.1 +kernel +10 +9\.043 ms +57\.3% +27\.8 +19\.00 +9\.6 +latency`, stdout)
 	state, _ := reportState(t, filepath.Join(out, "report.html"))
 	require.Len(t, state.Profiles[0].Devices, 2)
 	assert.Empty(t, state.Profiles[0].Devices[0].Efficiency.NoPeak)

@@ -42,6 +42,7 @@ const (
 // Errors of [ReadFile] that callers can distinguish by errors.Is.
 var (
 	ErrNotTrace  = chromejson.ErrNotTrace  // another type of file, or an empty one
+	ErrNoEvents  = chromejson.ErrNoEvents  // another type of JSON document; an ErrNotTrace
 	ErrSyntax    = chromejson.ErrSyntax    // invalid JSON
 	ErrTruncated = chromejson.ErrTruncated // the file ends within the trace
 

@@ -38,7 +38,7 @@ type collect struct {
 // describe reads what the planes state about themselves.
 func (c *collect) describe() error {
 	c.p.Faults = append(c.p.Faults, c.space.faults...)
-	c.p.Meta.Host = c.space.host
+	c.p.Meta.Host, c.p.Meta.JAX = c.space.host, true
 	if c.space.lost > 0 {
 		c.p.Skipped["entry of a table that is too large (its events have no name)"] += c.space.lost
 	}

@@ -37,6 +37,7 @@ type Meta struct {
 	JobID        string
 	Host         string
 	Windows      bool // the file states that the host runs Windows
+	JAX          bool // the program is one of JAX
 	Service      string
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file

@@ -37,6 +37,7 @@ func (o Operator) WithShapes() string { return strings.TrimSpace(o.Name + " " + 
 type Peak struct {
 	peaks.Device
 	Known  bool
+	Stated bool   // by the file, at least in part
 	Reason string // why it is not known
 }
 
@@ -50,7 +51,7 @@ func (p *Peak) State(model string, flops, bandwidth float64) {
 	if bandwidth > 0 {
 		p.MemoryBandwidth, p.Known = bandwidth, true
 	}
-	if p.Known {
+	if p.Stated = flops > 0 || bandwidth > 0; p.Known {
 		p.Reason = ""
 	}
 }

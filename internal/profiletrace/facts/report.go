@@ -168,6 +168,7 @@ type Context struct {
 	Memory  Memory
 	Clocks  []event.ClockReading // of the device, as far as the file contains them
 	Windows bool                 // the host runs Windows
+	JAX     bool                 // the program is one of JAX, to which remedies refer
 	Modules *ModuleTree
 
 	Launches, Lost int64  // launches of kernels and graphs, and how many of them have no recorded work

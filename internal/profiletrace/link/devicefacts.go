@@ -49,10 +49,7 @@ func (s *Sweep) context(ordinal int64) *facts.Context {
 	f := s.in.Naming()
 	f.Ordinal, f.Model, f.Steps = ordinal, s.in.ModelOf(ordinal), s.steps.count
 	f.World = s.in.Meta.WorldSize
-	f.Peak = facts.PeakOf(f.Model)
-	if d := s.in.Meta.DeviceOf(ordinal); d.Ordinal == ordinal {
-		f.Peak.State(f.Model, d.FLOPRate, d.Bandwidth)
-	}
+	f.Peak = s.in.Peak(ordinal)
 	f.Modules = &s.modules
 	f.Clocks, f.Windows = s.in.Clocks(ordinal), s.in.Meta.Windows
 	f.Memory = s.in.memory(s.memories[ordinal])

@@ -136,7 +136,16 @@ func (in *Input) ShortName(name uint32) string {
 	return in.short[name]
 }
 
+// Peak returns the peak of a device: of its model, and what the file states instead.
+func (in *Input) Peak(ordinal int64) facts.Peak {
+	p := facts.PeakOf(in.ModelOf(ordinal))
+	if d := in.Meta.DeviceOf(ordinal); d.Ordinal == ordinal {
+		p.State(in.ModelOf(ordinal), d.FLOPRate, d.Bandwidth)
+	}
+	return p
+}
+
 // Naming returns a context with the names only.
 func (in *Input) Naming() *facts.Context {
-	return &facts.Context{Name: in.Names.Text, Kernel: in.ShortName}
+	return &facts.Context{Name: in.Names.Text, Kernel: in.ShortName, JAX: in.Meta.JAX}
 }

@@ -31,7 +31,10 @@ func (j *judge) healthy(r *facts.Report) []finding.Finding {
 	switch e := r.Efficiency; {
 	case e.Time == 0:
 		v.Certainty = finding.Medium
-		v.Evidence = "efficiency is not judged, for no operator's work is known (record_shapes=True)"
+		v.Evidence = "efficiency is not judged, for no operator's work is known"
+		if !j.f.JAX {
+			v.Evidence += " (record_shapes=True)"
+		}
 	case e.NoPeak != "":
 		v.Certainty, v.Evidence = finding.Medium, "efficiency is not judged: "+e.NoPeak
 	case e.Coverage < certainCoverage:

@@ -60,7 +60,7 @@ func (j *judge) add(v finding.Finding) {
 		return
 	}
 	v.Subject, v.Share, v.Threshold = j.subject, float64(v.Gain)/float64(j.length), thresholdGain
-	v.Remedy = cmp.Or(v.Remedy, remedyOf(v.Kind))
+	j.remedy(&v)
 	if v.Share < thresholdGain {
 		if v.Gain > j.largest.Gain {
 			j.largest = v
@@ -70,11 +70,17 @@ func (j *judge) add(v finding.Finding) {
 	j.list = append(j.list, v)
 }
 
+func (j *judge) remedy(v *finding.Finding) {
+	if v.Remedy = cmp.Or(v.Remedy, remedyOf(v.Kind)); j.f.JAX {
+		v.Remedy = ofJAX.Replace(v.Remedy)
+	}
+}
+
 // note adds a finding without a known gain.
 func (j *judge) note(v finding.Finding, share, threshold float64) {
 	if share >= threshold {
 		v.Subject, v.Share, v.Threshold = j.subject, share, threshold
-		v.Remedy = cmp.Or(v.Remedy, remedyOf(v.Kind))
+		j.remedy(&v)
 		j.list = append(j.list, v)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // NoDevice returns the finding on a profile without activities of a device; nil if it has no host
 // time either.
-func NoDevice(h *facts.HostOnly) *finding.Finding {
+func NoDevice(h *facts.HostOnly, jax bool) *finding.Finding {
 	if h == nil || h.Time <= 0 {
 		return nil
 	}
@@ -26,6 +26,9 @@ func NoDevice(h *facts.HostOnly) *finding.Finding {
 		v.Certainty = finding.Low
 		v.Chain[0] = "the part of the profile that could be read has no activity of a device"
 		v.Remedy = "convert the whole file: activities of devices often come last"
+	}
+	if jax {
+		v.Remedy = ofJAX.Replace(v.Remedy)
 	}
 	const enough = 0.05
 	if float64(h.Loader) >= enough*float64(h.Time) {

@@ -69,7 +69,7 @@ func (j *judge) precision(r *facts.Report, claimed map[string]bool, needed float
 		v.Certainty, v.Chain[0] = finding.Low, "products are in double precision, for which the device has fewer engines"
 		v.Evidence = "longest: " + finding.Clip(where[0].Name)
 		v.Remedy = "where double precision is not needed (NumPy makes it by default): float32 or less from the input on, " +
-			"and " + v.Remedy
+			"and " + remedyOf(v.Kind)
 	}
 	j.add(v)
 }

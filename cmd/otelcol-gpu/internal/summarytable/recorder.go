@@ -86,6 +86,9 @@ func (r *Recorder) roof(device int64) *roofline.Roof {
 	roof := r.roofs[device]
 	if roof == nil {
 		of := roofline.OfModel(r.in.ModelOf(device))
+		if p := r.in.Peak(device); p.Stated {
+			of = roofline.Of(&p.Device)
+		}
 		roof = &of
 		r.roofs[device] = roof
 	}

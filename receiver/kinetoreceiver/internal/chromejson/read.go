@@ -30,6 +30,7 @@ type Handler interface {
 // Errors of Read; both are wrapped with what was found and its position.
 var (
 	ErrNotTrace  = errors.New("not a Chrome trace")
+	ErrNoEvents  = fmt.Errorf("%w: it has no traceEvents", ErrNotTrace)
 	ErrSyntax    = errors.New("broken JSON")
 	ErrTruncated = errors.New("truncated")
 )
@@ -244,7 +245,7 @@ func (d *reader) object() error {
 	if c, err := d.peek(); err != nil {
 		return err
 	} else if c == '}' {
-		return fmt.Errorf("%w: it has no traceEvents", ErrNotTrace)
+		return ErrNoEvents
 	}
 	for {
 		name, err := d.field()
@@ -275,7 +276,7 @@ func (d *reader) object() error {
 			}
 		case '}':
 			if !found {
-				return fmt.Errorf("%w: it has no traceEvents", ErrNotTrace)
+				return ErrNoEvents
 			}
 			return nil
 		default:
