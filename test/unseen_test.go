@@ -84,12 +84,12 @@ func TestRequestsAmongUnseenOnesOfARealVLLM(t *testing.T) {
 	}
 	ids := recordDevices(t, filepath.Join(dir, "devices.gpurec"), draw)
 	var servers strings.Builder
-	for _, c := range cases {
+	for i, c := range cases {
 		if c.scraped {
-			fmt.Fprintf(&servers, "\n      - {endpoint: %q, service: %s}", server.URL+"/metrics", c.name)
+			fmt.Fprintf(&servers, "\n      - {endpoint: %q, service: %s, devices: [%s]}", server.URL+"/metrics", c.name, ids[i])
 		}
 	}
-	otlp := freeAddress(t)
+	otlp, exposed := freeAddress(t), freeAddress(t)
 	_, telemetry, _ := strings.Cut(freeAddress(t), ":")
 	overlay := filepath.Join(dir, "overlay.yaml")
 	require.NoError(t, os.WriteFile(overlay, fmt.Appendf(nil, `
@@ -105,7 +105,7 @@ service:
     traces: {exporters: [gpu_metrics, gpu_requests, file]}
 `, servers.String(), filepath.Join(dir, "devices.gpurec"), filepath.Join(dir, "spans.json")), 0o600))
 	collector, err := program.Start(t.Context(), binary, []string{"--config", "llm", "--config", overlay}, []string{
-		"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + freeAddress(t), "OTELGPU_METRICS=" + freeAddress(t),
+		"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + freeAddress(t), "OTELGPU_METRICS=" + exposed,
 		"OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_PAGE=127.0.0.1:0",
 		"OTELGPU_LOG_LEVEL=info", "OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SETTLE=10s", "OTELGPU_MAX_WAIT=14s",
 	})
@@ -175,6 +175,12 @@ service:
 	require.Eventually(t, func() bool { // the counters have reached the end of the spans, too
 		return math.Abs(states("attributed")+states("late")-attributed) < 0.001*attributed
 	}, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { // the servers' metrics alone, within a minute
+		page := metricsPage(t, exposed)
+		active := regexp.MustCompile(`(?m)^gpu_server_energy_joules_total.*gpu_server_state="active".*$`).FindAllString(page, -1)
+		return len(active) == 3 && sample(strings.Join(active, "\n"), "gpu_server_energy_joules_total") > 3*watts*4 &&
+			strings.Contains(page, "gpu_server_tokens_total{")
+	}, time.Minute, 200*time.Millisecond)
 	// Requests without a span have seven eighths of three devices, known from the count or the
 	// threshold.
 	assert.InEpsilon(t, 3*others*fair, states("unseen"), 0.05)

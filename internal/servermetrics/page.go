@@ -41,8 +41,8 @@ type series struct {
 	value  float64
 }
 
-// maxSeries bounds the series of a page.
-const maxSeries = 1 << 12
+// maxSeries bounds the series of a page, and maxValue what a series can be: integers below are exact.
+const maxSeries, maxValue = 1 << 12, 1 << 53
 
 // Add adds one series. Series that the catalogue lacks are ignored. The page keeps labels.
 func (p *Page) Add(name string, labels map[string]string, v float64) {
@@ -51,7 +51,7 @@ func (p *Page) Add(name string, labels map[string]string, v float64) {
 		p.Started = max(p.Started, v)
 		return
 	}
-	if !(v >= 0) || len(p.series) >= maxSeries {
+	if !(v >= 0 && v <= maxValue) || len(p.series) >= maxSeries {
 		return
 	}
 	for _, m := range metricsOf(name) {

@@ -322,6 +322,12 @@ func TestBadPagesAreErrors(t *testing.T) {
 	}
 }
 
+func TestValuesThatNoServerCanHaveAreIgnored(t *testing.T) {
+	p, err := Read(strings.NewReader("vllm:num_requests_running +Inf\nvllm:num_requests_waiting NaN\nvllm:generation_tokens_total -1\n"))
+	require.NoError(t, err)
+	assert.Empty(t, p.Values())
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add("vllm:num_requests_running{engine=\"0\",model_name=\"a\\\"}b\"} 3.0 17\n# x\nnv_inference_request_success 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
