@@ -296,6 +296,20 @@ func TestRequestsLongerThanTheSettleDelayHaveTheirShares(t *testing.T) {
 	assert.Zero(t, unknown.outside)
 }
 
+// Rounds of three requests of 2 s, of which one has a span: the readings of most rounds are taken
+// while it runs, and say how many run beside it.
+func TestReadingsWhileARequestRunsAreTrusted(t *testing.T) {
+	var jobs []job
+	for i := range int64(120) {
+		for k := range 3 {
+			jobs = append(jobs, job{10e9 + i*25e8, 12e9 + i*25e8, k == 0})
+		}
+	}
+	o := serve(jobs, staleBy(0), 330e9).attribute(t, 15e9)
+	assert.InDelta(t, 1, o.sum, 0.001)
+	assert.LessOrEqual(t, o.tail, 0.001)
+}
+
 // A count that is always 0, such as of a prefill server, is wrong as soon as requests have run for
 // two readings, whether their spans arrive in time or late.
 func TestCountBelowTheRunningRequestsIsFoundToBeWrong(t *testing.T) {

@@ -38,9 +38,9 @@ const (
 
 // change is the number of absent requests of one of the device's processes from a time on.
 type change struct {
-	time   int64
-	absent float64
-	proc   int32
+	time           int64
+	absent, beside float64 // beside while requests run, see moves
+	proc           int32
 }
 
 // collectChanges finds the absent requests of all processes with pending spans up to a time.
@@ -54,7 +54,7 @@ func (d *Device) collectChanges(to int64, m Meter) {
 		p := &d.procs.all[i]
 		d.levels = load.Levels(id, d.settled, to, d.levels[:0])
 		if p.counted = len(d.levels) > 0; !p.counted {
-			d.changes = append(d.changes, change{d.settled, 0, i})
+			d.changes = append(d.changes, change{time: d.settled, proc: i})
 			continue
 		}
 		d.countArrived(i, to)
@@ -62,13 +62,18 @@ func (d *Device) collectChanges(to int64, m Meter) {
 			if l.Time <= to {
 				if l.Time > p.read && l.Running >= 0 {
 					p.judge.add(l.Running, d.arrived[j])
-					p.moves.add(l.Time, l.Running, max(0, l.Running-d.arrived[j])*p.judge.absent())
+					p.moves.add(l.Time, l.Running, d.arrived[j], p.judge.absent())
 				}
 				p.read, p.arrived = l.Time, d.arrived[j]
 			}
 		}
 		for j := range d.levels {
-			d.changes = append(d.changes, change{d.since(j), max(0, d.running(j)-d.arrived[j]) * p.judge.absent(), i})
+			absent := max(0, d.running(j)-d.arrived[j]) * p.judge.absent()
+			beside := absent
+			if d.arrived[j] == 0 {
+				beside = p.moves.beside(absent)
+			}
+			d.changes = append(d.changes, change{d.since(j), absent, beside, i})
 		}
 	}
 	slices.SortFunc(d.changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
@@ -251,19 +256,22 @@ type moves struct {
 	change        float64 // sum of squares of the differences
 	running       float64 // sum of the requests that run
 	runningSquare float64
+	seen, met     float64 // sum of the requests with a span, and of the absent ones beside each
 	any           float64 // readings with absent ones
 	absents       float64 // sum of the absent ones
 	absentSquare  float64
 }
 
-func (m *moves) add(t int64, running, absent float64) {
+func (m *moves) add(t int64, running, arrived, trusted float64) {
+	absent := max(0, running-arrived) * trusted
 	if m.time > 0 && t > m.time {
 		sums := []*float64{
-			&m.readings, &m.gap, &m.any, &m.change, &m.running, &m.runningSquare, &m.absents, &m.absentSquare,
+			&m.readings, &m.gap, &m.any, &m.change, &m.running, &m.runningSquare, &m.absents, &m.absentSquare, &m.seen, &m.met,
 		}
 		change := absent - m.absent
 		for i, more := range []float64{
 			1, float64(t - m.time), min(math.Ceil(absent), 1), change * change, running, running * running, absent, absent * absent,
+			arrived, arrived * absent,
 		} {
 			*sums[i] = judgeFades**sums[i] + more
 		}
@@ -275,15 +283,16 @@ func (m *moves) add(t int64, running, absent float64) {
 const minReadings = 10
 
 // beside returns how many absent requests run while a request runs, if the nearest reading states
-// absent. A reading tells little about a request that is shorter than the time between two: the mean
-// of what a request meets is better, because bursts have more requests than readings.
+// absent and none that has a span ran at it. Such a reading tells little about requests that are
+// shorter than the time between two: what others met is better, because bursts have more requests
+// than readings. The plain mean has half of the weight, because power rises with the number, too.
 func (m *moves) beside(absent float64) float64 {
 	variance := m.absentSquare - m.absents*m.absents/max(m.readings, 1)
-	if variance <= 0 || m.readings < minReadings {
+	if variance <= 0 || m.readings < minReadings || m.seen == 0 {
 		return absent
 	}
 	unlike := min(max(0, m.change/variance-1), 1) // 0 at half of the difference of unrelated readings
-	return absent + unlike*(max(0, (m.absentSquare/m.absents+m.absents/m.any)/2-1)-absent)
+	return absent + unlike*((m.met/m.seen+m.absents/m.any)/2-absent)
 }
 
 // mostCountError bounds the part of a share that may be an error of the count.
@@ -315,13 +324,13 @@ func (s *sweep) changeUntil(t int64) {
 	for ; s.changed < len(d.changes) && d.changes[s.changed].time <= t; s.changed++ {
 		c := &d.changes[s.changed]
 		p := &d.procs.all[c.proc]
-		if p.absent == c.absent {
+		if p.absent == c.absent && p.beside == c.beside {
 			continue
 		}
 		s.advanceBy(c.time)
 		p.advance(d.v)
 		was := p.active()
-		p.absent = c.absent
+		p.absent, p.beside = c.absent, c.beside
 		switch {
 		case p.active() && !was:
 			d.activate(p, 1)

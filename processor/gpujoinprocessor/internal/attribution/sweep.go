@@ -218,6 +218,7 @@ type process struct {
 
 	weight [2]float64 // sum over the innermost spans of how many each represents
 	absent float64    // requests without a span that run now: see Load
+	beside float64    // the same while requests with a span run: see moves
 	unseen float64    // their parts since the last collection
 
 	counted bool    // it reports how many requests run
@@ -249,7 +250,7 @@ func (p *process) advance(v integrals) {
 	if timed == onHost { // work on the device is the server's, whichever requests it serves
 		absent := p.absent
 		if n > 0 {
-			absent = p.moves.beside(absent)
+			absent = p.beside
 		}
 		if crowd = max(crowd, n+absent); crowd == 0 {
 			p.request.add(flow) // of other processes
