@@ -265,6 +265,13 @@ func (m *Model) State(q Query) *State {
 	})
 	s.Points, s.Bins = points(s.Requests), total.list()
 	s.Requests, s.MoreReqs = most(s.Requests, shownRequests)
+	for i := range s.Requests {
+		q := &s.Requests[i]
+		for _, v := range []*float64{&q.Duration, &q.GPUTime, &q.Energy, &q.Queue, &q.FirstItem} {
+			*v = rounded(*v)
+		}
+		roundPhases(q.Parts)
+	}
 	ids := m.traces.pin(s)
 	if q.Saved {
 		s.Live, s.Traces = false, m.traces.saved(ids)
@@ -427,6 +434,25 @@ func (d *device) cells(measure int, first, newest, step int64, parts float64) (l
 		list = append(list, m.value(parts))
 	}
 	return list
+}
+
+// rounded returns a number with six significant digits, as many as a page can show. Shorter numbers
+// are a third of a state.
+func rounded(v float64) float64 {
+	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return v
+	}
+	scale := math.Pow(10, 5-math.Floor(math.Log10(math.Abs(v))))
+	if r := math.Round(v*scale) / scale; !math.IsInf(scale, 0) && !math.IsNaN(r) {
+		return r
+	}
+	return v
+}
+
+func roundPhases(list []Phase) {
+	for i := range list {
+		list[i].Duration = rounded(list[i].Duration)
+	}
 }
 
 // mean returns the mean of the known values.

@@ -186,5 +186,11 @@ func meanStep(steps []Step) Step {
 	for _, name := range order {
 		out.Phases = append(out.Phases, Phase{name, phases[name]})
 	}
+	roundPhases(out.Phases)
+	for _, v := range []*float64{
+		&out.Duration, &out.Worst, &out.Exposed, &out.Other, &out.Overlap, &out.Items, &out.MFU, &out.Energy, &out.Late, &out.WorstLate,
+	} {
+		*v = rounded(*v)
+	}
 	return out
 }

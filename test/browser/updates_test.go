@@ -4,11 +4,15 @@
 package browser
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/page"
 )
@@ -62,7 +66,12 @@ func loaded(t testing.TB) (m *page.Model, more func()) {
 // in a task of its own. Its tasks are in the log: how long one takes depends on the machine.
 func TestAPageOf100000SpansIsUpdatedInPieces(t *testing.T) {
 	m, more := loaded(t)
-	b := open(t, serve(t, m), 1300, 1000)
+	address := serve(t, m)
+	var packed bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // as the page
+	_, err := z.Write(fetch(t, address+"/api/state?range=60"))
+	require.NoError(t, errors.Join(err, z.Close()))
+	b := open(t, address, 1300, 1000)
 	b.until(`state.health.spans > 95000 && !pending.size`)
 	b.run(`window.long = []; new PerformanceObserver((l) => { for (const e of l.getEntries()) long.push(Math.round(e.duration)); }).observe({type: "longtask"});
 		window.sizes = []; const ask = window.fetch; window.fetch = async (...a) => { const r = await ask(...a), c = r.clone(); if (String(a[0]).includes("state")) c.text().then((t) => sizes.push(t.length)); return r; };
@@ -74,7 +83,7 @@ func TestAPageOf100000SpansIsUpdatedInPieces(t *testing.T) {
 		b.until(fmt.Sprintf(`state.now > %d && !pending.size`, drawn))
 	}
 	sizes, nodes := eval[[]int](b, `sizes`), eval[int](b, `document.querySelectorAll("*").length`)
-	t.Logf("state of %d bytes, updates of %v bytes, %d nodes; tasks above 50 ms: %v; sections: %s", whole, sizes, nodes,
+	t.Logf("state of %d bytes (%d with gzip), updates of %v bytes, %d nodes; tasks above 50 ms: %v; sections: %s", whole, packed.Len(), sizes, nodes,
 		eval[[]int](b, `long`), eval[string](b, `JSON.stringify(fills)`))
 	assert.Less(t, nodes, 2500)
 	for _, n := range sizes {

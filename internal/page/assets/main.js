@@ -38,12 +38,13 @@ function soon() {
   channel.port2.postMessage(0);
 }
 
-// draw draws sections, all without names: visible ones now, others as soon as possible.
+// draw draws the named sections now. Without names it draws all, visible ones now, others as soon as possible.
 function draw(...names) {
   if (!state || live.dragging) return;
   prepare();
   for (const n of names.length ? names : order.split(",")) pending.add(n);
-  work(40);
+  for (const n of names) drawOne(n);
+  work(names.length ? 0 : 40);
 }
 // update draws what new data change. A section that is out of sight is drawn when it is seen, at least every 5 s.
 function update() {
@@ -67,12 +68,8 @@ function work(budget) {
   const until = performance.now() + budget;
   do {
     const name = [...pending].find((n) => seen.has(n)) || [...pending][0];
-    if (!name) break;
-    pending.delete(name);
-    stale.delete(name);
-    drawnOnce.add(name);
-    fill(name);
-  } while (performance.now() < until);
+    if (name) drawOne(name);
+  } while (pending.size && performance.now() < until);
   if (pending.size) return soon();
   others();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
@@ -80,6 +77,12 @@ function work(budget) {
     byId(target).scrollIntoView();
     target = "";
   }
+}
+function drawOne(name) {
+  pending.delete(name);
+  stale.delete(name);
+  drawnOnce.add(name);
+  fill(name);
 }
 function fill(name) {
   const section = byId(name), view = section.querySelector(".view"), f = (isReport() ? reportViews : liveViews)[name];

@@ -9,6 +9,7 @@ const shades = ["k0", "k5", "k6"], shadeOf = new Map();
 function colorOf(name, type) {
   if (phaseColors[name]) return phaseColors[name];
   const o = operationByName(name), kind = type || (o && o.type);
+  if (kind === "step") return "k7";
   if (kind === "copy" || kind === "memset") return "k2";
   if (kind === "collective") return "k1";
   if (o && o.bound === "memory") return "k2";

@@ -88,7 +88,7 @@ function waterfall(view) {
     t ? el("span", {class: "dim"}, [seconds(end), q && q.energy ? sig(q.energy) + " J" : "", q && q.items ? `${sig(q.items)} ${q.itemType || "items"}` : "", plural(t.spans.length + (t.more || 0), "span")].filter(Boolean).join(" · ")) : "",
     outside ? el("a", {href: outside, target: "_blank", rel: "noreferrer"}, "Open in the trace viewer") : "", el("button", {"data-key": "close trace", onclick: closeTrace}, "close"));
   if (!t) return [head, el("p", {class: "hint"}, shownTrace.says)];
-  const all = traceRows(t), rows = all.slice(0, 80), {W, narrow} = trackWidth(view), x = (s) => s / end * W;
+  const all = traceRows(t), rows = all.slice(0, 80), {W, narrow} = trackWidth(view, 128), x = (s) => s / end * W;
   const ranks = new Set(t.spans.map((s) => s.rank)).size > 1, hidden = all.length - rows.length;
   return [head, el("div", {class: "axisrow track"}, el("div", {class: "name dim"}, narrow ? "" : "span"), axisOf(W, (f) => seconds(f * end)), narrow ? "" : el("div", {class: "dim says"}, "time, J")), ...rows.map((r) => {
     const s = r.spans[0], n = r.spans.length, energy = r.spans.reduce((a, s) => a + (s.energy || 0), 0), time = r.spans.reduce((a, s) => a + s.duration, 0);

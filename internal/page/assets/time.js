@@ -28,9 +28,9 @@ function line(values, x, y) {
 }
 
 // trackWidth returns the width of a track's drawing: names are left of it, in narrow windows above it.
-function trackWidth(view) {
+function trackWidth(view, right = 76) {
   const all = widthOf(view), narrow = all < 620;
-  return {W: narrow ? all : all - 136 - 76, narrow};
+  return {W: narrow ? all : all - 136 - right, narrow};
 }
 function axisOf(W, label) {
   const n = Math.max(2, Math.min(8, Math.floor(W / 110)));

@@ -49,7 +49,7 @@ func Run(t *testing.T, path string, env []string, configs ...string) *program.Pr
 		args = append(args, "--config", file)
 	}
 	// The test's context ends before its cleanups, and would kill the Collector.
-	env = append([]string{"OTELGPU_LOG_LEVEL=info"}, env...)
+	env = append([]string{"OTELGPU_LOG_LEVEL=info", "OTELGPU_PAGE=127.0.0.1:0"}, env...)
 	p, err := program.Start(context.WithoutCancel(t.Context()), path, args, env)
 	require.NoError(t, err)
 	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
