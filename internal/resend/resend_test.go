@@ -63,7 +63,7 @@ func TestUntilEndsWithSuccessAPermanentErrorOrTheContext(t *testing.T) {
 		}
 		assert.NoError(t, resend.Until(t.Context(), answers(again, again, nil)))
 		assert.Equal(t, lasting, resend.Until(t.Context(), answers(again, lasting)))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), resend.DrainTimeout)
 		defer cancel()
 		start, attempts := time.Now(), 0
 		assert.Equal(t, again, resend.Until(ctx, func(context.Context) error {

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
@@ -72,4 +74,12 @@ func TestHistogramsOfManySeriesHaveNoBuckets(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHistogramsWithoutBucketsAreLogged(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	LogBare(zap.New(core), nil)
+	assert.Zero(t, logs.Len())
+	LogBare(zap.New(core), []string{"a"})
+	assert.Equal(t, 1, logs.FilterMessageSnippet("use `histogram::exponential`, or keep fewer").Len())
 }

@@ -4,6 +4,7 @@
 package series
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,10 +38,59 @@ func TestExpireKeepsUnwrittenSeries(t *testing.T) {
 	st := &Settings{CardinalityLimit: 10}
 	f := Family{Name: semconv.GPUOperationCountName, Form: Count}
 	f.Get(st, named("a"), second).Add(1, 1)
+	s := f.list[0]
 	assert.Zero(t, f.Expire(st, 2))
 	write(t, st, &f, 2*second)
+	assert.Zero(t, f.Expire(st, 1))
+	assert.False(t, s.GivenUp())
 	assert.Equal(t, 1, f.Expire(st, 2))
+	assert.True(t, s.GivenUp())
+	assert.True(t, (*Series)(nil).GivenUp())
 	assert.Zero(t, st.Kept)
+}
+
+// A gauge has no point of 0 at its start, and none without a value that is a number.
+func TestGaugesAreQuotientsOfSumsSinceTheLastOutput(t *testing.T) {
+	for _, exemplars := range []int{0, 4} {
+		st := &Settings{CardinalityLimit: 10}
+		f := Family{Name: semconv.GPUOperationItemEnergyName, Form: Gauge, Exemplars: exemplars}
+		s := f.Get(st, named("a"), second)
+		for i, x := range []struct {
+			sums [][2]float64
+			want []float64
+		}{
+			{[][2]float64{{6, 4}, {3, 2}}, []float64{1.5}},
+			{[][2]float64{{0, 5}}, []float64{0}},
+			{[][2]float64{{math.MaxFloat64, 1}}, []float64{math.MaxFloat64}},
+			{[][2]float64{{1, 0}}, nil},
+			{[][2]float64{{0, 0}}, nil},
+			{[][2]float64{{-1, 1}}, nil},
+			{nil, nil},
+		} {
+			for _, sum := range x.sums {
+				s.Ratio(sum[0], sum[1], int64(i))
+			}
+			s.Example(7, spanfacts.Key{}, second)
+			s.Example(8, spanfacts.Key{Trace: pcommon.TraceID{1}, Span: pcommon.SpanID{2}}, second)
+			out := pmetric.NewMetricSlice()
+			f.write(st, out, pointTime{at: uint64(i+2) * second})
+			var got []float64
+			for _, m := range out.All() {
+				for _, p := range m.Gauge().DataPoints().All() {
+					got = append(got, p.DoubleValue())
+					assert.Zero(t, p.StartTimestamp())
+					assert.Equal(t, min(1, exemplars), p.Exemplars().Len())
+				}
+			}
+			assert.Equal(t, x.want, got, "%v", x.sums)
+		}
+	}
+}
+
+func TestNextIsTheNextMillisecond(t *testing.T) {
+	assert.EqualValues(t, 1_000_000, Next(0))
+	assert.EqualValues(t, 3_000_000, Next(2_000_000))
+	assert.EqualValues(t, 3_000_000, Next(2_999_999))
 }
 
 func TestCountsWrapAtTheLargestNumber(t *testing.T) {
