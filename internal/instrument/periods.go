@@ -97,7 +97,8 @@ func (e *Energy) end(p *piece, k knot) (from, c float64) {
 			e.steps += (step*step - e.steps) * (1 - math.Exp(-length/60))
 		}
 		p.mean = increase / length
-		if g := e.gains[e.nearest()]; !linear && e.gained >= leastCalibrated && length > oddLength*max(e.power.gap, e.power.window, k.window) {
+		readings := length / max(e.power.gap, e.power.window, k.window)
+		if g := e.gains[e.nearest()]; !linear && e.gained >= leastCalibrated && readings > oddLength {
 			if odd := math.Abs(rate/g - 1); odd > max(leastOdd, oddGain*e.gainOff) {
 				p.odd = odd
 			}

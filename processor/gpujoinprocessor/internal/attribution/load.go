@@ -270,8 +270,8 @@ func (m *moves) add(t int64, running, arrived, trusted float64) {
 		}
 		change := absent - m.absent
 		for i, more := range []float64{
-			1, float64(t - m.time), min(math.Ceil(absent), 1), change * change, running, running * running, absent, absent * absent,
-			arrived, arrived * absent,
+			1, float64(t - m.time), min(math.Ceil(absent), 1), change * change,
+			running, running * running, absent, absent * absent, arrived, arrived * absent,
 		} {
 			*sums[i] = judgeFades**sums[i] + more
 		}
