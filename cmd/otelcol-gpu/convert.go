@@ -294,6 +294,10 @@ func comparison(
 	var reports [2][]facts.Report
 	var flames [2]*stackprofile.Graph
 	for i, path := range files {
+		path, err := convert.OnlyProfile(path)
+		if err != nil {
+			return err
+		}
 		book := page.NewBook()
 		if html != "" {
 			o.Observe = func(in *link.Input) link.Observer { return book.Observe(path, in) }

@@ -78,7 +78,9 @@ func TestAJobOfJAXGivesEveryOutput(t *testing.T) {
 		assert.Len(t, p.Devices, 2)
 	}
 
-	compared, err := convertOutput(t, "--compare", file, file)
+	_, err = convertOutput(t, "--compare", file, folder)
+	require.ErrorContains(t, err, "2 profiles are in")
+	compared, err := convertOutput(t, "--compare", file, filepath.Dir(file))
 	require.NoError(t, err)
 	assert.Contains(t, compared, "computing")
 }

@@ -33,6 +33,7 @@ type collect struct {
 	events  int64
 	facts   facts
 	divided map[uint32]bool // paths of modules whose parts are names, too
+	unknown described       // of events whose entry is missing
 }
 
 // describe reads what the planes state about themselves.
@@ -166,9 +167,10 @@ func (c *collect) event(p *plane, l *line, b []byte) error {
 		c.p.Skip("sum of events without times")
 		return nil
 	case d == nil:
-		d = &described{name: "unknown"}
-		p.events[id] = d
-	case offset > math.MaxInt64-max(duration, 0):
+		d = &c.unknown
+	}
+	switch {
+	case offset < -event.MaxTime, offset > math.MaxInt64-max(duration, 0), l.start < -event.MaxTime, l.start > event.MaxTime:
 		c.p.Skip(event.ErrTimeRange.Error())
 		return nil
 	}
@@ -190,8 +192,8 @@ func (c *collect) event(p *plane, l *line, b []byte) error {
 
 // floor returns nanoseconds.
 func floor(ps int64) int64 {
-	if ps < 0 {
-		return -((-ps + 999) / 1000)
+	if ps%1000 < 0 {
+		return ps/1000 - 1
 	}
 	return ps / 1000
 }
@@ -329,6 +331,8 @@ func (c *collect) hostRange(e *event.Event, d *described, l *line) error {
 	case strings.HasPrefix(name, "PjitFunction("):
 		e.Kind = event.KindOperator
 		l.runtimeTo = max(l.runtimeTo, e.End())
+	case strings.HasPrefix(name, "Wait for ") && strings.HasSuffix(name, " holds"): // of a buffer, in XLA's client
+		e.Kind = event.KindOther
 	case strings.Contains(name, "::") || e.Start < l.runtimeTo:
 		e.Kind = event.KindOther
 		l.runtimeTo = max(l.runtimeTo, e.End())

@@ -62,7 +62,7 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 	p := profiletrace.New(o, profiletrace.Source{Scope: scopeName, Root: "jax profile", Service: defaultService})
 	defer p.Close()
 	x := &space{}
-	c := &collect{p: p, space: x, divided: map[uint32]bool{}}
+	c := &collect{p: p, space: x, divided: map[uint32]bool{}, unknown: described{name: "unknown"}}
 	err := from(ctx, f, x.tables)
 	if err == nil && !slices.ContainsFunc(x.planes, func(p *plane) bool { return p.name != "" }) {
 		err = fmt.Errorf("%w: it has no planes", ErrNotXSpace)

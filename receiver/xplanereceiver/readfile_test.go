@@ -4,7 +4,9 @@
 package xplanereceiver
 
 import (
+	"bytes"
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
 func TestEachRowBecomesWhatItIs(t *testing.T) {
@@ -50,11 +54,12 @@ func TestAbsoluteTimesNeedNoStart(t *testing.T) {
 
 func TestWhatHasNoTimeOrNoNameIsCounted(t *testing.T) {
 	m := message{}.in(1, planeOf("/device:GPU:0", []string{"gemm"}, row(7, "Stream #7(Compute)", 0,
-		message{}.number(1, 1).number(5, 12).number(3, 9000), at(99, 0, 1000), at(1, 1000, -5))))
+		message{}.number(1, 1).number(5, 12).number(3, 9000), at(99, 0, 1000), at(1, 1000, -5), at(1, 0, math.MinInt64),
+		at(1, math.MinInt64, 5), at(1, math.MaxInt64, 5)), row(8, "Stream #8(Compute)", math.MaxInt64-10, at(1, 50_000, 5))))
 	list, st, err := spans(t, write(t, m.text(2, "dropped 3 events")), kernels)
 	require.NoError(t, err)
 	assert.Len(t, named(list, "unknown"), 1)
-	assert.Equal(t, map[string]int64{"sum of events without times": 1, "negative duration": 1}, st.Skipped)
+	assert.Equal(t, map[string]int64{"sum of events without times": 1, "negative duration": 2, event.ErrTimeRange.Error(): 3}, st.Skipped)
 	assert.Contains(t, st.Faults, "the profiler says: dropped 3 events")
 }
 
@@ -73,6 +78,7 @@ func TestRejectedFilesSayWhy(t *testing.T) {
 		"group":           {protoGroup, ErrBroken},
 		"inner too long":  {message{}.in(1, message{0x1a, 0x7f, 0x08}), ErrBroken},
 		"broken event":    {message{}.in(1, planeOf("/host:CPU", nil, row(1, "python", 0, message{0x0a}))), ErrBroken},
+		"planes":          {bytes.Repeat(message{}.in(1, nil), maxRows+1), ErrBroken},
 		"no number":       {message{}.in(1, planeOf("/host:CPU", nil, message{}.text(1, "x"))), ErrBroken},
 		"overlong number": {[]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}, ErrBroken},
 	} {

@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	compared "github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
@@ -116,4 +118,41 @@ func TestActivitiesEqualPlantedSums(t *testing.T) {
 	// 5 × 17.18 GFLOP in 4.5237 ms, of 197 TFLOP/s
 	assert.InDelta(t, 5*17179869184/4.523652761e-3/197e12, op.PeakShare, 1e-6)
 	assert.Empty(t, st.Paths, "nothing states what launched the operators")
+}
+
+// Twenty steps whose operator takes 2 µs before and 3 µs after, in steps of 10 µs: the comparison has
+// these values for each step, and idle time for the rest.
+func TestComparisonsHaveThePlantedTimes(t *testing.T) {
+	reports := func(kernel int64) []compared.Report {
+		const steps, length = 20, 10_000_000 // picoseconds
+		var marks, launches, kernels []message
+		for i := range int64(steps) {
+			marks = append(marks, at(1, i*length, length, stat(statStep, i)))
+			launches = append(launches, at(2, i*length+100_000, 500_000, stat(statCorrelation, i+1)))
+			kernels = append(kernels, at(1, i*length+1_000_000, kernel, stat(statCorrelation, i+1), textStat(statOperator, "dot.1")))
+		}
+		m := message{}.in(1, planeOf("/host:CPU", []string{"train", "cuLaunchKernel"}, row(3, "python", 1000, append(marks, launches...)...)))
+		m = m.in(1, planeOf("/device:GPU:0", []string{"gemm"}, row(7, "Stream #7(Compute)", 1000, kernels...)))
+		m = m.in(1, planeOf("Task Environment", nil).in(6, stat(statStart, 1_000_000_000)))
+		_, st, err := spans(t, write(t, m), Options{})
+		require.NoError(t, err)
+		return st.Devices
+	}
+	c := compared.Compare(reports(2_000_000), reports(3_000_000))
+	assert.True(t, c.PerStep)
+	assert.Equal(t, [2]int64{20, 20}, c.StepCounts)
+	for _, list := range [][]compared.Change{c.Operators, c.Kernels} {
+		require.Len(t, list, 1)
+		assert.Equal(t, [2]time.Duration{2000, 3000}, [2]time.Duration{list[0].Before, list[0].After})
+	}
+	assert.Equal(t, "dot.1", c.Operators[0].Name)
+	assert.Equal(t, "gemm", c.Kernels[0].Name)
+	sum := time.Duration(0)
+	for _, p := range c.Parts {
+		sum += p.Delta()
+		if p.Name == "computing" {
+			assert.Equal(t, time.Duration(1000), p.Delta())
+		}
+	}
+	assert.InDelta(t, c.After-c.Before, sum, float64(len(c.Parts)))
 }

@@ -26,7 +26,7 @@ const (
 const (
 	maxTables = 64 << 20 // bytes of the names and statistics in tables
 	maxText   = 1 << 20  // bytes of one entry, event or name
-	maxLines  = 1 << 16
+	maxRows   = 1 << 16  // planes and lines
 	maxFaults = 8
 )
 
@@ -35,7 +35,7 @@ type space struct {
 	planes []*plane
 	host   string
 	faults []string
-	lines  int
+	rows   int   // planes and lines
 	room   int   // of maxTables
 	lost   int64 // entries of tables beyond it
 }
@@ -108,6 +108,9 @@ func (x *space) plane(w *wire, t protowire.Type) error {
 	end, err := w.inner(t, whole)
 	if err != nil {
 		return err
+	}
+	if x.rows++; x.rows > maxRows {
+		return w.broken("more than %d planes and lines", maxRows)
 	}
 	p := &plane{events: map[int64]*described{}, names: map[int64]string{}}
 	x.planes = append(x.planes, p)
@@ -193,8 +196,8 @@ func (x *space) line(w *wire, p *plane, t protowire.Type, end int64) error {
 	if err != nil {
 		return err
 	}
-	if x.lines++; x.lines > maxLines {
-		return w.broken("more than %d lines", maxLines)
+	if x.rows++; x.rows > maxRows {
+		return w.broken("more than %d planes and lines", maxRows)
 	}
 	var l line
 	for {

@@ -45,7 +45,8 @@ var ofJAX = strings.NewReplacer(
 	"name the traces in which the graphs were captured (--captures), or profile once without graphs and compilation",
 	"profile once without graphs (XLA_FLAGS=--xla_gpu_enable_command_buffer=)",
 	"record stacks (with_stack=True) or annotate the program",
-	"record stacks (python_tracer_level of jax.profiler.ProfileOptions) or annotate the program (jax.profiler.TraceAnnotation)",
+	"record stacks (python_tracer_level of jax.profiler.ProfileOptions) or annotate the program "+
+		"(jax.profiler.TraceAnnotation)",
 	"(item, cpu, nonzero, print force a wait)", "(float, numpy.asarray, print, block_until_ready force a wait)",
 	"scaled_dot_product_attention with a backend that is not math (sdpa_kernel; half precision, a mask that it takes), "+
 		"FlashAttention, attn_implementation", `jax.nn.dot_product_attention(implementation="cudnn"), or a kernel of Pallas`,

@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// No remedy for a program of JAX names what only PyTorch or nsys has. Remedies are those of the
-// registry, and the texts in this package.
+// No remedy for a program of JAX names what only PyTorch or nsys has. The registry and this package
+// have remedies.
 func TestRemediesForJAXNameNothingOfPyTorch(t *testing.T) {
 	foreign := regexp.MustCompile(`(?i)torch|autocast|pin_memory|non_blocking|with_stack|record_shapes|persistent_workers|` +
 		`channels_last|set_to_none|empty_cache|expandable|schedule with|mark_dynamic|sdpa|attn_impl|emit_nvtx|sync_events|` +

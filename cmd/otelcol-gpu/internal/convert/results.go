@@ -168,17 +168,26 @@ func expand(paths []string, results string) (files []string, refused []error) {
 	return files, refused
 }
 
-func inFolder(path, results string) (files []string, err error) {
-	out, err := os.Stat(results)
-	if err != nil {
-		return nil, err
+// OnlyProfile returns the path of a file, or of the only profile in a folder.
+func OnlyProfile(path string) (string, error) {
+	files, refused := expand([]string{path}, "")
+	switch {
+	case len(refused) > 0:
+		return "", refused[0]
+	case len(files) != 1:
+		return "", fmt.Errorf("%d profiles are in %q (name one of them)", len(files), path)
 	}
+	return files[0], nil
+}
+
+func inFolder(path, results string) (files []string, err error) {
+	out, _ := os.Stat(results)
 	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if info, err := d.Info(); err == nil && os.SameFile(info, out) {
+			if info, err := d.Info(); err == nil && out != nil && os.SameFile(info, out) {
 				return fs.SkipDir
 			}
 		case profilefile.InFolder(p):
