@@ -170,7 +170,8 @@ func (c *collect) event(p *plane, l *line, b []byte) error {
 		d = &c.unknown
 	}
 	switch {
-	case offset < -event.MaxTime, offset > math.MaxInt64-max(duration, 0), l.start < -event.MaxTime, l.start > event.MaxTime:
+	case offset < -event.MaxTime, offset > math.MaxInt64-max(duration, 0),
+		l.start < -event.MaxTime, l.start > event.MaxTime:
 		c.p.Skip(event.ErrTimeRange.Error())
 		return nil
 	}
