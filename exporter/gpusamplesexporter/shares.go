@@ -12,8 +12,8 @@ import (
 )
 
 // podShares divides a device's energy among the pods of an exporter that writes the utilization of
-// each. An exporter writes a moment's utilization per scrape, so that of the time between two
-// scrapes is between their values.
+// each. An exporter writes a moment's utilization per scrape, so the utilization between two scrapes
+// is between their values.
 type podShares struct {
 	device *processenergy.Device // nil: no series of pods so far
 	pods   []*devicesamples.DeviceUse

@@ -106,9 +106,13 @@ func (s *sharing) parts(w *devicesamples.ShareWindow, hostID, hostName string) (
 	return parts
 }
 
+// mostUnknown is the largest relative error by the distribution within a window. It is below 1, so that
+// energy of short spans is not withheld: their sum is known.
+const mostUnknown = 0.95
+
 // shareError returns by how many joules the energy of a span of a process may be wrong because of
 // its share of the device: the errors of the windows, and at its ends the distribution within a
-// window. That is unknown, but spans that a device timed are stretched by their neighbors.
+// window, which is unknown.
 func (m *meter) shareError(r *resourceInfo, start, end int64, energy float64) (bound float64) {
 	s := &m.sharing
 	if start >= s.until || end <= start {
@@ -139,7 +143,8 @@ func (m *meter) shareError(r *resourceInfo, start, end int64, energy float64) (b
 		switch {
 		case share <= 0:
 		case w.From < start || w.To > end:
-			bound += part * max(min(1, err/share), 1-share)
+			// At most the process had all of the device's energy, which is 1/share of its own.
+			bound += part * max(min(1, err/share), min(mostUnknown, (1-share)/share))
 		default:
 			bound += part * min(1, err/share)
 		}

@@ -4,6 +4,8 @@
 package gpujoinprocessor
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -44,7 +46,7 @@ func TestASpanHasNothingOfANeighborWithoutSpans(t *testing.T) {
 		assert.InDelta(t, 15, energy(t, got[3]), 1e-6, "half of the kernels ran inside of it")
 		stated := got[1].Attributes().AsRaw()["gpu.energy_error"]
 		assert.InDelta(t, 8.5, stated, 1, "a tenth of each window, and the error of the curve")
-		assert.InDelta(t, 0.7*15, got[3].Attributes().AsRaw()["gpu.energy_error"], 1, "its distribution in the window is unknown")
+		assert.InDelta(t, 0.95*15, got[3].Attributes().AsRaw()["gpu.energy_error"], 1, "its distribution in the window is unknown")
 		// The process has 8 windows of 30 J.
 		assert.InDelta(t, 105, r.energy("attributed"), 1e-6)
 		assert.InDelta(t, 8*30-105, r.energy("rest"), 1e-6)
@@ -76,4 +78,99 @@ func TestUsersOfADeviceMatchTheProcessesOfSpans(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, c.user.Match(&c.workload, "", "node1"), name)
 	}
+}
+
+// Process A runs in bursts, B in others and whenever A does not: alone each has 100 W, together half
+// of it. Spans of A are its bursts, in pieces of each length.
+func TestSpansOnASharedDeviceAreInsideTheirStatedError(t *testing.T) {
+	const tick, seconds = 0.001, 100
+	for _, length := range []float64{0.01, 0.1, 1, 10} {
+		node(t, 1, func(r *rig, zero time.Time, ids []string) {
+			random := rand.New(rand.NewPCG(uint64(1000*length), 3))
+			at := func(i int) time.Time { return zero.Add(time.Duration(float64(i) * tick * 1e9)) }
+			a, b := bursts(random, int(seconds/tick)), bursts(random, int(seconds/tick))
+			energy := make([]float64, len(a)+1) // of A
+			for i := range a {
+				watts := 0.0
+				if a[i] {
+					watts = 100
+					if b[i] {
+						watts = 50
+					}
+				}
+				energy[i+1] = energy[i] + watts*tick
+			}
+			user := &devicesamples.DeviceUse{PID: 4711, ContainerID: "c1"}
+			const window = 250
+			for i := 0; i < len(a); i += window {
+				share := (energy[i+window] - energy[i]) / (100 * window * tick)
+				share = math.Round(100*share) / 100
+				r.store.(devicesamples.ShareWriter).AddShares(ids[0], devicesamples.ShareWindow{
+					From: at(i).UnixNano(), To: at(i + window).UnixNano(),
+					Users: []devicesamples.DeviceShare{{DeviceUse: user, Share: share, Error: 0.005, Resident: share}},
+				})
+			}
+			type span struct{ from, to int }
+			var spans []span
+			sent := 0
+			send := func(until int) {
+				td := newTraces("a")
+				td.rs.Resource().Attributes().PutStr("container.id", "c1")
+				for ; sent < len(spans) && spans[sent].to <= until; sent++ {
+					s := spans[sent]
+					td.gpu(uint64(sent+1), 0, at(s.from), at(s.to)).Attributes().PutStr("hw.id", ids[0])
+				}
+				r.consume(td.Traces)
+			}
+			for i := 0; i < len(a); {
+				for i < len(a) && !a[i] {
+					i++
+				}
+				from := i
+				for i < len(a) && a[i] && i-from < int(length/tick) {
+					i++
+				}
+				if i > from {
+					spans = append(spans, span{from, i})
+				}
+			}
+			for second := range seconds {
+				time.Sleep(time.Second)
+				send((second + 1) * 1000)
+			}
+			time.Sleep(10 * time.Second)
+			inside, stated := 0, 0
+			got := r.spans()
+			for i, s := range spans {
+				attrs := got[uint64(i+1)].Attributes()
+				v, ok := attrs.Get("gpu.energy")
+				if !ok {
+					continue
+				}
+				stated++
+				bound := 0.05 * v.Double()
+				if e, ok := attrs.Get("gpu.energy_error"); ok {
+					bound = e.Double()
+				}
+				if math.Abs(v.Double()-(energy[s.to]-energy[s.from])) <= bound+1e-6 {
+					inside++
+				}
+			}
+			t.Logf("%g s: %d spans, %d with energy, %d inside", length, len(spans), stated, inside)
+			assert.GreaterOrEqual(t, float64(inside), 0.95*float64(stated), "%g s", length)
+			assert.GreaterOrEqual(t, float64(stated), 0.95*float64(len(spans)), "%g s", length)
+		})
+	}
+}
+
+// bursts returns when a process runs, in ticks, with times of 5 ms to 2 s.
+func bursts(r *rand.Rand, n int) []bool {
+	runs := make([]bool, n)
+	for i := 0; i < n; {
+		for end := i + int(5*math.Pow(400, r.Float64())); i < min(end, n); i++ {
+			runs[i] = true
+		}
+		i += int(5 * math.Pow(400, r.Float64()))
+	}
+	return runs
 }

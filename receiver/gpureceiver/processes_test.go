@@ -83,6 +83,7 @@ type processRig struct {
 	w      *processWriter
 	driver *scriptedProcesses
 	shares *devicesamples.Store
+	proc   string
 	sink   *consumertest.MetricsSink
 	second int
 	joules float64
@@ -95,7 +96,7 @@ func newProcessRig(t *testing.T) *processRig {
 		c.Kubernetes.Get().ContainerLogs = logs
 	})
 	rig := &processRig{
-		gpuReceiver: r, driver: &scriptedProcesses{}, sink: &consumertest.MetricsSink{},
+		gpuReceiver: r, driver: &scriptedProcesses{}, sink: &consumertest.MetricsSink{}, proc: proc,
 		shares: devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil),
 	}
 	r.nextMetrics = rig.sink
@@ -225,6 +226,21 @@ func TestAProcessThatEndsKeepsItsEnergyAndItsSeriesEnd(t *testing.T) {
 	assert.Empty(t, ended)
 	assert.NotContains(t, values, "process.energy 11 infer-a")
 	assert.Zero(t, values["process.utilization 12"])
+}
+
+// A process that gets the number of another one is another process, in another pod.
+func TestAReusedProcessNumberIsAnotherProcess(t *testing.T) {
+	rig := newProcessRig(t)
+	rig.run(5, 100, nil, 11)
+	rig.run(5, 400, map[int64]uint32{11: 100}, 11)
+	rig.emit(t)
+	writeProcess(t, rig.proc, 11, "0::/system.slice/slurmstepd.scope/job_99/step_0/user/task_0")
+	stat := "11 (python3) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 0 99999"
+	require.NoError(t, os.WriteFile(filepath.Join(rig.proc, "11", "stat"), []byte(stat), 0o600))
+	rig.run(15, 400, map[int64]uint32{11: 100}, 11)
+	values, _ := rig.emit(t)
+	assert.InEpsilon(t, 1500, values["process.energy 11 infer-a"], 0.01)
+	assert.InEpsilon(t, 4500, values["process.energy 11 slurm-99"], 0.01)
 }
 
 func TestASeriesWhoseNamesChangeBeginsAtZero(t *testing.T) {

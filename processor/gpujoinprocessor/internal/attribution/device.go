@@ -36,7 +36,7 @@ type Totals struct {
 	Unattributed float64 // settled while no span was active
 	Unseen       float64 // settled as the part of spans that ran but had not arrived: see Load and Span.Weight
 	Rest         float64 // settled as used by processes with spans while none of these ran: see Sharing
-	Others       float64 // settled as used by processes without spans, or by nobody
+	Others       float64 // settled as used by processes without spans, or by unknown ones
 	Late         float64 // taken later from Unattributed, Unseen and Rest by spans that arrived late
 	Orphans      int64   // sums of children dropped because no parent arrived within the time limit or the budget
 }

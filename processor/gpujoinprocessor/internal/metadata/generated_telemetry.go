@@ -121,7 +121,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinEnergy, err = builder.meter.Float64Counter(
 		"otelcol_processor_gpu_join_energy",
-		metric.WithDescription("Energy of each device, by attribution: attributed (to spans, when settled), unattributed (no active span), late (moved from unattributed, unseen and rest to spans that arrived late), unseen (the part of requests without a span, by the count of the server or its sampling), rest (of processes with spans while none of them ran, on GPUs that several processes share), others (used by processes without spans, or by none that is known), uncovered (counted across a gap between samples, or after the interval was settled). The counter of the device equals attributed + unattributed + unseen + rest + others + uncovered; the spans have attributed + late. [Development]"),
+		metric.WithDescription("Energy of each device, by attribution: attributed (to spans, when settled), unattributed (no active span), late (moved from unattributed, unseen and rest to spans that arrived late), unseen (the part of requests without a span, by the count of the server or its sampling), rest (of processes with spans while none of them ran, on GPUs that several processes share), others (used by processes without spans, or by unknown ones), uncovered (counted across a gap between samples, or after the interval was settled). The counter of the device equals attributed + unattributed + unseen + rest + others + uncovered; the spans have attributed + late. [Development]"),
 		metric.WithUnit("J"),
 	)
 	errs = errors.Join(errs, err)
