@@ -87,9 +87,7 @@ func (j *job) running(all []*wait) bool {
 		if d.Written.IsZero() {
 			return false
 		}
-		for i := 1; i < len(d.Entries); i++ {
-			usual = max(usual, d.Entries[i].Created.Sub(d.Entries[i-1].Created))
-		}
+		usual = max(usual, cmp.Or(d.pause, pause(d.Entries)))
 	}
 	for _, w := range all {
 		if w.since.IsZero() || len(w.differing) > 0 {

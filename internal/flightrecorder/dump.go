@@ -34,11 +34,13 @@ type Dump struct {
 	Rank    int
 	Version string // of the format, such as 2.10
 	Groups  map[GroupName][]int
-	Entries []Entry // in the order in which they were recorded
+	// In the order in which they were recorded: all that are not finished, and the newest of each group.
+	Entries []Entry
 	// Whether the ring has overwritten entries: the rank entered collectives that are not in
 	// Entries.
 	Overwritten bool
-	Ignored     int // entries that could not be read
+	Ignored     int           // entries that could not be read
+	pause       time.Duration // the longest time between two entries that were read; 0: as in Entries
 	// When the file was written; zero if unknown. Read leaves it to the caller.
 	Written time.Time
 }
@@ -193,6 +195,43 @@ func (d *Dump) read(entries []any) {
 	}
 	d.Overwritten = first > 0 && first != math.MaxInt64
 	slices.SortStableFunc(d.Entries, func(a, b Entry) int { return a.Created.Compare(b.Created) })
+	d.trim()
+}
+
+// What is kept of a rank, so that the dumps of thousands of ranks fit into memory.
+const (
+	maxFinished = 128 // newest finished entries of a group
+	maxStacks   = 64  // newest entries with frames
+)
+
+// trim forgets old entries that are finished, and the frames of all but the newest entries.
+func (d *Dump) trim() {
+	d.pause = pause(d.Entries)
+	finished := map[GroupName]int{}
+	var kept []Entry
+	for i := range slices.Backward(d.Entries) {
+		e := d.Entries[i]
+		if e.Retired {
+			finished[e.Group]++
+		}
+		if e.Retired && finished[e.Group] > maxFinished {
+			continue
+		}
+		if len(kept) >= maxStacks {
+			e.Frames = nil
+		}
+		kept = append(kept, e)
+	}
+	slices.Reverse(kept)
+	d.Entries = slices.Clip(kept)
+}
+
+// pause returns the longest time between two entries.
+func pause(entries []Entry) (longest time.Duration) {
+	for i := 1; i < len(entries); i++ {
+		longest = max(longest, entries[i].Created.Sub(entries[i-1].Created))
+	}
+	return longest
 }
 
 // unmarshal returns JSON in the form that unpickle returns.

@@ -5,6 +5,7 @@ package flightrecorder
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ func TestReadReturnsEveryFieldOfAnEntry(t *testing.T) {
 	require.NoError(t, err)
 	group := GroupName{"0", "default_pg"}
 	assert.Equal(t, &Dump{
-		Rank: 1, Version: "2.10", Groups: map[GroupName][]int{group: {0, 1}}, Overwritten: true, Ignored: 2,
+		Rank: 1, Version: "2.10", Groups: map[GroupName][]int{group: {0, 1}}, Overwritten: true, Ignored: 2, pause: time.Second,
 		Entries: []Entry{{ // in the order of time
 			Group: group, Sequence: 2, Backend: "nccl", Operation: "recv", State: Completed, Retired: true, PointToPoint: true, Peer: 1,
 			Created: time.Unix(1789999999, 0).UTC(),
@@ -159,4 +160,32 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A ring of 5,000 entries of one group, an old one of another group, and the operation that hangs.
+func TestOldFinishedEntriesAreForgotten(t *testing.T) {
+	entry := func(i int, group, state string) string {
+		return fmt.Sprintf(`{"record_id": %d, "process_group": [%q, %q], "collective_seq_id": %d, "profiling_name": "nccl:all_reduce",
+			"state": %q, "retired": %t, "time_created_ns": %d, "frames": [{"name": "f", "filename": "x.py", "line": 1}]}`,
+			i, group, group, i+1, state, state == "completed", int64(i+1)*1e9)
+	}
+	read := func(rank, n int) *Dump {
+		entries := []string{entry(0, "rare", "completed"), entry(1, "hung", "started")}
+		for i := range n {
+			entries = append(entries, entry(i+10, "world", "completed"))
+		}
+		d, err := Read(fmt.Sprint("rank_", rank), []byte(`{"version": "2.10", "entries": [`+strings.Join(entries, ",")+`]}`))
+		require.NoError(t, err)
+		return d
+	}
+	d := read(0, 5000)
+	require.Len(t, d.Entries, 2+maxFinished)
+	assert.Equal(t, []string{"rare", "hung", "world"}, []string{d.Entries[0].Group.Name, d.Entries[1].Group.Name, d.Entries[2].Group.Name})
+	assert.EqualValues(t, 5010, d.Entries[len(d.Entries)-1].Sequence)
+	assert.Equal(t, 9*time.Second, d.pause, "before entries are forgotten")
+	stacks := 0
+	for i := range d.Entries {
+		stacks += len(d.Entries[i].Frames)
+	}
+	assert.Equal(t, maxStacks, stacks)
 }

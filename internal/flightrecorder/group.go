@@ -44,16 +44,23 @@ func (j *job) collectGroups() {
 	for _, rank := range slices.Sorted(maps.Keys(j.dumps)) {
 		d := j.dumps[rank]
 		j.world = max(j.world, rank+1)
+		groups := map[GroupName]*group{} // of this rank: groups of equal names can have other members
+		find := func(name GroupName, listed bool) *group {
+			if g := groups[name]; g != nil {
+				return g
+			}
+			members := d.Groups[name]
+			id := identity{name, fmt.Sprint(members)}
+			if known[id] == nil {
+				known[id] = newGroup(name, members, listed || len(members) > 0)
+				j.groups = append(j.groups, known[id])
+			}
+			groups[name] = known[id]
+			return known[id]
+		}
 		for i := range d.Entries {
 			e := &d.Entries[i]
-			members := d.Groups[e.Group]
-			id := identity{e.Group, fmt.Sprint(members)}
-			g := known[id]
-			if g == nil {
-				g = newGroup(e.Group, members, len(members) > 0)
-				known[id] = g
-				j.groups = append(j.groups, g)
-			}
+			g := find(e.Group, false)
 			if g.byRank[rank] == nil {
 				g.byRank[rank] = map[int64]*Entry{}
 			}
@@ -63,13 +70,8 @@ func (j *job) collectGroups() {
 			g.byRank[rank][e.Sequence] = e
 			g.size = max(g.size, e.groupSize())
 		}
-		// A group that a rank is a member of and never used.
-		for name, members := range d.Groups {
-			id := identity{name, fmt.Sprint(members)}
-			if known[id] == nil {
-				g := newGroup(name, members, true)
-				known[id], j.groups = g, append(j.groups, g)
-			}
+		for name := range d.Groups { // also one that the rank is a member of and never used
+			find(name, true)
 		}
 	}
 	for _, g := range j.groups {
