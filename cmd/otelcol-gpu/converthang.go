@@ -80,6 +80,9 @@ func (c *collectives) hangs(args []string) (rest []string) {
 			fmt.Fprintln(c.problems, printable.Line(err.Error()))
 			c.failed = true
 		}
+		if len(dumps) == 0 {
+			continue
+		}
 		r := flightrecorder.Analyze(dumps)
 		c.hang(folder, folder, &r)
 		if others > 0 {
@@ -98,7 +101,8 @@ func mayBeDump(path string) bool {
 	return named || !slices.ContainsFunc(profilefile.Endings(), hasEnding)
 }
 
-// foldersOfDumps returns the folders at or below path in which at least one file is a dump.
+// foldersOfDumps returns the folders at or below path in which at least one file is a dump, or is named
+// like one and cannot be read.
 func foldersOfDumps(path string) (folders []string) {
 	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !d.Type().IsRegular() {
@@ -108,7 +112,9 @@ func foldersOfDumps(path string) (folders []string) {
 		if _, named := flightrecorder.RankOf(p); !named || slices.Contains(folders, folder) {
 			return nil
 		}
-		if _, err := flightrecorder.ReadFile(p); err == nil {
+		_, err = flightrecorder.ReadFile(p)
+		broken := !errors.Is(err, flightrecorder.ErrNotADump) && strings.Contains(filepath.Base(p), "rank")
+		if err == nil || broken {
 			folders = append(folders, folder)
 		}
 		return nil

@@ -67,6 +67,15 @@ func TestConvertReportsDumpsThatCannotBeRead(t *testing.T) {
 	assert.Contains(t, out, "dumps of 1 of 4 ranks\n  not judged: fewer than half of the ranks left a dump\n  no dump of ranks 1 to 3\n")
 }
 
+func TestConvertSaysWhyNoDumpCanBeRead(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "trace_rank_1"), []byte("\x80\x02cos\nsystem\n."), 0o600))
+	out, problems, err := convertDumps(t, folder)
+	require.ErrorIs(t, err, errReported)
+	assert.Contains(t, problems, `trace_rank_1": byte 3: pickle opcode 0x63 is refused`)
+	assert.Empty(t, out)
+}
+
 func TestConvertConvertsProfilesBesideDumps(t *testing.T) {
 	dump := recorded.Path(t, "flight-recorder-nccl", "healthy-v2.10", "nccl_trace_rank_0")
 	_, _, err := convertDumps(t, dump, filepath.Join(t.TempDir(), "profile.json"))
