@@ -9,6 +9,7 @@ package finding
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +95,24 @@ func (f Finding) String() string {
 		fmt.Fprintf(&b, "; trace %s", f.Trace)
 	}
 	return b.String()
+}
+
+// Fit returns the longest form of the line that fits: without evidence and threshold, without the
+// middle of the chain, without the remedy. The last form need not fit.
+func (f Finding) Fit(fits func(string) bool) string {
+	text := f.String()
+	for _, shorten := range []func(){
+		func() { f.Evidence, f.Threshold = fmt.Sprintf("certainty %s", f.Certainty), 0 },
+		func() { f.Chain = slices.Delete(slices.Clone(f.Chain), min(1, len(f.Chain)), max(1, len(f.Chain)-1)) },
+		func() { f.Remedy = "" },
+	} {
+		if fits(text) {
+			break
+		}
+		shorten()
+		text = f.String()
+	}
+	return text
 }
 
 // Duration formats a time in ns for people.

@@ -36,3 +36,19 @@ func TestRatesHaveThreeDigitsAndAPrefix(t *testing.T) {
 		assert.Equal(t, want, Rate(v, "B/s"))
 	}
 }
+
+// Evidence gives way first, the remedy last.
+func TestAFindingIsShortenedUntilItFits(t *testing.T) {
+	f := New("loader", High)
+	f.Subject, f.Chain, f.Evidence = "GPU 0", []string{"first", "second", "third"}, "evidence"
+	f.Gain, f.Share, f.Threshold, f.Remedy = 2*time.Millisecond, 0.1, 0.05, "remedy"
+	for limit, want := range map[int]string{
+		200: "loader, GPU 0: first -> second -> third; up to 2ms (10 %) to gain; evidence (threshold 5 %, certainty high); try: remedy",
+		110: "loader, GPU 0: first -> second -> third; up to 2ms (10 %) to gain; certainty high; try: remedy",
+		90:  "loader, GPU 0: first -> third; up to 2ms (10 %) to gain; certainty high; try: remedy",
+		80:  "loader, GPU 0: first -> third; up to 2ms (10 %) to gain; certainty high",
+	} {
+		assert.Equal(t, want, f.Fit(func(text string) bool { return len(text) <= limit }))
+	}
+	assert.Len(t, f.Chain, 3)
+}

@@ -114,7 +114,10 @@ func TestLateRanksOfFolders(t *testing.T) {
 		return byJitter[key]
 	}
 	var all score
-	for seed := range n {
+	for seed := range n + 1 {
+		if seed == n {
+			seed = 321 // an absent rank waits for a late one of another stage
+		}
 		j := newJob(uint64(seed) + 70_000)
 		j.draw()
 		out := j.run(true)
@@ -191,6 +194,6 @@ func TestLateRanksOfFolders(t *testing.T) {
 		t.Logf("%-36s %s", k, byJitter[k])
 	}
 	t.Logf("%-36s %s", "all", all)
-	assert.LessOrEqual(t, float64(all.wrong+all.alarms), 0.01*float64(all.right), "statements that are wrong")
-	assert.Greater(t, float64(byJitter["complete"].right), 0.7*float64(byJitter["complete"].right+byJitter["complete"].missed))
+	assert.Zero(t, all.wrong+all.alarms, "statements that are wrong")
+	assert.Greater(t, float64(byJitter["complete"].right), 0.8*float64(byJitter["complete"].right+byJitter["complete"].missed))
 }

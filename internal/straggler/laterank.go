@@ -25,7 +25,10 @@ const (
 	// test of chance.
 	leastMagnitude = semconv.FindingLateRankMagnitude
 	permutations   = 199
-	fewestSteps    = 3
+	// clearShare is the part of alpha of the steps or collectives at which somebody is clearly the
+	// slowest.
+	clearShare  = 0.2
+	fewestSteps = 3
 	// medianToMean is the standard error of the median of normally distributed values, in standard
 	// errors of their mean.
 	medianToMean = 1.2533141373155003 // √(π/2)
@@ -42,6 +45,9 @@ type LateRank struct {
 	Steps int
 	// Excess is by how much its own time exceeds the lower median of its peers, in the mean.
 	Excess float64
+	// Rounds is the number of collectives at which a rank of its group worked clearly longest before
+	// them, RoundHits at how many it was this one. 0: judged by steps.
+	Rounds, RoundHits int
 }
 
 // LateRanks returns the ranks that are late, the latest first. step is the usual length of a step,
@@ -49,8 +55,9 @@ type LateRank struct {
 //
 // In each step it asks one question: would this rank still be the slowest of its peers if it were
 // faster by Material of the step? If no rank is late, the probability of that is 1 ÷ ranks at most,
-// whatever the distribution of noise. Hits are tested by the binomial distribution, sizes by
-// permutation within steps; with too few steps for either, by magnitude.
+// whatever the distribution of noise. Hits are tested by the binomial distribution, over all steps
+// and over the steps in which one rank is clearly the slowest, sizes by permutation within steps;
+// with too few steps for either, by magnitude.
 func LateRanks(own OwnTimes, step float64, of int) []LateRank {
 	if len(own) == 0 || len(own[0]) < 2 {
 		return nil
@@ -84,6 +91,7 @@ type trial struct {
 	excess [][]float64 // above the lower median of each step
 	mean   []float64   // of the excess, by rank
 	hits   map[int][]int
+	clear  []share // of the steps in which somebody is clearly the slowest, by rank
 }
 
 // place is a place among the slowest ranks, and its share of alpha. Places above the first find
@@ -107,8 +115,47 @@ func places(n int) []place {
 	return list
 }
 
+// share is how many of the trials that are decided a rank has.
+type share struct{ hits, of int }
+
+// add counts a trial and reports whether it is a hit.
+func (s *share) add(hit, decided bool) bool {
+	if decided {
+		s.of++
+	}
+	if hit {
+		s.hits++
+	}
+	return hit
+}
+
+func (s *share) tail(n int) float64 { return BinomialTail(s.of, 1/float64(n), s.hits) }
+
+// clearly reports whether a rank would be the slowest by more than gap even if it were faster by
+// margin, and whether then any rank would be. Given the latter, the former has the probability
+// 1 ÷ ranks at most if the rank is not late.
+func clearly(order []float64, v, margin, gap float64) (hit, decided bool) {
+	first, second := other(order, v, 1), other(order, v, 2)
+	v -= margin
+	if v > first {
+		return v-first > gap, v-first > gap
+	}
+	return false, first-max(second, v) > gap
+}
+
+// other returns the largest, second largest … of the others than v. It is the least if there are
+// fewer.
+func other(order []float64, v float64, place int) float64 {
+	n := len(order)
+	at := n - place
+	if at < 0 || v >= order[at] {
+		at--
+	}
+	return order[max(0, at)]
+}
+
 func (j *trial) compare() {
-	j.mean, j.hits = make([]float64, j.n), map[int][]int{}
+	j.mean, j.hits, j.clear = make([]float64, j.n), map[int][]int{}, make([]share, j.n)
 	for _, l := range places(j.n) {
 		j.hits[l.at] = make([]int, j.n)
 	}
@@ -119,12 +166,11 @@ func (j *trial) compare() {
 		for i, v := range w {
 			row[i] = v - middle
 			j.mean[i] += row[i] / float64(len(j.own))
+		}
+		for i, v := range w {
+			j.clear[i].add(clearly(order, v, j.margin, j.margin))
 			for at, hits := range j.hits {
-				other := order[j.n-at] // the largest, second largest … of the others
-				if v >= other {
-					other = order[j.n-at-1]
-				}
-				if v-j.margin > other {
+				if v-j.margin > other(order, v, at) {
 					hits[i]++
 				}
 			}
@@ -144,6 +190,7 @@ func (j *trial) byHits() (list []LateRank) {
 			tail := BinomialTail(len(j.own), float64(l.at)/float64(j.n), j.hits[l.at][i])
 			p = min(p, tail*float64(j.of)/l.share)
 		}
+		p = min(p, j.clear[i].tail(j.n)*float64(j.of)/clearShare)
 		if p <= alpha && j.mean[i] > j.margin {
 			list = append(list, j.late(i, p))
 		}
@@ -233,6 +280,65 @@ func (v *LateRank) Sure() bool { return v.P > 0 && v.P <= surely }
 
 // Likely reports whether chance is improbable.
 func (v *LateRank) Likely() bool { return v.P > 0 }
+
+// Round is a collective of peers: for how long each of them worked before it.
+type Round struct {
+	Step  int   // its row of OwnTimes
+	Ranks []int // columns of OwnTimes
+	Own   []float64
+}
+
+// LateRanksByRound returns the ranks that are late according to rounds, of which a step has many. It
+// finds what chance hides in a step: lateness that is confined to few rounds, or is in many of few
+// steps. A disturbance can last for several rounds, so that a rank must have hits in several steps,
+// and be late by Material even without its worst step. least is the smallest difference that counts.
+func LateRanksByRound(own OwnTimes, rounds []Round, step, least float64, of int) (list []LateRank) {
+	if len(own) < 2 || len(own[0]) < 2 {
+		return nil
+	}
+	j := &trial{own: own, n: len(own[0]), margin: Material * step, of: of}
+	j.compare()
+	bySize := make([]map[int]share, j.n) // of the group
+	steps := make([]map[int]bool, j.n)
+	for i := range j.n {
+		bySize[i], steps[i] = map[int]share{}, map[int]bool{}
+	}
+	for i := range rounds {
+		r := &rounds[i]
+		order := slices.Sorted(slices.Values(r.Own))
+		n, middle := len(order), order[(len(order)-1)/2]
+		if n < 2 {
+			continue
+		}
+		for k, rank := range r.Ranks {
+			t := bySize[rank][n]
+			if t.add(clearly(order, r.Own[k], Material*middle, max(least, Material*middle))) {
+				steps[rank][r.Step] = true
+			}
+			bySize[rank][n] = t
+		}
+	}
+	for i := range j.n {
+		worst, v := 0.0, j.late(i, 1)
+		for s := range own {
+			worst = max(worst, j.excess[s][i])
+		}
+		rest := (j.mean[i]*float64(len(own)) - worst) / float64(len(own)-1)
+		if rest <= j.margin || len(steps[i]) < max(2, len(own)/5) {
+			continue
+		}
+		for n, t := range bySize[i] {
+			if p := t.tail(n) * float64(of*len(bySize[i])) / clearShare; p < v.P {
+				v.P, v.Rounds, v.RoundHits = p, t.of, t.hits
+			}
+		}
+		if v.P <= alpha {
+			list = append(list, v)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y LateRank) int { return cmp.Compare(y.Excess, x.Excess) })
+	return list
+}
 
 func largest(values []float64) (at int) {
 	for i, v := range values {

@@ -68,6 +68,58 @@ func TestFewStepsAreJudgedByMagnitude(t *testing.T) {
 	assert.Empty(t, LateRanks(pause, 40, 2))
 }
 
+// Of the steps in which one rank is clearly the slowest, most are rank 2's: it is late in a fifth of
+// the steps, which is as often as any rank of five is by chance if others are.
+func TestLatenessInFewStepsIsFoundIfTheOthersAreEven(t *testing.T) {
+	own := ownTimes(4, 40, 5, func(_ *rand.Rand, step, rank int) float64 {
+		if rank == 2 && step%5 == 0 {
+			return 6
+		}
+		return 0
+	})
+	list := LateRanks(own, 40, 5)
+	require.Len(t, list, 1)
+	assert.Equal(t, 2, list[0].Rank)
+	// A rank that is slower by less than Material is not, however often it is the slowest.
+	own = ownTimes(4, 200, 5, func(r *rand.Rand, _, rank int) float64 {
+		return 0.2*float64(rank/4) + 2*r.NormFloat64()
+	})
+	assert.Empty(t, LateRanks(own, 40, 5))
+}
+
+// Three steps of 4 ranks do not exclude chance, the collectives in them do: rank 1 works longer
+// before each from the second step on.
+func TestCollectivesDecideIfStepsDoNot(t *testing.T) {
+	own := ownTimes(5, 3, 4, func(_ *rand.Rand, step, rank int) float64 { return float64(3 * step * (rank % 2) * (3 - rank) / 2) })
+	rounds := func(late func(step, k, rank int) float64) (list []Round) {
+		r := rand.New(rand.NewPCG(6, 6))
+		for step := range 3 {
+			for k := range 8 {
+				x := Round{Step: step, Ranks: []int{0, 1, 2, 3}}
+				for rank := range 4 {
+					x.Own = append(x.Own, 5+0.01*r.NormFloat64()+late(step, k, rank))
+				}
+				list = append(list, x)
+			}
+		}
+		return list
+	}
+	late := rounds(func(step, _, rank int) float64 { return 0.4 * float64(step*(rank%2)*(3-rank)/2) })
+	list := LateRanksByRound(own, late, 40, 0.02, 4)
+	require.Len(t, list, 1)
+	assert.Equal(t, 1, list[0].Rank)
+	assert.Equal(t, []int{16, 16}, []int{list[0].RoundHits, list[0].Rounds})
+	assert.Less(t, list[0].P, 1e-6)
+	// One disturbance, however many collectives it lasts, is no proof.
+	once := rounds(func(step, _, rank int) float64 {
+		if step == 2 && rank == 1 {
+			return 0.8
+		}
+		return 0
+	})
+	assert.Empty(t, LateRanksByRound(own, once, 40, 0.02, 4))
+}
+
 // The binomial probability decides: at n ranks, this many steps suffice.
 func TestStepsThatSuffice(t *testing.T) {
 	for ranks, steps := range map[int]int{2: 6, 4: 4, 8: 3, 32: 3, 64: 2} {

@@ -241,7 +241,12 @@ func (w *walk) activity(i int32) position {
 		}
 	}
 	k := QueueDelay
-	if t-acts[cause].End > timeline.LatencyLimit {
+	if t-acts[cause].End > longQueue { // the device was not idle while another stream's activity ran
+		if c := w.running(i); c != noActivity {
+			w.put(acts[c].Kind, acts[c].Stream, acts[c].Name, max(acts[c].Start, acts[cause].End))
+		}
+	}
+	if w.t-acts[cause].End > timeline.LatencyLimit {
 		k = Unexplained
 	}
 	w.put(k, a.Stream, 0, acts[cause].End)

@@ -89,9 +89,9 @@ func (a *analysis) run() Job {
 		}
 		out.Path = a.path(joints)
 		sets := a.peers(all)
-		a.name(a.decide(table, sets), table, sets, arrivals)
+		a.name(a.decide(table, sets, joints), table, sets, arrivals)
 		a.carried(sets)
-		a.absentLate(table, joints)
+		a.absentLate(table, sets, joints)
 		a.worse()
 	case len(all) > 0:
 		out.Method = ByCommunication
@@ -232,7 +232,7 @@ func (a *analysis) name(named []straggler.LateRank, t *stepTable, sets [][]int, 
 		x := a.job[v.Rank]
 		l := LateRank{
 			Rank: x.rank, Each: rows[x.rank].Caused / others, Excess: time.Duration(v.Excess), Hits: v.Hits, Steps: v.Steps,
-			P: v.P, Certainty: certainty(v),
+			Rounds: v.Rounds, RoundHits: v.RoundHits, P: v.P, Certainty: certainty(v),
 		}
 		l.Each = max(l.Each, 1)
 		var keys []straggler.Identity

@@ -95,11 +95,14 @@ type LateRank struct {
 	Each time.Duration `json:"each_ns"` // how long each of the others waits for it on average
 	// Excess is by how much a step's own time exceeds the median of its peers', in the mean; Hits
 	// of Steps steps show the rank as the slowest, and P is the probability of that by chance.
-	// Steps 0: not judged by steps.
-	Excess time.Duration `json:"excess_ns,omitzero"`
-	Hits   int           `json:"hits,omitzero"`
-	Steps  int           `json:"steps,omitzero"`
-	P      float64       `json:"p,omitzero"` // 0: judged by magnitude
+	// Steps 0: not judged by steps. If single steps decide nothing, collectives do: of the Rounds
+	// before which a rank clearly worked longest, RoundHits show this one.
+	Excess    time.Duration `json:"excess_ns,omitzero"`
+	Hits      int           `json:"hits,omitzero"`
+	Steps     int           `json:"steps,omitzero"`
+	Rounds    int           `json:"rounds,omitzero"`
+	RoundHits int           `json:"round_hits,omitzero"`
+	P         float64       `json:"p,omitzero"` // 0: judged by magnitude
 	// Certainty is how sure that is.
 	Certainty finding.Certainty `json:"certainty"`
 	// At are the collectives at which it arrived last, most frequent first; First and Last are

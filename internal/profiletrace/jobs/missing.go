@@ -39,8 +39,8 @@ type joint struct {
 // apart is how long after its collective before a rank arrived, in ns: its own time, unless
 // collectives overlap work.
 type apart struct {
-	profile int
-	ns      float64
+	profile int32
+	ns      float32
 }
 
 // joints returns the collectives of the job. Groups that do not list their members are complete if
@@ -76,7 +76,10 @@ func (a *analysis) joints(all []straggler.Collective, t *stepTable) map[straggle
 			if _, ok := sizes[c.Group]; !ok {
 				sizes[c.Group], absent[c.Group] = a.lacking(c, present)
 			}
-			j = &joint{bytes: c.Bytes, ranks: sizes[c.Group], shortest: c.End - c.Start, absent: absent[c.Group], row: -1}
+			j = &joint{
+				bytes: c.Bytes, ranks: sizes[c.Group], shortest: c.End - c.Start, absent: absent[c.Group], row: -1,
+				apart: make([]apart, 0, min(len(a.job), max(1, int(sizes[c.Group])-len(absent[c.Group])))),
+			}
 			joints[c.Identity()] = j
 		}
 		j.present++
@@ -90,8 +93,8 @@ func (a *analysis) joints(all []straggler.Collective, t *stepTable) map[straggle
 			}
 			j.end = max(j.end, c.End-a.ahead[c.Rank])
 		}
-		if before, ok := ends[c.Rank]; ok && len(a.out.Missing) > 0 {
-			j.apart = append(j.apart, apart{number[c.Rank], float64(c.Start - before)})
+		if before, ok := ends[c.Rank]; ok {
+			j.apart = append(j.apart, apart{int32(number[c.Rank]), float32(c.Start - before)})
 		}
 		ends[c.Rank] = max(ends[c.Rank], c.End)
 	}
@@ -124,7 +127,7 @@ func (a *analysis) sizeOf(c *straggler.Collective) int64 {
 // waits, step by step, for longer than any rank with a profile is late itself. What a transfer
 // takes is known from complete groups or from the shorter runs, never from the shortest one, which
 // is noise.
-func (a *analysis) absentLate(t *stepTable, joints map[straggler.Identity]*joint) {
+func (a *analysis) absentLate(t *stepTable, sets [][]int, joints map[straggler.Identity]*joint) {
 	if len(a.out.Missing) == 0 || len(t.own) == 0 {
 		return
 	}
@@ -200,10 +203,15 @@ func (a *analysis) absentLate(t *stepTable, joints map[straggler.Identity]*joint
 	unique := a.uniqueDelays(t, joints)
 	share := float64(len(lacking)) / float64(len(lacking)+len(a.job))
 	hits, sum := 0, 0.0
+	inherited, all := a.inherited(t, sets), 0.0
 	for i, v := range total {
-		if sum += v; v-margin > unique[i] {
+		all += inherited[i]
+		if sum += v; v-margin > max(unique[i], inherited[i]) {
 			hits++
 		}
+	}
+	if all/float64(len(total)) > margin { // a neighbor in the pipeline is late: the rest is noise of two ranks
+		share = max(share, 0.5)
 	}
 	mean := sum / float64(len(total))
 	if straggler.BinomialTail(len(total), share, hits) > semconv.FindingLateRankAbsentAlpha || mean <= margin {
@@ -230,7 +238,7 @@ func (a *analysis) uniqueDelays(t *stepTable, joints map[straggler.Identity]*joi
 			continue
 		}
 		order := slices.SortedFunc(slices.Values(j.apart), func(x, y apart) int { return cmp.Compare(y.ns, x.ns) })
-		sums[j.row][order[0].profile] += order[0].ns - order[1].ns
+		sums[j.row][order[0].profile] += float64(order[0].ns - order[1].ns)
 	}
 	out := make([]float64, len(t.own))
 	for s, row := range t.own {
@@ -244,6 +252,47 @@ func (a *analysis) uniqueDelays(t *stepTable, joints map[straggler.Identity]*joi
 			out[s] = known[len(known)-1] - known[len(known)-2]
 		}
 		out[s] = max(out[s], slices.Max(sums[s]))
+	}
+	return out
+}
+
+// inherited returns what ranks without a profile may have waited in each step for late stages of
+// their own pipelines, in ns. Delays of stages add up.
+func (a *analysis) inherited(t *stepTable, sets [][]int) []float64 {
+	linked := map[int64]bool{}
+	for _, rank := range a.out.Missing {
+		linked[rank] = true
+	}
+	for known := 0; known < len(linked); {
+		known = len(linked)
+		for _, x := range a.job {
+			for group := range x.paired {
+				if members := membersOf(group); slices.ContainsFunc(members, func(r int64) bool { return linked[r] }) {
+					for _, r := range members {
+						linked[r] = true
+					}
+				}
+			}
+		}
+	}
+	out := make([]float64, len(t.own))
+	for s, row := range t.own {
+		for _, set := range sets {
+			for _, i := range set {
+				if !linked[a.job[i].rank] {
+					continue
+				}
+				least := math.Inf(1)
+				for _, k := range set {
+					if k != i && row[k] < least {
+						least = row[k]
+					}
+				}
+				if d := row[i] - least; !math.IsNaN(d) && !math.IsInf(d, 0) {
+					out[s] += d
+				}
+			}
+		}
 	}
 	return out
 }

@@ -193,5 +193,5 @@ func (p *Path) says() string {
 	if 100*p.Transfers >= p.Length {
 		list = append(list, "transfers "+share(p.Transfers))
 	}
-	return "Critical path across the ranks: " + strings.Join(list, ", ") + "."
+	return pathStart + ": " + strings.Join(list, ", ") + "."
 }

@@ -229,7 +229,7 @@ func collectively(b *strings.Builder, j *Job) {
 		}
 		part(l.Idle, idle)
 		if len(parts) > 0 {
-			b.WriteString("Before those it has, against the others' median, " + strings.Join(parts, "; ") + ". ")
+			b.WriteString(activityStart + ", against the others' median, " + strings.Join(parts, "; ") + ". ")
 		}
 	}
 	if j.WaitingShare > 0 {
@@ -240,12 +240,34 @@ func collectively(b *strings.Builder, j *Job) {
 	}
 }
 
+// activityStart and pathStart begin what is said of a late rank's work, and of the critical path.
+const (
+	activityStart = "Before those it has"
+	pathStart     = "Critical path across the ranks"
+)
+
+// Paragraphs divides what is said of the job into parts of a few lines each.
+func (j *Job) Paragraphs() (list []string) {
+	text := j.Says
+	for _, start := range []string{activityStart, pathStart} {
+		if at := strings.Index(text, start); at > 0 {
+			list = append(list, strings.TrimSpace(text[:at]))
+			text = text[at:]
+		}
+	}
+	return append(list, text)
+}
+
 // says returns how sure it is that the rank is late.
 func (l *LateRank) says(ranks int) string {
 	if l.Steps == 0 {
 		return ""
 	}
 	text := fmt.Sprintf(" by %s per step, clearly the slowest in %d of %d steps", FormatTime(l.Excess), l.Hits, l.Steps)
+	if l.Rounds > 0 {
+		text = fmt.Sprintf(" by %s per step, clearly the slowest before %d of %s that one rank delays", FormatTime(l.Excess),
+			l.RoundHits, finding.Count(int64(l.Rounds), "collective", "collectives"))
+	}
 	switch {
 	case l.P == 0:
 		return text + fmt.Sprintf(" (certainty low: too few steps to exclude chance; %d suffice)",

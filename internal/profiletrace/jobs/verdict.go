@@ -34,14 +34,22 @@ func (o *Observation) TooFew() bool { return o.Steps < o.Needs }
 
 // decide sets which ranks are late, or what was observed. arrivals are what each rank cost the
 // others.
-func (a *analysis) decide(t *stepTable, sets [][]int) (named []straggler.LateRank) {
+func (a *analysis) decide(t *stepTable, sets [][]int, joints map[straggler.Identity]*joint) []straggler.LateRank {
+	var named []straggler.LateRank
 	var most *Observation
 	for _, set := range sets {
-		members, own, _ := t.compared(set)
+		members, own, rows := t.compared(set)
 		if len(members) < 2 || len(own) == 0 {
 			continue
 		}
-		for _, v := range straggler.LateRanks(own, t.length, len(a.job)) {
+		late := straggler.LateRanks(own, t.length, len(a.job))
+		if len(late) == 0 || late[0].P == 0 {
+			list := straggler.LateRanksByRound(own, a.rounds(joints, members, rows), t.length, leastExcess, len(a.job))
+			if len(list) > 0 {
+				late = list
+			}
+		}
+		for _, v := range late {
 			v.Rank = members[v.Rank]
 			named = append(named, v)
 		}
@@ -56,6 +64,35 @@ func (a *analysis) decide(t *stepTable, sets [][]int) (named []straggler.LateRan
 		a.out.Observed = most
 	}
 	return named
+}
+
+// overlapping is the share of a rank's communication from which it overlaps work.
+const overlapping = 0.1
+
+// rounds returns the collectives of members only, in the steps that are compared. There are none if
+// collectives overlap work, as a delay then shows in all that follow, and in a pipeline, whose stages
+// wait between them.
+func (a *analysis) rounds(joints map[straggler.Identity]*joint, members, rows []int) (list []straggler.Round) {
+	for _, i := range members {
+		line := a.lines[a.job[i]]
+		if len(a.job[i].paired) > 0 || float64(line.exposed.Length()) < (1-overlapping)*float64(line.communicating.Length()) {
+			return nil
+		}
+	}
+	for _, j := range joints {
+		r := straggler.Round{Step: slices.Index(rows, j.row)}
+		if r.Step < 0 || len(j.apart) < 2 {
+			continue
+		}
+		r.Ranks, r.Own = make([]int, len(j.apart)), make([]float64, len(j.apart))
+		for k, x := range j.apart {
+			r.Ranks[k], r.Own[k] = slices.Index(members, int(x.profile)), float64(x.ns)
+		}
+		if !slices.Contains(r.Ranks, -1) {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 // observe returns the greatest lateness in one step.
@@ -246,7 +283,7 @@ func (a *analysis) shortestStep(set []int) int64 {
 // certainty returns how certain it is that a rank is late.
 func certainty(v *straggler.LateRank) finding.Certainty {
 	switch {
-	case v.Sure():
+	case v.Sure() && v.Rounds == 0:
 		return finding.High
 	case v.Likely():
 		return finding.Medium

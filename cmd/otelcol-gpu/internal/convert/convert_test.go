@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
 	"github.com/stretchr/testify/assert"
@@ -27,10 +28,13 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/jobs"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func components() (otelcol.Factories, error) {
@@ -270,4 +274,31 @@ func TestTextsOfJobsAreEscaped(t *testing.T) {
 	require.NoError(t, renderJobs(&b, []jobs.Job{{Says: "rank \x1b[2J", Ranks: []jobs.Rank{{File: "a\x1b[2J.json"}}}}, 0))
 	assert.Contains(t, b.String(), "RANK")
 	assert.NotContains(t, b.String(), "\x1b")
+}
+
+// A terminal of 80 columns shows a finding in at most four lines, with its gain and certainty.
+func TestFindingsAreShortOnNarrowTerminals(t *testing.T) {
+	v := finding.New(semconv.GPUFindingKindLaunchBound, finding.High)
+	v.Subject, v.Gain, v.Share = "GPU 0", 5370*time.Microsecond, 0.412
+	v.Chain = []string{
+		"the host launches slower than the device works", "the queue runs empty between kernels",
+		"GPU 0 idle for 5.37ms, 389µs of it until launched work begins",
+	}
+	v.Evidence = strings.Repeat("evidence of many kinds ", 12)
+	r := Result{Devices: []facts.Report{{Findings: []finding.Finding{v, v}}}}
+	text := also(r, 80)
+	assert.LessOrEqual(t, strings.Count(text, "\n"), 2*findingLines)
+	assert.Equal(t, 2, strings.Count(strings.Join(strings.Fields(text), " "), "5.37ms (41.2 %) to gain; certainty high; try:"))
+	for line := range strings.SplitSeq(text, "\n") {
+		assert.Less(t, len([]rune(line)), 80)
+	}
+	assert.Contains(t, also(r, 0), "evidence of many kinds")
+}
+
+// The sentence on a job begins a new paragraph with what a late rank did, and with the critical path.
+func TestTheSentenceOnAJobHasParagraphs(t *testing.T) {
+	var b strings.Builder
+	says := "Rank 1 is late. Before those it has more. Critical path across the ranks: rank 1."
+	require.NoError(t, renderJobs(&b, []jobs.Job{{Says: says}}, 80))
+	assert.Contains(t, b.String(), "Rank 1 is late.\nBefore those it has more.\nCritical path across the ranks: rank 1.\n")
 }

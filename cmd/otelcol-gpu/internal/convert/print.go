@@ -39,6 +39,13 @@ func (r *conversion) printProfiles(found []jobs.Job) error {
 	return nil
 }
 
+// findingLines is the most lines of a finding on a terminal.
+const findingLines = 4
+
+func wrapped(remark string, width int) string {
+	return printable.Wrapped(printable.Line(remark), width, "    ", "      ")
+}
+
 // also returns the lines printed below the spans of a file, wrapped to a width; 0: not wrapped.
 func also(r Result, width int) string {
 	var b strings.Builder
@@ -46,13 +53,14 @@ func also(r Result, width int) string {
 		fmt.Fprintf(&b, " (%d more are summed on them: --detail kernels shows all)", r.Cut)
 	}
 	var remarks []string
+	fits := func(text string) bool { return strings.Count(wrapped(text, width), "\n") < findingLines }
 	for i := range r.Devices {
 		for _, v := range r.Devices[i].Findings {
-			remarks = append(remarks, v.String())
+			remarks = append(remarks, v.Fit(fits))
 		}
 	}
 	for _, remark := range append(remarks, r.Remarks...) {
-		b.WriteString("\n" + printable.Wrapped(printable.Line(remark), width, "    ", "      "))
+		b.WriteString("\n" + wrapped(remark, width))
 	}
 	return b.String()
 }

@@ -17,7 +17,14 @@ import (
 // several ranks.
 func renderJobs(w io.Writer, list []jobs.Job, width int) error {
 	for i := range list {
-		says := printable.Wrapped(printable.Line(list[i].Says), width, "", "")
+		says := printable.Line(list[i].Says)
+		if width > 0 {
+			var parts []string
+			for _, part := range list[i].Paragraphs() {
+				parts = append(parts, printable.Wrapped(printable.Line(part), width, "", "  "))
+			}
+			says = strings.Join(parts, "\n")
+		}
 		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", says, rankTable(&list[i])); err != nil {
 			return err
 		}
