@@ -42,7 +42,7 @@ func (w *Window) of(process uint64) (Part, bool) {
 }
 
 // integrals are what processes draw from: the device's flow, whole, and divided by the number of
-// active processes without a part of their own.
+// active processes whose part is unknown.
 type integrals struct{ equal, whole sum }
 
 // flow returns what the process had since it was last advanced.
