@@ -90,7 +90,9 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 	host, _ := os.Hostname() // it distinguishes pages
 	sent := &updates{seed: maphash.MakeSeed()}
 	var one sync.Mutex // one at a time queries the model, so that many browsers do not delay spans
-	answer := func(w http.ResponseWriter, r *http.Request, saved bool, kind string, form func(*State, url.Values) ([]byte, error)) {
+	answer := func(w http.ResponseWriter, r *http.Request, saved bool, kind string,
+		form func(*State, url.Values) ([]byte, error),
+	) {
 		q, err := query(r.URL.Query())
 		q.Saved = saved
 		if err != nil {

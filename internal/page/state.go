@@ -103,7 +103,7 @@ type Operation struct {
 	Service   string  `json:"service,omitempty"`
 	Name      string  `json:"name"`
 	Type      string  `json:"type"`
-	Inside    string  `json:"inside,omitempty"` // key of the operation that contains it most often: service, name and type by lines
+	Inside    string  `json:"inside,omitempty"` // operation that contains it most often: service, name, type
 	Past      []Past  `json:"past,omitempty"`   // of a saved page
 	Category  string  `json:"category,omitempty"`
 	Memory    string  `json:"memory,omitempty"` // of the host, of a copy: pageable, pinned or managed

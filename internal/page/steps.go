@@ -188,7 +188,8 @@ func meanStep(steps []Step) Step {
 	}
 	roundPhases(out.Phases)
 	for _, v := range []*float64{
-		&out.Duration, &out.Worst, &out.Exposed, &out.Other, &out.Overlap, &out.Items, &out.MFU, &out.Energy, &out.Late, &out.WorstLate,
+		&out.Duration, &out.Worst, &out.Exposed, &out.Other, &out.Overlap, &out.Items, &out.MFU,
+		&out.Energy, &out.Late, &out.WorstLate,
 	} {
 		*v = rounded(*v)
 	}

@@ -127,7 +127,8 @@ func (t *traceStore) add(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resourc
 		name: t.text(spanfacts.Clip(s.Name())), service: t.text(r.Service),
 	}
 	if gpu {
-		out.kind, out.device, out.energy = t.text(cmp.Or(f.Type, "section")), t.text(cmp.Or(f.Device.Name, f.Device.ID)), f.Energy
+		out.kind, out.device = t.text(cmp.Or(f.Type, "section")), t.text(cmp.Or(f.Device.Name, f.Device.ID))
+		out.energy = f.Energy
 		if f.Name != "" {
 			out.name = t.text(f.Name)
 		}

@@ -6,6 +6,7 @@ package page
 import (
 	"encoding/json"
 	"hash/maphash"
+	"maps"
 	"math"
 	"net/url"
 	"strconv"
@@ -40,8 +41,8 @@ type sentDevice struct {
 // lists are the lists of a state that updates send by row.
 func lists(s *State) map[string]func(i int) (any, bool) {
 	return map[string]func(i int) (any, bool){
-		"operations": rowOf(s.Operations), "steps": rowOf(s.Steps), "requests": rowOf(s.Requests), "longest": rowOf(s.Longest),
-		"points": rowOf(s.Points), "bins": rowOf(s.Bins),
+		"operations": rowOf(s.Operations), "steps": rowOf(s.Steps), "requests": rowOf(s.Requests),
+		"longest": rowOf(s.Longest), "points": rowOf(s.Points), "bins": rowOf(s.Bins),
 	}
 }
 
@@ -116,9 +117,7 @@ func (u *updates) encode(s *State, query string, have uint64) ([]byte, error) {
 	if err := json.Unmarshal(rest, &all); err != nil {
 		return nil, err
 	}
-	for name, rows := range out {
-		all[name] = rows
-	}
+	maps.Copy(all, out)
 	if all["devices"], err = json.Marshal(devices); err != nil {
 		return nil, err
 	}
@@ -126,7 +125,8 @@ func (u *updates) encode(s *State, query string, have uint64) ([]byte, error) {
 }
 
 // changedRows returns a list as runs of rows of the base and new rows, and the hashes of its rows.
-func (u *updates) changedRows(row func(int) (any, bool), base *sentState, name string) (json.RawMessage, []uint64, error) {
+func (u *updates) changedRows(row func(int) (any, bool), base *sentState, name string,
+) (json.RawMessage, []uint64, error) {
 	var hashes []uint64
 	var before []uint64
 	if base != nil {

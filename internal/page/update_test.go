@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -86,10 +87,7 @@ func TestAnUpdateIsSmallAndMakesTheWholeState(t *testing.T) {
 			delete(d, "newest")
 		}
 		all, _ := get("")
-		have = map[string]any{}
-		for k, v := range update {
-			have[k] = v
-		}
+		have = maps.Clone(update)
 		delete(update, "base")
 		delete(update, "update")
 		delete(all, "update")

@@ -115,7 +115,7 @@ func firstPaint(t *testing.T, address string) float64 {
 func used(t *testing.T, pid int, page string) (share, rate float64) {
 	t.Helper()
 	spans := func() float64 {
-		_, after, _ := strings.Cut(string(fetch(t, page+"/api/state?range=10")), `"spans":`)
+		_, after, _ := strings.Cut(string(fetch(t, page+"/api/state?range=10")), `"health":{"spans":`)
 		n, _, _ := strings.Cut(after, ",")
 		v, err := strconv.ParseFloat(n, 64)
 		require.NoError(t, err)

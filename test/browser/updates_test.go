@@ -31,8 +31,10 @@ func loaded(t testing.TB) (m *page.Model, more func()) {
 			for i := range 400 {
 				list = append(list, span{
 					fmt.Sprint("operation ", i%20), "section", now.Add(-time.Second + time.Duration(i)*2*time.Millisecond),
-					1500 * time.Microsecond, byte(second), map[string]any{"gpu.energy": 0.5, "gpu.flop.count": 1e9 * float64(1+i%20),
-						"gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000, "gpu.roofline.bound": "compute"},
+					1500 * time.Microsecond, byte(second), map[string]any{
+						"gpu.energy": 0.5, "gpu.flop.count": 1e9 * float64(1+i%20),
+						"gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000, "gpu.roofline.bound": "compute",
+					},
 				})
 			}
 			for i := range int64(8) {
@@ -63,7 +65,7 @@ func loaded(t testing.TB) (m *page.Model, more func()) {
 }
 
 // An open page with 100,000 spans receives small updates, keeps few nodes, and draws each section
-// in a task of its own. Its tasks are in the log: how long one takes depends on the machine.
+// in a separate task. Its tasks are in the log: how long one takes depends on the machine.
 func TestAPageOf100000SpansIsUpdatedInPieces(t *testing.T) {
 	m, more := loaded(t)
 	address := serve(t, m)

@@ -220,7 +220,7 @@ function flameRowsOf(root) {
 
 // flameClass returns a frame's color: its kind, or in a difference red for more and blue for less.
 function flameClass(n) {
-  if (!flame.base) return "f" + n.frame.kind;
+  if (!flame.base) return n.frame.kind === "section" || n.frame.kind === "copy" ? colorOf(n.frame.name) : "f" + n.frame.kind;
   const c = (n.sum - n.before) / Math.max(n.sum, n.before);
   return (Math.abs(c) < 0.02 ? "fsame" : c > 0 ? "fmore" : "fless") + (Math.abs(c) < 0.2 ? " s1" : Math.abs(c) > 0.6 ? " s3" : "");
 }
