@@ -210,8 +210,9 @@ func TestEnergyOfServersThatShareRestartAndStop(t *testing.T) {
 		"its process is not known":     {[]func(int64) *answer{always}, map[int64]float64{8: 0.4, 9: 0.6}, 20000, 200, 0},
 		"two servers by their shares":  {[]func(int64) *answer{always, always}, map[int64]float64{1: 0.3, 2: 0.7}, 2500 + 4500, 200, 0},
 		"the other's process is known": {[]func(int64) *answer{always, always}, map[int64]float64{2: 0.7}, 2500 + 4500, 200, 0},
-		"five replicas, one is left": {[]func(int64) *answer{always, until(100), until(100), until(100), until(100)}, nil,
-			2000 + 10000, 200, 500},
+		"five replicas, one is left": {
+			[]func(int64) *answer{always, until(100), until(100), until(100), until(100)}, nil, 2000 + 10000, 200, 500,
+		},
 		"restarted after a minute": {[]func(int64) *answer{func(sec int64) *answer {
 			switch {
 			case sec < 50:
