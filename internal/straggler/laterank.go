@@ -25,7 +25,7 @@ const (
 	// test of chance.
 	leastMagnitude = semconv.FindingLateRankMagnitude
 	permutations   = 199
-	// clearShare is the part of alpha of the steps or collectives at which somebody is clearly the
+	// clearShare is the part of alpha of the steps or collectives at which one rank is clearly the
 	// slowest.
 	clearShare  = 0.2
 	fewestSteps = 3
@@ -91,7 +91,7 @@ type trial struct {
 	excess [][]float64 // above the lower median of each step
 	mean   []float64   // of the excess, by rank
 	hits   map[int][]int
-	clear  []share // of the steps in which somebody is clearly the slowest, by rank
+	clear  []share // of the steps in which one rank is clearly the slowest, by rank
 }
 
 // place is a place among the slowest ranks, and its share of alpha. Places above the first find
@@ -288,10 +288,11 @@ type Round struct {
 	Own   []float64
 }
 
-// LateRanksByRound returns the ranks that are late according to rounds, of which a step has many. It
-// finds what chance hides in a step: lateness that is confined to few rounds, or is in many of few
-// steps. A disturbance can last for several rounds, so that a rank must have hits in several steps,
-// and be late by Material even without its worst step. least is the smallest difference that counts.
+// LateRanksByRound returns the ranks that are late according to rounds, of which a step has many.
+// It finds what chance hides in a step: lateness that is confined to few rounds, or is in many of
+// few steps. A disturbance can last for several rounds, so that a rank must have hits in several
+// steps, and be late by Material even without its worst step. least is the smallest difference that
+// counts.
 func LateRanksByRound(own OwnTimes, rounds []Round, step, least float64, of int) (list []LateRank) {
 	if len(own) < 2 || len(own[0]) < 2 {
 		return nil

@@ -68,8 +68,8 @@ func TestFewStepsAreJudgedByMagnitude(t *testing.T) {
 	assert.Empty(t, LateRanks(pause, 40, 2))
 }
 
-// Of the steps in which one rank is clearly the slowest, most are rank 2's: it is late in a fifth of
-// the steps, which is as often as any rank of five is by chance if others are.
+// Of the steps in which one rank is clearly the slowest, most are rank 2's: it is late in a fifth
+// of the steps, which is as often as any rank of five is by chance if others are.
 func TestLatenessInFewStepsIsFoundIfTheOthersAreEven(t *testing.T) {
 	own := ownTimes(4, 40, 5, func(_ *rand.Rand, step, rank int) float64 {
 		if rank == 2 && step%5 == 0 {

@@ -141,8 +141,8 @@ func TestTheCriticalPathFollowsOverlappingKernels(t *testing.T) {
 	assert.Equal(t, "kernel", p.Kinds[0].Kind.String())
 }
 
-// Kernels of two streams overlap, and each second one has no launch, as it shares the correlation of
-// another: it did not wait in a queue for 40 µs while the other one ran.
+// Kernels of two streams overlap, and each second one has no launch, as it shares the correlation
+// of another: it did not wait in a queue for 40 µs while the other one ran.
 func TestTheCriticalPathPassesThroughTheKernelThatHeldTheDevice(t *testing.T) {
 	p := statsOf(t, publicCase(t, "shared_correlation_64bit_stream")).Paths[0]
 	assert.Equal(t, "kernel", p.Kinds[0].Kind.String())

@@ -70,8 +70,8 @@ func (a *analysis) decide(t *stepTable, sets [][]int, joints map[straggler.Ident
 const overlapping = 0.1
 
 // rounds returns the collectives of members only, in the steps that are compared. There are none if
-// collectives overlap work, as a delay then shows in all that follow, and in a pipeline, whose stages
-// wait between them.
+// collectives overlap work, as a delay then shows in all that follow, and in a pipeline, whose
+// stages wait between them.
 func (a *analysis) rounds(joints map[straggler.Identity]*joint, members, rows []int) (list []straggler.Round) {
 	for _, i := range members {
 		line := a.lines[a.job[i]]

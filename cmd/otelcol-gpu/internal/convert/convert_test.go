@@ -295,7 +295,8 @@ func TestFindingsAreShortOnNarrowTerminals(t *testing.T) {
 	assert.Contains(t, also(r, 0), "evidence of many kinds")
 }
 
-// The sentence on a job begins a new paragraph with what a late rank did, and with the critical path.
+// The sentence on a job begins a new paragraph with what a late rank did, and with the critical
+// path.
 func TestTheSentenceOnAJobHasParagraphs(t *testing.T) {
 	var b strings.Builder
 	says := "Rank 1 is late. Before those it has more. Critical path across the ranks: rank 1."
