@@ -37,7 +37,7 @@ func TestRatesHaveThreeDigitsAndAPrefix(t *testing.T) {
 	}
 }
 
-// Evidence gives way first, the remedy last.
+// Evidence is dropped first, the remedy last.
 func TestAFindingIsShortenedUntilItFits(t *testing.T) {
 	f := New("loader", High)
 	f.Subject, f.Chain, f.Evidence = "GPU 0", []string{"first", "second", "third"}, "evidence"
