@@ -50,7 +50,10 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 		if i == 25 {
 			lines = append(lines, object{"d": 0, "t": at + 1, "e": "xid", "code": 79, "count": 1},
 				object{"d": 0, "t": at + 2, "e": "ecc_corrected", "count": 2},
-				object{"d": 0, "t": at + 3, "e": "ecc_uncorrected", "count": 1})
+				object{"d": 0, "t": at + 3, "e": "ecc_uncorrected", "count": 1},
+				object{"d": 0, "t": at + 4, "e": "fault", "code": 0x1234, "count": 1, "fault": object{
+					"module": "GPU-NVLINK", "category": 3, "code": 0x1234, "severity": 2,
+				}})
 		}
 	}
 	record(t, path, object{

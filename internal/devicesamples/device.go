@@ -246,10 +246,10 @@ type Event struct {
 // Fault is what the driver reports as a GPU Operational Event. Numbers that are unknown here are
 // kept.
 type Fault struct {
-	Module   string // of the GPU, such as GPU-NVLINK
-	Category uint32
-	Code     uint32 // of the module
-	Severity uint32
+	Module   string `json:"module,omitempty"` // of the GPU, such as GPU-NVLINK
+	Category uint32 `json:"category,omitempty"`
+	Code     uint32 `json:"code,omitempty"` // of the module
+	Severity uint32 `json:"severity,omitempty"`
 }
 
 // CategoryName returns the name of the category, or its number in hexadecimal.

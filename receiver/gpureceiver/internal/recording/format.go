@@ -15,8 +15,9 @@
 // A devices line is the list that the index d of later lines refers to; it can occur again when the
 // list changes. t is the time of the measurement in unix nanoseconds; samples of one device come in
 // order of time for each quantity. The names in v are gpuquantity.Quantity names, in base units; e
-// is xid, ecc_corrected or ecc_uncorrected (what can be derived from samples, such as throttling,
-// is not written).
+// is xid, ecc_corrected, ecc_uncorrected or fault (what can be derived from samples, such as
+// throttling, is not written). An event that the driver reports as an operational event has the key
+// fault: {"module":"GPU-NVLINK","category":3,"code":4660,"severity":2}.
 //
 // Version 1 readers ignore keys and names that they do not know, so fields can be added; the
 // version is raised when an old reader would misread. The stream is flushed every second: a
@@ -63,12 +64,14 @@ type line struct {
 	E       string                 `json:"e,omitempty"`
 	Code    int64                  `json:"code,omitempty"`
 	Count   int64                  `json:"count,omitempty"`
+	Fault   devicesamples.Fault    `json:"fault,omitzero"`
 }
 
 var eventNames = map[devicesamples.EventKind]string{
 	devicesamples.EventXID:            "xid",
 	devicesamples.EventECCCorrected:   "ecc_corrected",
 	devicesamples.EventECCUncorrected: "ecc_uncorrected",
+	devicesamples.EventFault:          "fault",
 }
 
 const (
@@ -187,7 +190,7 @@ func (r *Reader) parse(text []byte) (Record, error) {
 	if l.E != "" {
 		for kind, name := range eventNames {
 			if name == l.E {
-				rec.Event = &devicesamples.Event{Time: l.T, Kind: kind, Code: l.Code, Count: l.Count}
+				rec.Event = &devicesamples.Event{Time: l.T, Kind: kind, Code: l.Code, Count: l.Count, Fault: l.Fault}
 			}
 		}
 		return rec, nil
@@ -250,7 +253,8 @@ func (w *Writer) Batch(b *gpudata.Batch) error {
 	}
 	for _, e := range b.Events {
 		if name, ok := eventNames[e.Kind]; ok {
-			if err := w.encode(line{D: int(e.Device), T: e.Time, E: name, Code: e.Code, Count: e.Count}); err != nil {
+			l := line{D: int(e.Device), T: e.Time, E: name, Code: e.Code, Count: e.Count, Fault: e.Fault}
+			if err := w.encode(l); err != nil {
 				return err
 			}
 		}
