@@ -127,7 +127,7 @@ func (p *Profile) write(
 	for _, d := range devices {
 		st.Devices = append(st.Devices, d.Report)
 	}
-	st.Host = rules.NoDevice(sw.HostOnly(), p.Meta.JAX)
+	st.Host = rules.NoDevice(sw.HostOnly(), p.Meta.Framework)
 	if err == nil {
 		err = w.Windows(sw, devices, st.Host)
 	}

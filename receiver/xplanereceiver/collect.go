@@ -39,12 +39,15 @@ type collect struct {
 // describe reads what the planes state about themselves.
 func (c *collect) describe() error {
 	c.p.Faults = append(c.p.Faults, c.space.faults...)
-	c.p.Meta.Host, c.p.Meta.JAX = c.space.host, true
+	c.p.Meta.Host, c.p.Meta.Framework = c.space.host, event.XLA
 	if c.space.lost > 0 {
 		c.p.Skipped["entry of a table that is too large (its events have no name)"] += c.space.lost
 	}
 	var begin, end, absolute int64
 	for _, p := range c.space.planes {
+		if p.ofJAX() {
+			c.p.Meta.Framework = event.JAX
+		}
 		d := event.Device{}
 		for _, b := range p.stats {
 			name, v, err := p.decode(b)
@@ -52,6 +55,8 @@ func (c *collect) describe() error {
 				return err
 			}
 			switch name {
+			case "jax_version":
+				c.p.Meta.Framework = event.JAX
 			case "process_id":
 				c.process = v.exact
 			case "profile_start_time":
@@ -79,7 +84,9 @@ func (c *collect) describe() error {
 		if p.ordinal, p.device = ordinalOf(p.name); p.device {
 			p.gpu = strings.HasPrefix(p.name, gpuPlanes)
 			d.Ordinal = p.ordinal
-			c.p.Meta.Devices = append(c.p.Meta.Devices, d)
+			if !strings.Contains(p.name, " ") { // a SparseCore's statistics are not the device's
+				c.p.Meta.Devices = append(c.p.Meta.Devices, d)
+			}
 		}
 		for _, l := range p.lines {
 			absolute = max(absolute, l.start)
@@ -101,6 +108,25 @@ func (c *collect) describe() error {
 		c.p.Faults = append(c.p.Faults, "no start of the profile: times count from 1970")
 	}
 	return nil
+}
+
+// given are names that only JAX gives: of calls, programs (jit_step), and scopes (jit(step)/add).
+// Programs of TensorFlow and PyTorch/XLA have others (a_inference_step_12, SyncTensorsGraph.34).
+var given = regexp.MustCompile(`^(PjitFunction\(|(jit|pmap)[_(])`)
+
+// ofJAX reports whether the tables have such a name.
+func (p *plane) ofJAX() bool {
+	for _, d := range p.events {
+		if given.MatchString(d.name) {
+			return true
+		}
+	}
+	for _, name := range p.names {
+		if given.MatchString(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // ordinalOf returns the number of the device that a plane of this name shows. SparseCores of a TPU are parts of

@@ -119,7 +119,34 @@ func from(ctx context.Context, f *os.File, read func(*wire) error) error {
 			return fmt.Errorf("broken gzip data: %w", err)
 		}
 		defer z.Close()
-		b = bufio.NewReaderSize(z, size)
+		packed, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		b = bufio.NewReaderSize(&inflated{z, max(leastInflated, maxInflation*packed.Size())}, size)
 	}
 	return read(&wire{r: b})
+}
+
+// Limits of what a compressed file may expand to: events differ in their times, so that profiles
+// compress to a tenth. Smaller files are not judged.
+const (
+	maxInflation  = 200
+	leastInflated = 16 << 20 // bytes
+)
+
+// inflated reads decompressed data up to a limit.
+type inflated struct {
+	r    io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (i *inflated) Read(b []byte) (int, error) {
+	n, err := i.r.Read(b)
+	if i.left -= int64(n); i.left < 0 {
+		return 0, fmt.Errorf("%w: the gzip data expands to more than %d times its size "+
+			"(if it is a profile, decompress it first)", ErrBroken, maxInflation)
+	}
+	return n, err
 }

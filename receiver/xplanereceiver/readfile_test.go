@@ -6,14 +6,17 @@ package xplanereceiver
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
@@ -100,6 +103,77 @@ func TestTablesAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, named(list, "unknown"), 1)
 	assert.EqualValues(t, 1, st.Skipped["entry of a table that is too large (its events have no name)"])
+}
+
+// A small file may expand to any size, in one field that would be skipped.
+func TestExpansionIsBounded(t *testing.T) {
+	m := message{}.in(1, message{}.in(9, make([]byte, leastInflated)))
+	bomb := packed(t, m)
+	require.Less(t, len(bomb)*maxInflation, leastInflated)
+	path := write(t, bomb)
+	_, _, err := spans(t, path, kernels)
+	require.ErrorIs(t, err, ErrBroken)
+	require.ErrorContains(t, err, "expands to more than 200 times its size (if it is a profile, decompress it first)")
+}
+
+// A TPU with two SparseCores is one device: the cores' rows run at the same time, their statistics
+// are not the device's, and statistics of bytes have no meaning here.
+func TestCoresOfATPUAreOneDevice(t *testing.T) {
+	const statType, statPeak, statFlops = 20, 21, 22
+	described := func(m message) message {
+		return m.in(5, entry(statType, "device_type_string")).in(5, entry(statPeak, "peak_teraflops_per_second")).
+			in(5, entry(statFlops, "flops"))
+	}
+	opaque := message{}.number(1, statFlops).text(6, "\x08\xff\x01")
+	double := message(protowire.AppendFixed64(protowire.AppendTag(message{}.number(1, statPeak), 2, protowire.Fixed64Type),
+		math.Float64bits(100)))
+	var m message
+	for core := range 2 { // before the plane of the device
+		p := planeOf(fmt.Sprintf("/device:TPU:0 SparseCore %d", core), []string{"gather"},
+			row(3, "Sparse Core Ops", 0, at(1, 2_000_000, 4_000_000, opaque)))
+		m = m.in(1, described(p).in(6, textStat(statType, "SparseCore")))
+	}
+	p := planeOf("/device:TPU:0", []string{"fusion"}, row(3, "XLA Ops", 0, at(1, 0, 4_000_000, stat(statFlops, 200_000_000))))
+	m = m.in(1, described(p).in(6, message{}.number(1, statType).text(6, "\xff")).in(6, textStat(statType, "TPU v4")).in(6, double))
+	list, st, err := spans(t, write(t, m), kernels)
+	require.NoError(t, err)
+	require.Len(t, st.Devices, 1)
+	d := st.Devices[0]
+	assert.Equal(t, "TPU v4", d.Model)
+	window := named(list, "GPU 0")[0]
+	assert.EqualValues(t, 3, window.Int("gpu.window.kernel.count"))
+	assert.Equal(t, map[string]any{"flops": 2e8, "busy": 6e-6, "sum": 12e-6}, map[string]any{
+		"flops": window.Attributes["gpu.flop.count"], "busy": window.Attributes["gpu.window.busy.duration"],
+		"sum": window.Attributes["gpu.window.kernel.duration"],
+	})
+	for _, s := range named(list, "gather") {
+		assert.NotContains(t, s.Attributes, "gpu.flop.count")
+	}
+}
+
+// Remedies are in the terms of JAX if names in the file are JAX's; otherwise they say which part is
+// for JAX.
+func TestRemediesAreForTheFrameworkThatTheFileStates(t *testing.T) {
+	version := planeOf("/host:metadata", nil).in(5, entry(30, "jax_version")).in(6, textStat(30, "0.12"))
+	tables := func(name string) message {
+		return planeOf("/host:metadata", nil).in(5, entry(30, "x")).in(5, entry(31, name))
+	}
+	for name, c := range map[string]struct {
+		host string
+		more message
+		jax  bool
+	}{
+		"version of JAX": {"load", version, true}, "call of JAX": {"PjitFunction(f)", nil, true}, "module": {"load", tables("jit_step"), true},
+		"scope": {"load", tables("pmap(f)/add"), true}, "TensorFlow": {"load", tables("a_inference_step_12"), false},
+		"PyTorch/XLA": {"load", tables("SyncTensorsGraph.34"), false}, "nothing": {"load", nil, false},
+	} {
+		m := message{}.in(1, planeOf("/host:CPU", []string{c.host}, row(3, "python", 0, at(1, 0, 5_000_000_000)))).in(1, c.more)
+		_, st, err := spans(t, write(t, m), kernels)
+		require.NoError(t, err, name)
+		require.NotNil(t, st.Host, name)
+		assert.Contains(t, st.Host.Remedy, "jax.devices()", name)
+		assert.Equal(t, c.jax, !strings.HasPrefix(st.Host.Remedy, "in JAX: "), name)
+	}
 }
 
 func TestPrecisionIsTheResults(t *testing.T) {

@@ -51,6 +51,50 @@ func TestReceiverReadsFolderAndCounts(t *testing.T) {
 	assert.Positive(t, sink.SpanCount())
 }
 
+// A folder that is followed: files of hosts that are there together are ranks of one job. A file that
+// is read before another host's appears remains a separate profile, and none is read twice.
+func TestHostsOfAFollowedRun(t *testing.T) {
+	for name, rounds := range map[string][][]string{"together": {{"a", "b"}}, "one after another": {{"a"}, {"b"}}} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "plugins", "profile", "2026_08_21_10_00_00")
+			require.NoError(t, os.MkdirAll(dir, 0o700))
+			add := func(hosts []string) {
+				for _, h := range hosts {
+					require.NoError(t, os.Rename(write(t, profile()), filepath.Join(dir, h+".xplane.pb")))
+				}
+			}
+			add(rounds[0])
+			cfg := createDefaultConfig().(*Config)
+			cfg.Files.Include = []string{filepath.Join(dir, "*.xplane.pb")}
+			cfg.Files.StableFor, cfg.Files.PollInterval = 0, 10*time.Millisecond
+			sink := &consumertest.TracesSink{}
+			r, err := NewFactory().CreateTraces(t.Context(), receivertest.NewNopSettings(metadata.Type), cfg, sink)
+			require.NoError(t, err)
+			require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+			read := 0
+			for i, hosts := range rounds {
+				if i > 0 {
+					add(hosts)
+				}
+				read += len(hosts)
+				require.Eventually(t, func() bool { return len(sink.AllTraces()) == read }, time.Minute, time.Millisecond)
+			}
+			require.NoError(t, r.Shutdown(t.Context()))
+			var ranks []any
+			for _, td := range sink.AllTraces() {
+				res := td.ResourceSpans().At(0).Resource().Attributes().AsRaw()
+				ranks = append(ranks, res["gpu.job.rank"])
+				assert.Equal(t, res["gpu.job.rank"] != nil, res["gpu.job.id"] == filepath.ToSlash(dir))
+			}
+			want := []any{int64(0), int64(1)}
+			if len(rounds) > 1 {
+				want[0] = nil
+			}
+			assert.Equal(t, want, ranks)
+		})
+	}
+}
+
 func TestConfigIsReadAsWritten(t *testing.T) {
 	cfg, err := configtest.Load[Config](t, "xplane/all", createDefaultConfig)
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	compared "github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
@@ -25,6 +26,77 @@ func truth(t *testing.T, into any, elem ...string) string {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, into))
 	return dir
+}
+
+// Each line and each module (a program of XLA) of these files has as many events, and as much time, as
+// jax.profiler.ProfileData states: to the nanosecond, since the files are in whole ones.
+func TestLinesAndModulesEqualProfileData(t *testing.T) {
+	type sum struct {
+		events int
+		time   int64 // ps
+	}
+	for _, name := range []string{"mlp", "conv", "pmap", "scan"} {
+		var want struct {
+			Planes []struct {
+				Name  string
+				Lines []struct {
+					Name   string
+					Events int
+					Sum    float64 `json:"sum_duration_ns"`
+				}
+			}
+			Ops []struct {
+				Module string `json:"hlo_module"`
+				Count  int
+				Sum    float64 `json:"sum_duration_ns"`
+			} `json:"hlo_ops"`
+		}
+		dir := truth(t, &want, name)
+		paths, err := filepath.Glob(filepath.Join(dir, "*.xplane.pb*"))
+		require.NoError(t, err)
+		wanted, found := map[string]sum{}, map[string]sum{}
+		for _, p := range want.Planes {
+			for _, l := range p.Lines {
+				wanted[p.Name+"/"+l.Name] = sum{l.Events, int64(l.Sum * 1000)}
+			}
+		}
+		for _, o := range want.Ops {
+			s := wanted["module "+o.Module]
+			wanted["module "+o.Module] = sum{s.events + o.Count, s.time + int64(o.Sum*1000)}
+		}
+		f, err := os.Open(paths[0])
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		c := &collect{space: &space{}, unknown: described{}}
+		require.NoError(t, from(t.Context(), f, c.space.tables))
+		require.NoError(t, from(t.Context(), f, func(w *wire) error {
+			return c.space.events(w, func(p *plane, l *line, b []byte) error {
+				var id, duration int64
+				var stats [][]byte
+				require.NoError(t, each(b, func(num protowire.Number, n uint64, b []byte) {
+					switch num {
+					case 1:
+						id = int64(n)
+					case 3:
+						duration = int64(n)
+					case 4:
+						stats = append(stats, b)
+					}
+				}))
+				rows := []string{p.name + "/" + l.name}
+				require.NoError(t, c.state(p, p.events[id], stats))
+				if c.facts.operator != "" {
+					rows = append(rows, "module "+c.facts.module)
+				}
+				for _, row := range rows {
+					s := found[row]
+					found[row] = sum{s.events + 1, s.time + duration}
+				}
+				return nil
+			})
+		}))
+		assert.Equal(t, wanted, found, name)
+	}
 }
 
 // Files of jax 0.12 on a CPU: operators and steps equal what jax.profiler.ProfileData reads.

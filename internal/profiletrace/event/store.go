@@ -25,6 +25,16 @@ type Device struct {
 	FLOPRate, Bandwidth float64
 }
 
+// Framework is what a program was written with, whose terms remedies use.
+type Framework int
+
+// Frameworks. Without a statement, remedies name PyTorch's terms.
+const (
+	PyTorch Framework = iota
+	JAX
+	XLA // JAX, TensorFlow or PyTorch/XLA
+)
+
 // Meta is a file's description of itself. Fields that the file does not state are zero.
 type Meta struct {
 	Base         int64 // unix ns of Event.Start 0
@@ -37,7 +47,7 @@ type Meta struct {
 	JobID        string
 	Host         string
 	Windows      bool // the file states that the host runs Windows
-	JAX          bool // the program is one of JAX
+	Framework    Framework
 	Service      string
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file

@@ -168,8 +168,9 @@ type Context struct {
 	Memory  Memory
 	Clocks  []event.ClockReading // of the device, as far as the file contains them
 	Windows bool                 // the host runs Windows
-	JAX     bool                 // the program is one of JAX, to which remedies refer
 	Modules *ModuleTree
+
+	Framework event.Framework
 
 	Launches, Lost int64  // launches of kernels and graphs, and how many of them have no recorded work
 	Incomplete     string // why the file lacks records, by its own statement; empty: not known

@@ -147,5 +147,5 @@ func (in *Input) Peak(ordinal int64) facts.Peak {
 
 // Naming returns a context with the names only.
 func (in *Input) Naming() *facts.Context {
-	return &facts.Context{Name: in.Names.Text, Kernel: in.ShortName, JAX: in.Meta.JAX}
+	return &facts.Context{Name: in.Names.Text, Kernel: in.ShortName, Framework: in.Meta.Framework}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -32,7 +33,7 @@ func (j *judge) healthy(r *facts.Report) []finding.Finding {
 	case e.Time == 0:
 		v.Certainty = finding.Medium
 		v.Evidence = "efficiency is not judged, for no operator's work is known"
-		if !j.f.JAX {
+		if j.f.Framework == event.PyTorch {
 			v.Evidence += " (record_shapes=True)"
 		}
 	case e.NoPeak != "":

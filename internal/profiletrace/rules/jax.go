@@ -3,7 +3,24 @@
 
 package rules
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+)
+
+// inTermsOf returns a remedy in the terms of a framework. Where the file only states that XLA ran the
+// program, terms of JAX are marked as such.
+func inTermsOf(framework event.Framework, remedy string) string {
+	if framework == event.PyTorch {
+		return remedy
+	}
+	replaced := ofJAX.Replace(remedy)
+	if framework == event.XLA && replaced != remedy {
+		return "in JAX: " + replaced
+	}
+	return replaced
+}
 
 // ofJAX replaces what remedies name of PyTorch by what programs of JAX have for it.
 var ofJAX = strings.NewReplacer(

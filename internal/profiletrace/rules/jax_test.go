@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -75,14 +76,17 @@ func constant(e ast.Expr) (string, bool) {
 }
 
 func TestFindingsOnProgramsOfJAXHaveItsRemedies(t *testing.T) {
-	for jax, want := range map[bool]string{false: "torch.compile", true: "jax.lax.scan"} {
-		j := &judge{f: &facts.Context{JAX: jax}, length: 100}
+	for framework, want := range map[event.Framework]string{
+		event.PyTorch: "torch.compile", event.JAX: "one jax.jit around the whole step, several steps in one call (jax.lax.scan)",
+		event.XLA: "in JAX: one jax.jit",
+	} {
+		j := &judge{f: &facts.Context{Framework: framework}, length: 100}
 		j.add(finding.Finding{Kind: semconv.GPUFindingKindLaunchBound, Gain: 50})
 		j.note(finding.Finding{Kind: semconv.GPUFindingKindLaunchBound}, 1, .5)
 		for _, v := range j.list {
 			assert.Contains(t, v.Remedy, want)
 		}
-		v := NoDevice(&facts.HostOnly{Time: 1, Where: []finding.Location{{Name: "main"}}}, jax)
-		assert.Equal(t, jax, strings.Contains(v.Remedy, "jax.devices"))
+		v := NoDevice(&facts.HostOnly{Time: 1, Where: []finding.Location{{Name: "main"}}}, framework)
+		assert.Equal(t, framework != event.PyTorch, strings.Contains(v.Remedy, "jax.devices"))
 	}
 }

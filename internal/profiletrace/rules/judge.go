@@ -71,9 +71,7 @@ func (j *judge) add(v finding.Finding) {
 }
 
 func (j *judge) remedy(v *finding.Finding) {
-	if v.Remedy = cmp.Or(v.Remedy, remedyOf(v.Kind)); j.f.JAX {
-		v.Remedy = ofJAX.Replace(v.Remedy)
-	}
+	v.Remedy = inTermsOf(j.f.Framework, cmp.Or(v.Remedy, remedyOf(v.Kind)))
 }
 
 // note adds a finding without a known gain.

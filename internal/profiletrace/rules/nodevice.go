@@ -7,13 +7,14 @@ import (
 	"fmt"
 
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // NoDevice returns the finding on a profile without activities of a device; nil if it has no host
 // time either.
-func NoDevice(h *facts.HostOnly, jax bool) *finding.Finding {
+func NoDevice(h *facts.HostOnly, framework event.Framework) *finding.Finding {
 	if h == nil || h.Time <= 0 {
 		return nil
 	}
@@ -27,9 +28,7 @@ func NoDevice(h *facts.HostOnly, jax bool) *finding.Finding {
 		v.Chain[0] = "the part of the profile that could be read has no activity of a device"
 		v.Remedy = "convert the whole file: activities of devices often come last"
 	}
-	if jax {
-		v.Remedy = ofJAX.Replace(v.Remedy)
-	}
+	v.Remedy = inTermsOf(framework, v.Remedy)
 	const enough = 0.05
 	if float64(h.Loader) >= enough*float64(h.Time) {
 		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", finding.Duration(h.Loader),
