@@ -313,6 +313,14 @@ func TestMissingRightsAreLoggedOnceWithTheirRemedy(t *testing.T) {
 		rig.run(5, 400, map[int64]uint32{1: 100}, 1)
 		rig.emit(t)
 	}
+	hidden := t.TempDir() // as a user's processes with hidepid=2: even the first one looks absent
+	require.NoError(t, os.MkdirAll(filepath.Join(hidden, "self/ns"), 0o755))
+	require.NoError(t, os.Symlink("pid:[4026531836]", filepath.Join(hidden, "self/ns/pid")))
+	rig.processes = processes.New(hidden)
+	for range 2 {
+		rig.run(5, 400, map[int64]uint32{1: 100}, 1)
+		rig.emit(t)
+	}
 	var got []string
 	for _, e := range logs.All() {
 		if strings.Contains(e.Message, "rocesses on") {
@@ -322,6 +330,7 @@ func TestMissingRightsAreLoggedOnceWithTheirRemedy(t *testing.T) {
 	assert.Equal(t, []string{
 		"(mount the node's folder /var/log/containers read-only, or set `kubernetes::container_logs`)",
 		"(run the Collector on the host, or in a pod with `hostPID: true`)",
+		"(give the Collector the capability SYS_PTRACE, run it as root, or mount /proc without `hidepid`)",
 	}, got)
 }
 

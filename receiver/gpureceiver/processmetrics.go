@@ -162,6 +162,11 @@ func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Pro
 		w.r.set.Logger.Info("Processes on GPUs have no program, user, container or job, because the host's processes are " +
 			"not visible (run the Collector on the host, or in a pod with `hostPID: true`)")
 	}
+	if !w.warned["hidden"] && p.ContainerID == "" && w.r.processes.Hides(p.Key.PID) {
+		w.warned["hidden"] = true
+		w.r.set.Logger.Warn("Processes on GPUs have no program, container or job, because /proc hides them (give the " +
+			"Collector the capability SYS_PTRACE, run it as root, or mount /proc without `hidepid`)")
+	}
 	attributes := pcommon.NewMap()
 	identify(attributes, &p.Device)
 	attributes.PutInt(string(semconv.ProcessPidKey), p.Key.PID)

@@ -78,6 +78,7 @@ type gpuReceiver struct {
 	events    []devicesamples.Event
 	trouble   string            // the problem with the source; empty if there is none
 	notices   map[string]string // reasons for missing data, by kind and devices
+	xidsOnly  bool              // it was logged that the source has no operational events
 	clock     clockState
 	dropAttrs [gpudata.NumDropReasons]metric.MeasurementOption
 }

@@ -6,6 +6,8 @@ package gpureceiver
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,10 +27,22 @@ func (r *gpuReceiver) opened(source string, devices []devicesamples.Device, skip
 		fields = append(fields, zap.NamedError("instead_of", skipped))
 	}
 	r.set.Logger.Info("GPU source opened", fields...)
+	if source == sourceDCGM && !r.xidsOnly && slices.ContainsFunc(devices, reportsOperationalEvents) {
+		r.xidsOnly = true
+		r.set.Logger.Info("DCGM reports faults as XIDs only, without the GPU Operational Events of the driver (set " +
+			"`source` to nvml to read them)")
+	}
 	r.trouble = ""
 	r.clock.reset(time.Now())
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
 	r.adopt(devices)
+}
+
+// reportsOperationalEvents reports whether a device's driver has GPU Operational Events.
+func reportsOperationalEvents(d devicesamples.Device) bool {
+	major, _, _ := strings.Cut(d.DriverVersion, ".")
+	n, _ := strconv.Atoi(major)
+	return n >= 615
 }
 
 func (r *gpuReceiver) read(source string, devices []devicesamples.Device, b *gpudata.Batch, d time.Duration) {

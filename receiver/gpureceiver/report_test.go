@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +76,21 @@ func TestAChangeOfTheReasonIsReportedAgain(t *testing.T) {
 	r.opened("dcgm", nil, nil)
 	r.unavailable(refused, time.Second)
 	assert.Len(t, logs(), 2, "opened, and missed again")
+}
+
+func TestASourceWithoutOperationalEventsIsReportedOnce(t *testing.T) {
+	r, logs, _ := loggedReceiver(t)
+	for _, c := range []struct {
+		source, driver string
+		want           int
+	}{
+		{"dcgm", "610.43.02", 1}, {"dcgm", "", 1}, {"nvml", "615.12", 1}, {"dcgm", "615.12", 2}, {"dcgm", "615.12", 1},
+	} {
+		r.opened(c.source, []devicesamples.Device{{ID: "GPU-1", DriverVersion: c.driver}}, nil)
+		lines := slices.DeleteFunc(logs(), func(line string) bool { return strings.Contains(line, "detected") })
+		assert.Len(t, lines, c.want, c)
+		assert.Equal(t, c.want == 2, strings.Contains(lines[len(lines)-1], "set `source` to nvml"), c)
+	}
 }
 
 func TestABoardThatFailsAndReturnsIsReported(t *testing.T) {

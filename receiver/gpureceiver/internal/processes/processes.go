@@ -6,6 +6,8 @@
 package processes
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -33,7 +35,10 @@ type Facts struct {
 }
 
 // Host is the /proc of this host.
-type Host struct{ root string }
+type Host struct {
+	root     string
+	readFile func(string) ([]byte, error)
+}
 
 // hostNamespace is the number that Linux gives the first PID namespace (PROC_PID_INIT_INO).
 const hostNamespace = "pid:[4026531836]"
@@ -44,7 +49,7 @@ func New(root string) *Host {
 	if ns, err := os.Readlink(filepath.Join(root, "self/ns/pid")); err != nil || ns != hostNamespace {
 		return nil
 	}
-	return &Host{root: root}
+	return &Host{root, os.ReadFile}
 }
 
 // maxParents bounds the way up.
@@ -59,11 +64,11 @@ func (h *Host) Of(pid int64) (f Facts) {
 	if inner := status.inner; inner != pid {
 		f.LocalPID = inner
 	}
-	if b, err := os.ReadFile(h.path(pid, "cgroup")); err == nil {
+	if b, err := h.readFile(h.path(pid, "cgroup")); err == nil {
 		f.ContainerID, f.PodUID, f.SlurmJob = fromControlGroup(string(b))
 	}
 	f.Start, f.Executable = h.stat(pid)
-	if b, err := os.ReadFile(h.path(pid, "cmdline")); err == nil {
+	if b, err := h.readFile(h.path(pid, "cmdline")); err == nil {
 		// Arguments may contain secrets. Programs that set their title write it here in full.
 		if program, _, _ := strings.Cut(string(b), "\x00"); strings.TrimSpace(program) != "" {
 			f.Executable = strings.TrimSpace(filepath.Base(program))
@@ -75,6 +80,19 @@ func (h *Host) Of(pid int64) (f Facts) {
 		f.Parents = append(f.Parents, p)
 	}
 	return f
+}
+
+// Hides reports whether this process lacks the rights to read the control group of a process. With
+// hidepid=2 it looks as if the process had ended, but the first process never does.
+func (h *Host) Hides(pid int64) bool {
+	if h == nil {
+		return false
+	}
+	_, err := h.readFile(h.path(pid, "cgroup"))
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = h.readFile(h.path(1, "cgroup"))
+	}
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
 }
 
 // Start returns when a process started, 0 if it has ended.
@@ -89,7 +107,7 @@ func (h *Host) Start(pid int64) int64 {
 // stat reads the start time and the name of a process. The name is in parentheses and may contain
 // any character.
 func (h *Host) stat(pid int64) (start int64, name string) {
-	b, err := os.ReadFile(h.path(pid, "stat"))
+	b, err := h.readFile(h.path(pid, "stat"))
 	if err != nil {
 		return 0, ""
 	}
@@ -128,7 +146,7 @@ type status struct {
 }
 
 func (h *Host) status(pid int64) (s status) {
-	b, err := os.ReadFile(h.path(pid, "status"))
+	b, err := h.readFile(h.path(pid, "status"))
 	if err != nil {
 		return s
 	}

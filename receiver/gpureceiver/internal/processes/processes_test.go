@@ -6,9 +6,11 @@ package processes
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,6 +66,26 @@ func TestAContainerDoesNotSeeTheHostsProcesses(t *testing.T) {
 	assert.Nil(t, h)
 	assert.Equal(t, Facts{}, h.Of(500))
 	assert.Nil(t, New(t.TempDir()), "no /proc")
+}
+
+func TestMissingRightsAreDistinguishedFromTheEndOfAProcess(t *testing.T) {
+	assert.False(t, (*Host)(nil).Hides(500))
+	root := host(t, hostNamespace)
+	h := New(root)
+	assert.False(t, h.Hides(500))
+	assert.False(t, h.Hides(7), "it has ended")
+	h.readFile = func(name string) ([]byte, error) { // as hidepid=1, or a security module
+		if strings.Contains(name, "/500/") {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EPERM}
+		}
+		return os.ReadFile(name)
+	}
+	assert.True(t, h.Hides(500))
+	assert.False(t, h.Hides(501))
+	h = New(root)
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "1"))) // as hidepid=2 hides others
+	assert.True(t, h.Hides(7))
+	assert.False(t, h.Hides(501), "of the same user")
 }
 
 func TestControlGroupsOfOtherRuntimes(t *testing.T) {
@@ -125,7 +147,7 @@ func TestContainersAreNamedByTheLinksToTheirLogs(t *testing.T) {
 
 // TestThisProcess reads a real /proc.
 func TestThisProcess(t *testing.T) {
-	f := (&Host{root: "/proc"}).Of(int64(os.Getpid()))
+	f := (&Host{"/proc", os.ReadFile}).Of(int64(os.Getpid()))
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("no /proc here")
 	}
