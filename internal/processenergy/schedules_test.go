@@ -34,13 +34,15 @@ type schedule struct {
 	refresh   int         // of the counter
 	averaging int         // of power readings
 	answers   int         // which samples an average includes: all, only busy ones, or the newest
+	sizes     []float64   // of the instances, which have the processes in turn; none: no MIG
 }
 
-func newSchedule(r *rand.Rand) *schedule {
+func newSchedule(r *rand.Rand, sizes ...float64) *schedule {
 	s := &schedule{
 		mps: r.IntN(5) == 0, idle: 50 + 60*r.Float64(), period: 17 + r.IntN(84), refresh: 2 + r.IntN(9),
-		averaging: []int{1, 100}[r.IntN(2)], answers: r.IntN(3),
+		averaging: []int{1, 100}[r.IntN(2)], answers: r.IntN(3), sizes: sizes,
 	}
+	s.mps = s.mps && sizes == nil
 	n := 2 + r.IntN(3)
 	watts, runs := make([]float64, n), make([][]bool, n)
 	base, factor := 200+200*r.Float64(), 1+1.5*r.Float64()
@@ -71,24 +73,33 @@ func newSchedule(r *rand.Rand) *schedule {
 	}
 	s.total, s.power = make([]float64, ticks+1), make([]float64, ticks+1)
 	for t := range ticks {
-		running, sum := 0, 0.0
+		running, sum := make([]int, max(len(sizes), 1)), 0.0
 		for i := range n {
 			if runs[i][t] {
-				running++
-				sum += watts[i]
+				running[i%len(running)]++
 			}
 		}
-		scale := 1.0
-		if !s.mps && running > 0 {
-			scale = 1 / float64(running)
+		scale := func(i int) float64 {
+			switch {
+			case s.mps:
+				return 1
+			case sizes != nil:
+				return sizes[i%len(sizes)] / float64(running[i%len(sizes)])
+			}
+			return 1 / float64(running[0])
 		}
-		clip := min(1, (powerLimit-s.idle)/max(sum*scale, 1))
+		for i := range n {
+			if runs[i][t] {
+				sum += watts[i] * scale(i)
+			}
+		}
+		clip := min(1, (powerLimit-s.idle)/max(sum, 1))
 		p := s.idle
 		for i := range n {
 			var share, w float64
 			if runs[i][t] {
-				share, w = scale, watts[i]*scale*clip
-				if s.mps && running > 1 {
+				share, w = scale(i), watts[i]*scale(i)*clip
+				if s.mps && running[0] > 1 {
 					w *= slowed[i]
 				}
 			}
@@ -144,6 +155,95 @@ func (s *schedule) percents(t int, seen int64) (list []Sample) {
 	return list
 }
 
+// activities returns the utilization of each MIG instance in the last second, as its processes, which
+// all have contexts.
+func (s *schedule) activities(t int) (list []Sample) {
+	for i, size := range s.sizes {
+		var busy float64
+		var on []Key
+		for p := i; p < len(s.resident); p += len(s.sizes) {
+			busy += s.resident[p][t] - s.resident[p][t-second]
+			on = append(on, Key{PID: int64(p + 1)})
+		}
+		list = OfInstance(list, on, beginning+int64(t)*tick, math.Round(100*busy/size/second)/100, size)
+	}
+	return list
+}
+
+// reading is what was used until a time.
+type reading struct {
+	through int64
+	used    map[Key]Usage
+	total   float64
+}
+
+// measure measures the simulated device like a real one, and reads it every 10 s.
+func (s *schedule) measure() (*Device, []reading) {
+	d := NewDevice(powerLimit, keep)
+	var readings []reading
+	for at := 0; at <= ticks; at += 10 {
+		now := beginning + int64(at)*tick
+		d.AddEnergy(now, s.counter(at))
+		if at > 0 {
+			d.AddPower(s.reading(at), true)
+		}
+		switch {
+		case s.sizes != nil && at > 0 && at%second == 0:
+			d.Add(Answer{Time: now, Samples: s.activities(at), Contexts: true, Utilization: -1})
+		case s.sizes == nil && at%25 < 10:
+			d.Add(Answer{Time: now, Samples: s.percents(at, max(d.Since(), beginning)), Contexts: true, Utilization: -1})
+		}
+		if at > 0 && at%(10*second) == 0 {
+			u := reading{d.Through(), map[Key]Usage{}, d.Total()}
+			d.Processes(func(k Key, v Usage) { u.used[k] = v })
+			readings = append(readings, u)
+		}
+	}
+	return d, readings
+}
+
+// TestInstancesHaveTheEnergyOfTheirProcesses compares two MIG instances in windows of 10 s with the
+// simulation. How several processes share an instance is unknown, and so is the power of the one that
+// runs.
+func TestInstancesHaveTheEnergyOfTheirProcesses(t *testing.T) {
+	var inside, all [2]int // by processes of the instance, one or more
+	var errors [2][]float64
+	for seed := range 100 {
+		s := newSchedule(rand.New(rand.NewPCG(uint64(seed), 46)), 4./7, 3./7)
+		d, readings := s.measure()
+		sum := d.Idle(false).Joules + d.Idle(true).Joules + d.Unattributed().Joules
+		d.Processes(func(_ Key, u Usage) { sum += u.Joules })
+		assert.InEpsilon(t, d.Total(), sum, 1e-9, "seed %d", seed)
+		for i := 1; i < len(readings); i++ {
+			a, b := readings[i-1], readings[i]
+			from, to := int((a.through-beginning)/tick), int((b.through-beginning)/tick)
+			var got, want [2]float64
+			for p := range s.active {
+				k := Key{PID: int64(p + 1)}
+				u := b.used[k].Since(a.used[k])
+				truth := s.active[p][to] - s.active[p][from]
+				got[p%2], want[p%2] = got[p%2]+u.Joules, want[p%2]+truth
+				kind := min((len(s.active)-1-p%2)/2, 1)
+				if all[kind]++; math.Abs(u.Joules-truth) <= u.Error() {
+					inside[kind]++
+				}
+			}
+			for n := range got {
+				kind := min((len(s.active)-1-n)/2, 1)
+				errors[kind] = append(errors[kind], math.Abs(got[n]-want[n])/(b.total-a.total))
+			}
+		}
+	}
+	for kind, list := range errors {
+		share := float64(inside[kind]) / float64(all[kind])
+		t.Logf("several processes: %t, %.2f %% of %d inside; error of instances: median %.2f %%, 95th percentile %.2f %% of the device",
+			kind == 1, 100*share, all[kind], 100*percentile(list, 0.5), 100*percentile(list, 0.95))
+		assert.GreaterOrEqual(t, share, 0.95)
+		assert.LessOrEqual(t, percentile(list, 0.5), 0.02)
+		assert.LessOrEqual(t, percentile(list, 0.95), []float64{0.1, 0.15}[kind])
+	}
+}
+
 // TestPartsOfAThousandSchedulesSumToTheDeviceAndAreInsideTheirBounds compares windows of 10 s with
 // the simulation's own energies.
 func TestPartsOfAThousandSchedulesSumToTheDeviceAndAreInsideTheirBounds(t *testing.T) {
@@ -156,31 +256,7 @@ func TestPartsOfAThousandSchedulesSumToTheDeviceAndAreInsideTheirBounds(t *testi
 	for seed := range n {
 		r := rand.New(rand.NewPCG(uint64(seed), 45))
 		s := newSchedule(r)
-		d := NewDevice(powerLimit, keep)
-		type reading struct {
-			through int64
-			used    map[Key]Usage
-			total   float64
-		}
-		var readings []reading
-		read := func() {
-			u := reading{d.Through(), map[Key]Usage{}, d.Total()}
-			d.Processes(func(k Key, v Usage) { u.used[k] = v })
-			readings = append(readings, u)
-		}
-		for at := 0; at <= ticks; at += 10 {
-			now := beginning + int64(at)*tick
-			d.AddEnergy(now, s.counter(at))
-			if at > 0 {
-				d.AddPower(s.reading(at), true)
-			}
-			if at%25 < 10 {
-				d.Add(Answer{Time: now, Samples: s.percents(at, max(d.Since(), beginning)), Contexts: true, Utilization: -1})
-			}
-			if at > 0 && at%(10*second) == 0 {
-				read()
-			}
-		}
+		d, readings := s.measure()
 		sum := d.Idle(false).Joules + d.Idle(true).Joules + d.Unattributed().Joules
 		d.Processes(func(_ Key, u Usage) { sum += u.Joules })
 		assert.InEpsilon(t, d.Total(), sum, 1e-9, "seed %d", seed)
