@@ -88,12 +88,12 @@ func removeAtExit(dir string) error {
 	if err != nil {
 		return err
 	}
-	ended = in
+	ended = append(ended, in)
 	return remover.Start()
 }
 
-// ended is open until this process ends.
-var ended io.Closer
+// ended holds pipes that stay open until this process ends.
+var ended []io.Closer
 
 // Process is a running host.
 type Process struct {
