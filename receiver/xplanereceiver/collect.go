@@ -34,6 +34,7 @@ type collect struct {
 	facts   facts
 	divided map[uint32]bool // paths of modules whose parts are names, too
 	unknown described       // of events whose entry is missing
+	nesting nesting
 }
 
 // describe reads what the planes state about themselves.
@@ -142,13 +143,15 @@ func ordinalOf(plane string) (int64, bool) {
 	return 0, false
 }
 
-// Rows of devices: rows of GPUs that xprof derived from the others, and rows of TPUs with work.
+// Rows of devices: rows of GPUs that xprof derived from the others, rows of TPUs with work, and rows
+// on which operators contain others.
 var (
 	derived = map[string]bool{
 		"Steps": true, "XLA Modules": true, "XLA Ops": true, "XLA TraceMe": true, "Framework Ops": true,
 		"Framework Name Scope": true, "Source code": true, "Source Code": true, "Launch Stats": true,
 	}
 	working = map[string]bool{"XLA Ops": true, "Async XLA Ops": true, "Sparse Core Ops": true}
+	nested  = map[string]bool{"XLA Ops": true, "Sparse Core Ops": true}
 )
 
 // event takes one event.
@@ -294,6 +297,10 @@ func (c *collect) activity(e *event.Event, d *described, p *plane, l *line) erro
 				c.p.Names.ID(part) // the analysis divides the path
 			}
 		}
+	}
+	if nested[l.name] {
+		e.Name = c.p.Names.ID(name)
+		return c.nesting.put(l, e)
 	}
 	return c.add(e, name)
 }

@@ -63,6 +63,7 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 	defer p.Close()
 	x := &space{}
 	c := &collect{p: p, space: x, divided: map[uint32]bool{}, unknown: described{name: "unknown"}}
+	c.nesting.add = p.Add
 	err := from(ctx, f, x.tables)
 	if err == nil && !slices.ContainsFunc(x.planes, func(p *plane) bool { return p.name != "" }) {
 		err = fmt.Errorf("%w: it has no planes", ErrNotXSpace)
@@ -73,6 +74,9 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 	}
 	if err == nil {
 		err = from(ctx, f, func(w *wire) error { return x.events(w, c.event) })
+	}
+	if err == nil {
+		err = c.nesting.flush()
 	}
 	p.Paths = p.Paths && p.Count(event.KindRuntime) > 0 // without calls that launch there is no path from host to device
 	st := Stats{Events: c.events}

@@ -153,6 +153,30 @@ func TestCoresOfATPUAreOneDevice(t *testing.T) {
 
 // Remedies are in the terms of JAX if names in the file are JAX's; otherwise they say which part is
 // for JAX.
+// A loop contains its operators on the same row: their time and work count once, and the loop has
+// the times between them.
+func TestTimeInsideALoopCountsOnce(t *testing.T) {
+	const us, statFlops = 1_000_000, 22
+	p := planeOf("/device:TPU:0", []string{"while", "fusion", "copy"}, row(3, "XLA Ops", 0,
+		at(1, 1*us, 10*us, stat(statFlops, 900)), at(2, 2*us, 3*us, stat(statFlops, 300)), at(2, 6*us, 3*us, stat(statFlops, 600)),
+		at(3, 11*us, 2*us)), row(4, "Async XLA Ops", 0, at(3, 0, 20*us)))
+	p = p.in(5, entry(statFlops, "flops"))
+	list, _, err := spans(t, write(t, message{}.in(1, p)), kernels)
+	require.NoError(t, err)
+	total := map[string]float64{}
+	flops := 0.
+	for _, s := range list {
+		total[s.Name] += float64(s.End-s.Start) / 1e9
+		if f, ok := s.Attributes["gpu.flop.count"].(float64); ok && s.Name != "GPU 0" {
+			flops += f
+		}
+	}
+	assert.InDelta(t, 4e-6, total["while"], 1e-12)
+	assert.InDelta(t, 6e-6, total["fusion"], 1e-12)
+	assert.InDelta(t, 22e-6, total["copy"], 1e-12, "asynchronous operators overlap")
+	assert.InDelta(t, 900, flops, 1e-9)
+}
+
 func TestRemediesAreForTheFrameworkThatTheFileStates(t *testing.T) {
 	version := planeOf("/host:metadata", nil).in(5, entry(30, "jax_version")).in(6, textStat(30, "0.12"))
 	tables := func(name string) message {
