@@ -198,7 +198,10 @@ func meteredServer(t *testing.T) string {
 		seconds := time.Since(start).Seconds()
 		fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\"} 3\nvllm:num_requests_waiting{model_name=\"m\"} 1\n"+
 			"vllm:kv_cache_usage_perc{model_name=\"m\"} 0.5\nvllm:num_preemptions_total{model_name=\"m\"} %.0f\n"+
-			"vllm:generation_tokens_total{model_name=\"m\"} %.0f\n", seconds, 100*seconds)
+			"vllm:generation_tokens_total{model_name=\"m\"} %.0f\n"+
+			"vllm:request_prefill_time_seconds_sum{model_name=\"m\"} %.2f\n"+
+			"vllm:request_decode_time_seconds_sum{model_name=\"m\"} %.2f\n",
+			seconds, 100*seconds, 0.5*seconds, 2*seconds)
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + "/metrics"
