@@ -220,6 +220,7 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 
 	anchors := runbooks(t)
 	for way, store := range m.stores() {
+		sharedPods(t, store, time.Now())
 		var quiet []string
 		if !assert.Eventually(t, func() bool {
 			quiet = nil
