@@ -1,6 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux && (amd64 || arm64) && !gpuspan_static
+
 package nvmlsource
 
 import (
