@@ -31,7 +31,8 @@ func loaded(t testing.TB) (m *page.Model, more func()) {
 			for i := range 400 {
 				list = append(list, span{
 					fmt.Sprint("operation ", i%20), "section", now.Add(-time.Second + time.Duration(i)*2*time.Millisecond),
-					1500 * time.Microsecond, byte(second), map[string]any{
+					1500 * time.Microsecond, byte(second),
+					map[string]any{
 						"gpu.energy": 0.5, "gpu.flop.count": 1e9 * float64(1+i%20),
 						"gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000, "gpu.roofline.bound": "compute",
 					},
@@ -40,7 +41,8 @@ func loaded(t testing.TB) (m *page.Model, more func()) {
 			for i := range int64(8) {
 				list = append(list, span{
 					"train", "step", now.Add(-time.Second + time.Duration(i)*125*time.Millisecond),
-					time.Duration(110+10*rank) * time.Millisecond, byte(second), map[string]any{
+					time.Duration(110+10*rank) * time.Millisecond, byte(second),
+					map[string]any{
 						"gpu.step.index": 8*second + i, "gpu.step.phase.duration.forward": 0.04, "gpu.step.phase.duration.backward": 0.05,
 					},
 				})
