@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -133,14 +134,6 @@ func points(list []Request) []Point {
 		q := longest[k]
 		out = append(out, Point{q.End, q.Duration, q.Trace})
 	}
-	slices.SortStableFunc(out, func(a, b Point) int {
-		switch {
-		case a.End < b.End:
-			return -1
-		case a.End > b.End:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(a, b Point) int { return cmp.Compare(a.End, b.End) })
 	return out
 }

@@ -25,6 +25,14 @@ type spanProcess struct {
 	latest   int64 // end of its spans
 }
 
+// match returns how surely the process is one of the users of a window.
+func (p *spanProcess) match(w *devicesamples.ShareWindow, hostID, hostName string) (best devicesamples.Match) {
+	for i := range w.Users {
+		best = max(best, w.Users[i].Match(&p.workload, hostID, hostName))
+	}
+	return best
+}
+
 // maxSpanProcesses bounds the processes of a board, and spanProcessAge, in ns, for how long one is
 // known after its last span.
 const maxSpanProcesses, spanProcessAge = 1 << 10, int64(10 * time.Minute)
@@ -80,10 +88,7 @@ func (s *sharing) parts(w *devicesamples.ShareWindow, hostID, hostName string) (
 	claims := make([]int, len(w.Users))
 	for pass := range 2 {
 		for id, p := range s.workloads {
-			best := devicesamples.MatchNone
-			for i := range w.Users {
-				best = max(best, w.Users[i].Match(&p.workload, hostID, hostName))
-			}
+			best := p.match(w, hostID, hostName)
 			if best == devicesamples.MatchNone {
 				continue
 			}
@@ -126,10 +131,7 @@ func (m *meter) shareError(r *resourceInfo, start, end int64, energy float64) (b
 	s.windows = s.reader.Shares(host.ID, start, end, s.windows[:0])
 	for i := range s.windows {
 		w := &s.windows[i]
-		best := devicesamples.MatchNone
-		for j := range w.Users {
-			best = max(best, w.Users[j].Match(&p.workload, host.HostID, host.HostName))
-		}
+		best := p.match(w, host.HostID, host.HostName)
 		if best == devicesamples.MatchNone {
 			continue
 		}

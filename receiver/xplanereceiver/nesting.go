@@ -3,7 +3,11 @@
 
 package xplanereceiver
 
-import "github.com/otelgpu/otelgpu/internal/profiletrace/event"
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+)
 
 // nesting divides the time of operators that contain others on one row of a TPU, such as loops and
 // conditionals: what runs inside counts once, as the inner operator. The outer one has the times
@@ -62,11 +66,13 @@ func (n *nesting) closeUntil(t int64) error {
 	for last := len(n.open) - 1; last >= 0 && n.open[last].End() <= t; last-- {
 		o := n.open[last]
 		n.open = n.open[:last]
-		add := n.add
+		var err error
 		if o.filled {
-			add = func(*event.Event) error { return n.own(&o, o.End()) }
+			err = n.own(&o, o.End())
+		} else {
+			err = n.add(&o.Event)
 		}
-		if err := add(&o.Event); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -74,4 +80,4 @@ func (n *nesting) closeUntil(t int64) error {
 }
 
 // flush closes all operators.
-func (n *nesting) flush() error { return n.closeUntil(1<<63 - 1) }
+func (n *nesting) flush() error { return n.closeUntil(math.MaxInt64) }
