@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
-	"github.com/otelgpu/otelgpu/internal/profilejobs"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -59,10 +58,10 @@ func TestFindingsAreJSON(t *testing.T) {
 // A file's finding on communication does not contradict the job's on a late rank.
 func TestFilesRepeatWhatTheJobFound(t *testing.T) {
 	i := 0
-	for profilejobs.Layouts()[i].Ranks < 8 {
+	for Layouts()[i].Ranks < 8 {
 		i++
 	}
-	l := profilejobs.Layouts()[i]
+	l := Layouts()[i]
 	dir, out := t.TempDir(), t.TempDir()
 	for rank, text := range l.Run().Files {
 		writeFile(t, dir, "rank"+string(rune('0'+rank))+".json", text)

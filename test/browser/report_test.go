@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/page"
-	"github.com/otelgpu/otelgpu/internal/profilejobs"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
@@ -331,14 +329,54 @@ func TestAReportOf100000Points(t *testing.T) {
 	assert.Less(t, eval[int](b, `document.querySelectorAll("*").length`), 5000)
 }
 
+// rankOf64 returns the PyTorch profile of a rank: 12 steps of matrix products and an all-reduce, at
+// which the others wait for rank 49 in three of four steps.
+func rankOf64(rank int) string {
+	var events []string
+	add := func(category, name string, process, thread, start, length int, args string) {
+		events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{%s}}`,
+			category, name, process, thread, start, length, args))
+	}
+	correlation, now := 0, 1_000_000
+	launch := func(operator, kernel string, stream, start, length int, args string) {
+		correlation++
+		add("cpu_op", operator, 4000, 4001, now, 20, fmt.Sprintf(`"External id":%d`, correlation))
+		add("cuda_runtime", "cudaLaunchKernel", 4000, 4001, now+10, 5, fmt.Sprintf(`"correlation":%d`, correlation))
+		add("kernel", kernel, rank%8, stream, start, length, fmt.Sprintf(
+			`"device":%d,"stream":%d,"correlation":%d,"External id":%d,"grid":[864,1,1],"block":[256,1,1]%s`,
+			rank%8, stream, correlation, correlation, args))
+		now += 25
+	}
+	for step := range 12 {
+		begin, products, most := now, 40, 40
+		if step%4 != 3 { // with some steps on time, the duration of the all-reduce itself is known
+			most = 50
+		}
+		if rank == 49 {
+			products = most
+		}
+		for i := range products {
+			launch("aten::mm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 7, begin+50+100*i, 99, "")
+		}
+		arrival, end := begin+50+100*products, begin+200+100*most
+		launch("c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 20, arrival, end-arrival, fmt.Sprintf(
+			`,"Collective name":"allreduce","In msg nelems":4000000,"Out msg nelems":4000000,"Group size":64,`+
+				`"dtype":"BFloat16","Process Group Name":"0","Process Group Description":"default_pg","Seq":%d`, step+1))
+		now = end + 10
+		add("user_annotation", fmt.Sprint("ProfilerStep#", step), 4000, 4001, begin, now-begin, "")
+		now += 10
+	}
+	return fmt.Sprintf(`{"schemaVersion":1,"deviceProperties":[{"id":%d,"name":"NVIDIA A100-SXM4-80GB","numSms":108}],`+
+		`"distributedInfo":{"backend":"nccl","rank":%d,"world_size":64},"baseTimeNanoseconds":1727000000000000000,`+
+		`"traceEvents":[%s]}`, rank%8, rank, strings.Join(events, ",\n"))
+}
+
 // Of 64 ranks every view shows all, small and on one scale, and one of them large.
 func TestTheReportOf64Ranks(t *testing.T) {
-	all := profilejobs.Layouts()
-	l := all[slices.IndexFunc(all, func(l profilejobs.Layout) bool { return l.Name == "data parallel, 64 ranks" })]
 	dir, book := t.TempDir(), page.NewBook()
-	for rank, text := range l.Run().Files {
+	for rank := range 64 {
 		path := filepath.Join(dir, fmt.Sprintf("rank%02d.json", rank))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(rankOf64(rank)), 0o600))
 		read(t, book, path)
 	}
 	late := jobs.Job{World: 64, Says: "rank 49 delays the others", Late: []jobs.LateRank{{Rank: 49, Each: 5 * time.Millisecond}}}

@@ -19,7 +19,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/profilejobs"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -48,7 +47,7 @@ func seconds(m pcommon.Map, key string) time.Duration {
 // simulation's.
 func TestTheLateRankOfAnyProcessGroupsIsNamed(t *testing.T) {
 	t.Parallel()
-	for i, l := range profilejobs.Layouts() {
+	for i, l := range Layouts() {
 		if !allJobs() && (l.Ranks > 16 || i%2 == 1 || testing.Short() && l.Ranks > 8) {
 			continue
 		}
@@ -96,7 +95,7 @@ func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
-	for _, l := range profilejobs.Layouts() {
+	for _, l := range Layouts() {
 		if !strings.HasPrefix(l.Name, "data parallel, 8") &&
 			!strings.HasPrefix(l.Name, "tensor and fully sharded data parallel, 8") {
 			continue
@@ -119,7 +118,7 @@ func firstLines(stdout string) string {
 
 // outcome is the result of the analysis of a simulated job.
 type outcome struct {
-	job   profilejobs.Job
+	job   Job
 	found string
 	gain  time.Duration
 	loss  time.Duration
@@ -146,7 +145,7 @@ func TestPlantedLossesAreFound(t *testing.T) {
 	}
 	t.Parallel()
 	var list []outcome
-	for i, j := range profilejobs.Jobs() {
+	for i, j := range Jobs() {
 		if !allJobs() && i%4 != 0 {
 			continue
 		}
@@ -202,8 +201,8 @@ func TestTheReportOf64RanksIsAtMost2MB(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
-	all := profilejobs.Layouts()
-	l := all[slices.IndexFunc(all, func(l profilejobs.Layout) bool {
+	all := Layouts()
+	l := all[slices.IndexFunc(all, func(l Layout) bool {
 		return l.Name == "tensor, pipeline and data parallel, 64 ranks"
 	})]
 	dir, out := t.TempDir(), t.TempDir()

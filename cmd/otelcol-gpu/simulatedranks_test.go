@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilejobs simulates GPU jobs and writes PyTorch profiles of them, with losses of known
+// This file simulates GPU jobs and writes PyTorch profiles of them, with losses of known
 // cause, location and size, because they were planted. Tests compare the findings on a profile with
 // them.
 //
@@ -9,7 +9,7 @@
 // end on all ranks when the last rank has arrived. It is written from the public documentation of
 // PyTorch and CUDA and must stay independent of the rules that it tests: never adjust a job to a
 // rule.
-package profilejobs
+package main
 
 import (
 	"fmt"
