@@ -86,10 +86,6 @@ func TestExamplesPassTheCheck(t *testing.T) {
 			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library="+stubCUDA(t),
 				"-otlp=http://"+grpc)
 		}},
-		{"cudavector without a device", 9, func(t *testing.T, grpc, _ string) *exec.Cmd {
-			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library=/nonexistent.so",
-				"-otlp=http://"+grpc)
-		}},
 		{"foreign", 5, func(t *testing.T, grpc, _ string) *exec.Cmd {
 			return exec.Command(build(t, "foreign"), "-library="+stubCUDA(t), "-otlp=http://"+grpc)
 		}},

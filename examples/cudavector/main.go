@@ -3,9 +3,8 @@
 
 // Command cudavector computes on an NVIDIA GPU without cgo and times its work with gpuspan.
 //
-// It loads kernels (copy, saxpy, tiled matmul) as PTX through the CUDA driver, runs them, checks
-// every result against the host's arithmetic, and prints where the time went. Without a GPU it
-// computes on the CPU, timed with the host's clock, and reports that.
+// It loads kernels as PTX through the CUDA driver, adds vectors and multiplies matrices with them,
+// compares the vectors with the host's arithmetic, and prints where the time went.
 package main
 
 import (
@@ -14,12 +13,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
+	"runtime"
+	"unsafe"
 
 	"github.com/otelgpu/otelgpu/examples/internal/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
+	"github.com/otelgpu/otelgpu/gpuspan/flops"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 
@@ -33,7 +38,7 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.IntVar(&s.elements, "elements", 1<<22, "length of the vectors")
+	flag.IntVar(&s.elements, "elements", 1<<22, "length of the vectors, at least the elements of a matrix")
 	flag.IntVar(&s.matrix, "matrix", 512, "rows and columns of the matrices, a multiple of 16")
 	flag.IntVar(&s.runs, "runs", 10, "how often each kernel runs")
 	flag.StringVar(&s.library, "library", "", "path of libcuda (default: GPUSPAN_CUDA_LIBRARY, then the loader's path)")
@@ -48,25 +53,33 @@ func main() {
 	nvtx.Exit(0) // so that an attached profiler gets the last ranges, too
 }
 
-func (s settings) validate() error {
-	var errs []error
-	if s.elements < 1 || s.elements > 1<<28 {
-		errs = append(errs, fmt.Errorf("-elements must be between 1 and %d, is %d", 1<<28, s.elements))
-	}
-	if s.matrix < tile || s.matrix%tile != 0 || s.matrix > 1<<14 {
-		errs = append(errs, fmt.Errorf("-matrix must be a multiple of %d up to %d, is %d", tile, 1<<14, s.matrix))
-	}
-	if s.runs < 1 {
-		errs = append(errs, fmt.Errorf("-runs must be at least 1, is %d", s.runs))
-	}
-	return errors.Join(errs...)
-}
+var (
+	opUpload   = gpuspan.NewOperation("upload", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable))
+	opDownload = gpuspan.NewOperation("download", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pageable))
+	opSaxpy    = gpuspan.NewOperation("saxpy", gpuspan.Category("vector"))
+	opMatmul   = gpuspan.NewOperation("matmul", gpuspan.Category("matrix"))
+)
 
 // run does the work of main and prints to w.
 func run(ctx context.Context, s settings, w io.Writer) (err error) {
-	if err := s.validate(); err != nil {
+	if s.runs < 1 || s.elements < s.matrix*s.matrix || s.elements > 1<<28 {
+		return fmt.Errorf("-elements must be from %d to %d and -runs at least 1, found %d and %d",
+			s.matrix*s.matrix, 1<<28, s.elements, s.runs)
+	}
+	backend, err := cuda.Open(cuda.WithLibrary(s.library))
+	if err != nil {
 		return err
 	}
+	d := backend.Driver()
+	device, err := d.Device(0)
+	if err != nil {
+		return err
+	}
+	cudaContext, err := d.RetainPrimary(device)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.ReleasePrimary(device)) }()
 	tp, err := otlp.Provider(ctx, s.otlp, "cudavector")
 	if err != nil {
 		return err
@@ -75,37 +88,97 @@ func run(ctx context.Context, s settings, w io.Writer) (err error) {
 	if err != nil {
 		fmt.Fprintln(w, err)
 	}
-	backend, cudaErr := cuda.Open(cuda.WithLibrary(s.library))
-	var m machine
-	if cudaErr == nil {
-		m, cudaErr = newCUDA(backend.Driver())
-	}
-	var prof *gpuspan.Profiler
-	if cudaErr != nil {
-		fmt.Fprintf(w, "no GPU: computing on the CPU, timed with the host's clock (%v)\n", cudaErr)
-		m = &host{}
-		prof, err = gpuspan.New(nil, gpuspan.WithAnnotator(ranges), gpuspan.WithTracerProvider(tp))
-	} else {
-		prof, err = gpuspan.New(backend, gpuspan.WithAnnotator(ranges), gpuspan.WithTracerProvider(tp))
-	}
+	prof, err := gpuspan.New(backend, gpuspan.WithAnnotator(ranges), gpuspan.WithTracerProvider(tp))
 	if err != nil {
 		return err
 	}
 	defer func() {
 		stop := context.WithoutCancel(ctx)
-		err = errors.Join(err, prof.Shutdown(stop), m.close(), backend.Close(), tp.Shutdown(stop))
+		err = errors.Join(err, prof.Shutdown(stop), backend.Close(), tp.Shutdown(stop))
 	}()
 	for _, d := range prof.Devices() {
 		fmt.Fprintf(w, "%s (%s), driver %s\n", d.Model, d.UUID, d.DriverVersion)
 	}
-	b := bench{settings: s, machine: m, stream: prof.Stream(m.stream(), "compute"), out: w}
-	for _, part := range []func(context.Context) error{b.vectors, b.matrices} {
-		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	if err := prof.Flush(ctx); err != nil {
+	if err := d.Do(cudaContext, func() error { return compute(ctx, s, d, prof, w) }); err != nil {
 		return err
 	}
 	return prof.Snapshot().WriteText(w)
+}
+
+// compute runs the kernels in timed sections. The device's context is current.
+func compute(ctx context.Context, s settings, d *driver.Driver, prof *gpuspan.Profiler, w io.Writer) (err error) {
+	queue, err := d.NewStream()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.FreeStream(queue)) }()
+	k, err := kernels.Load(d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	n, size := s.elements, int64(4*s.elements)
+	var memory [3]driver.Ptr
+	for i := range memory {
+		if memory[i], err = d.Alloc(size); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.Free(memory[i])) }()
+	}
+	x, y, z := memory[0], memory[1], memory[2]
+	stream := prof.Stream(uintptr(queue), "compute")
+	section := func(op *gpuspan.Operation, work gpuspan.Work, f func() error) error {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		section := op.Start(ctx, stream)
+		err := f()
+		section.EndWith(work)
+		if err != nil {
+			return fmt.Errorf("%s: %w", op.Name(), err)
+		}
+		return nil
+	}
+
+	vx, vy := make([]float32, n), make([]float32, n)
+	for i := range vx {
+		vx[i], vy[i] = float32(i%1000)/8, float32(i%77)
+	}
+	got := make([]float32, n)
+	errs := []error{
+		section(opUpload, gpuspan.Work{Bytes: size}, func() error { return d.Upload(x, bytesOf(vx), queue) }),
+		section(opUpload, gpuspan.Work{Bytes: size}, func() error { return d.Upload(y, bytesOf(vy), queue) }),
+	}
+	const a = 0.5
+	add := gpuspan.Work{Read: 2 * size, Written: size, Items: int64(n), FLOPs: 2 * float64(n), Precision: gpuspan.FP32}
+	for range s.runs {
+		errs = append(errs,
+			section(opSaxpy, add, func() error { return k.Saxpy(queue, y, x, a, n) }),
+			section(opMatmul, flops.MatMul(s.matrix, s.matrix, s.matrix, gpuspan.FP32),
+				func() error { return k.Matmul(queue, z, x, x, s.matrix) }))
+	}
+	errs = append(errs,
+		section(opDownload, gpuspan.Work{Bytes: size}, func() error { return d.Download(bytesOf(got), y, queue) }),
+		d.SynchronizeStream(queue))
+	if err := errors.Join(append(errs, prof.Flush(ctx))...); err != nil {
+		return err
+	}
+	for i, v := range got {
+		want := vy[i]
+		for range s.runs {
+			want = float32(math.FMA(a, float64(vx[i]), float64(want)))
+		}
+		if v != want {
+			return fmt.Errorf("saxpy is wrong: element %d is %v, not %v", i, v, want)
+		}
+	}
+	fmt.Fprintf(w, "saxpy: %d elements are right\n", n)
+	return nil
+}
+
+// bytesOf returns the bytes of a slice, without a copy.
+func bytesOf(v []float32) []byte {
+	defer runtime.KeepAlive(v)
+	first := unsafe.Pointer(unsafe.SliceData(v))
+	return unsafe.Slice((*byte)(first), 4*len(v))
 }
