@@ -166,10 +166,11 @@ const (
 	GPUPowerLimitDescription = "Enforced power limit."
 
 	// GPUProcessEnergyName (counter, J): Energy of the physical GPU that one process used beyond the idle
-	// energy. Processes, idle and unattributed energy sum to the counter.
+	// energy, or one pod if the source does not know processes. Processes, idle and unattributed energy sum to
+	// the counter.
 	GPUProcessEnergyName        = "gpu.process.energy"
 	GPUProcessEnergyUnit        = "J"
-	GPUProcessEnergyDescription = "Energy of the physical GPU that one process used beyond the idle energy."
+	GPUProcessEnergyDescription = "Energy of the physical GPU that one process used beyond the idle energy, or one pod if the source does not know processes."
 
 	// GPUProcessEnergyErrorName (counter, J): Uncertainty of gpu.process.energy. The increase of the true energy
 	// differs by at most the increase of this in 95 % of all cases.

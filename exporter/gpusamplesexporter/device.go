@@ -35,7 +35,7 @@ type device struct {
 	newest  int64                           // time of the newest points
 	pending map[int64]*devicesamples.Sample // of the current batch, by time
 	events  []devicesamples.Event
-	shares  podShares
+	shares  *podShares // of the physical GPU
 }
 
 func (d *device) close() {

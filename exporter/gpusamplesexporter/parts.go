@@ -129,7 +129,8 @@ func (d *device) decide(g *group, counts *[numOutcomes]int64) {
 			d.addOwner(&p.part, g.t)
 		}
 	}
-	divided := (f == gpuquantity.Utilization || f == gpuquantity.MemoryUsed) &&
+	// A quantity of a higher rank is copied for each pod, also of a divided device.
+	divided := (f == gpuquantity.Utilization || f == gpuquantity.MemoryUsed) && g.rule.rank == 0 &&
 		slices.ContainsFunc(g.points, func(p reading) bool { return p.part != whole && p.part.PID == 0 })
 	if divided {
 		if hasWhole || slices.ContainsFunc(g.points, func(p reading) bool { return p.v != g.points[0].v }) {
@@ -155,6 +156,9 @@ func (d *device) decide(g *group, counts *[numOutcomes]int64) {
 			counts[d.take(g.rule, p)]++
 		}
 	}
+	if !divided && !g.rule.part {
+		d.share(g)
+	}
 }
 
 // writePart writes what one pod or process has of a device.
@@ -170,10 +174,31 @@ func (d *device) writePart(r *rule, p *reading) outcome {
 	s := devicesamples.Sample{Time: p.t}
 	s.Set(r.field, v)
 	w.WriteParts(p.part, []devicesamples.Sample{s})
-	if r.field == gpuquantity.Utilization && p.part.Pod != "" && p.part.PID == 0 {
-		d.shares.add(&p.part, p.t, v)
+	if p.part.Pod != "" && p.part.PID == 0 {
+		d.shares.add(&d.desc, &p.part, r.field, p.t, v, 1)
 	}
 	return partWritten
+}
+
+// share adds the device's own value to the pods that its series name: a whole device or an instance has
+// one, and older exporters copy the value for each of several.
+func (d *device) share(g *group) {
+	if g.rule.rank+1 != d.best[g.rule.field] {
+		return
+	}
+	var owners []devicesamples.Part
+	for i := range g.points {
+		p := &g.points[i]
+		o := devicesamples.Part{Namespace: p.part.Namespace, Pod: p.part.Pod, PodUID: p.part.PodUID}
+		if o.Pod != "" && p.part.PID == 0 && !p.copied && !slices.Contains(owners, o) {
+			owners = append(owners, o)
+		}
+	}
+	for i := range owners {
+		if v, o := d.convert(g.rule, &g.points[0]); o == written {
+			d.shares.add(&d.desc, &owners[i], g.rule.field, g.t, v, len(owners))
+		}
+	}
 }
 
 // machine is a host with devices.

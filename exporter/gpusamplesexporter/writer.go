@@ -95,10 +95,29 @@ func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
 func (x *writer) start(_ context.Context, host component.Host) error {
 	out, err := devicesamples.FindWriter(host, x.cfg.Samples)
 	x.out = out
+	if all, ok := out.(devicesamples.DivisionStore); ok {
+		all.SetDivisions(x.id, x.divisions)
+	}
 	return err
 }
 
+// divisions returns how the energy of all devices was divided so far.
+func (x *writer) divisions() (all []devicesamples.Division) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(x.devices)) {
+		d := x.devices[id]
+		if one, ok := d.shares.division(&d.desc); ok && d.desc.Parent == "" && d.w != nil {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
 func (x *writer) shutdown(context.Context) error {
+	if all, ok := x.out.(devicesamples.DivisionStore); ok {
+		all.SetDivisions(x.id, nil)
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for id, d := range x.devices {
@@ -130,8 +149,10 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 		}
 		x.writeServer(from.server, from.resource)
 	}
-	for id, d := range x.devices {
+	for _, d := range x.devices {
 		d.settle(&counts)
+	}
+	for id, d := range x.devices {
 		d.flush()
 		if now.Sub(d.last) > forgetAfter {
 			d.close()
@@ -371,6 +392,15 @@ func (x *writer) device(said devicesamples.Device, now time.Time) *device {
 			out:     x.out,
 			groups:  map[groupKey]*group{},
 			pending: map[int64]*devicesamples.Sample{},
+			shares:  &podShares{},
+		}
+		if board := x.devices[said.Parent]; board != nil {
+			d.shares = board.shares
+		}
+		for _, o := range x.devices {
+			if o.desc.Parent == said.ID {
+				o.shares = d.shares
+			}
 		}
 		x.devices[said.ID] = d
 	}

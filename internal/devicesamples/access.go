@@ -79,6 +79,11 @@ func FindWriter(host component.Host, id component.ID) (Writer, error) {
 	return w, err
 }
 
+// FindDivisions returns the extension's divisions, for a component that only reads them.
+func FindDivisions(host component.Host, id component.ID) (DivisionStore, error) {
+	return find[DivisionStore](host, id)
+}
+
 // FindReader returns the extension id as a Reader, with the errors of [FindWriter].
 func FindReader(host component.Host, id component.ID) (Reader, error) { return find[Reader](host, id) }
 

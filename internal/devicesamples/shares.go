@@ -5,8 +5,11 @@ package devicesamples
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
+
+	"go.opentelemetry.io/collector/component"
 )
 
 // ShareWindow is how the energy of a physical GPU was divided in a time, in Unix nanoseconds. It is
@@ -79,6 +82,64 @@ func (st *Store) Shares(device string, from, to int64, dst []ShareWindow) []Shar
 	}
 	slices.Reverse(dst)
 	return dst
+}
+
+// Division is how the energy of a physical GPU was divided since it was seen first, in joules. Its parts
+// sum to the device's energy in that time, and only grow.
+type Division struct {
+	Device       Device
+	Time         int64      // up to which energy is divided, in Unix nanoseconds
+	Idle         [2]float64 // without and with a context
+	Unattributed float64
+	Users        []DividedUse
+}
+
+// DividedUse is what a pod has used of a device beyond its idle energy.
+type DividedUse struct {
+	*DeviceUse
+	On            Device // the physical GPU, or the instance
+	ID            int64  // differs between the users of a device
+	Joules, Error float64
+	Utilization   float64 // share of time since the last reading; negative if unknown
+	Bytes         int64   // of device memory; negative if unknown
+}
+
+// DivisionStore is implemented by the extension for components that divide the energy of devices, and
+// the receiver that writes the result.
+type DivisionStore interface {
+	// SetDivisions sets where the divisions of a component are read; nil removes it.
+	SetDivisions(owner component.ID, read func() []Division)
+	// Divisions returns the divisions of all components.
+	Divisions() []Division
+}
+
+// divisionTable implements DivisionStore.
+type divisionTable struct {
+	mu  sync.Mutex
+	all map[component.ID]func() []Division
+}
+
+// SetDivisions implements DivisionStore.
+func (t *divisionTable) SetDivisions(owner component.ID, read func() []Division) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[component.ID]func() []Division{}
+	}
+	if t.all[owner] = read; read == nil {
+		delete(t.all, owner)
+	}
+}
+
+// Divisions implements DivisionStore.
+func (t *divisionTable) Divisions() (all []Division) {
+	t.mu.Lock()
+	readers := slices.Collect(maps.Values(t.all))
+	t.mu.Unlock()
+	for _, read := range readers {
+		all = append(all, read()...)
+	}
+	return all
 }
 
 // Match is how surely a workload is a user of a device.

@@ -39,6 +39,7 @@ type Store struct {
 	uses   useTable
 	loads  loadTable
 	shares shareTable
+	divisionTable
 
 	ledger plausibility.Ledger
 

@@ -21,6 +21,8 @@ type Sample struct {
 	// Share is the share of the device's time in which kernels of the process were resident, from 0
 	// to 1. Low and High bound it.
 	Share, Low, High float64
+	// Spread is a further error of Share, which is independent from window to window.
+	Spread float64
 }
 
 // rounding is the error of a utilization that drivers report in whole percent.
@@ -30,7 +32,7 @@ const rounding = 0.005
 // can have, which drivers report now and then.
 func OfPercent(process Key, time int64, percent uint32) (Sample, bool) {
 	s := float64(percent) / 100
-	return Sample{process, time, s, max(s-rounding, 0), s + rounding}, process.PID > 0 && percent > 0 && percent <= 100
+	return Sample{process, time, s, max(s-rounding, 0), s + rounding, 0}, process.PID > 0 && percent > 0 && percent <= 100
 }
 
 // OfInstance appends the samples of the processes of a MIG instance to dst. activity is the share of
@@ -44,7 +46,7 @@ func OfInstance(dst []Sample, processes []Key, time int64, activity, size float6
 	}
 	n := float64(len(processes))
 	for _, p := range processes {
-		s := Sample{p, time, all / n, max(all/n-rounding, 0), all/n + rounding}
+		s := Sample{p, time, all / n, max(all/n-rounding, 0), all/n + rounding, 0}
 		if n > 1 {
 			s.Low, s.High = 0, all
 		}

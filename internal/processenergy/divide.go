@@ -195,6 +195,9 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 		u.edges = edge
 		if len(parts) == 1 {
 			u.edges = 0
+		} else if i < len(w.samples) && w.samples[i].Share > 0 {
+			spread := active * share * (1 - share) * w.samples[i].Spread / w.samples[i].Share
+			u.edges += spread * spread
 		}
 		if i < len(w.samples) {
 			if active > 0 {

@@ -22,9 +22,9 @@ import (
 
 // Config is the configuration of the gpu receiver.
 type Config struct {
-	// Source is the source of the data: auto (dcgm, then nvml), dcgm, nvml, replay or simulated.
-	// Default auto.
-	Source string `mapstructure:"source" enum:"auto,dcgm,nvml,replay,simulated"`
+	// Source is the source of the data: auto (dcgm, then nvml), dcgm, nvml, replay, simulated, or samples:
+	// no devices, but the energy of pods that other components have written to Samples. Default auto.
+	Source string `mapstructure:"source" enum:"auto,dcgm,nvml,replay,samples,simulated"`
 	// CollectionInterval is the time between two emissions of metrics, at least 100ms.
 	CollectionInterval time.Duration `mapstructure:"collection_interval"`
 	// SamplingInterval is the time between two samples of a device, at least 1ms and at most
@@ -149,6 +149,7 @@ const (
 	sourceDCGM      = "dcgm"
 	sourceNVML      = "nvml"
 	sourceReplay    = "replay"
+	sourceSamples   = "samples"
 	sourceSimulated = "simulated"
 )
 
@@ -192,8 +193,10 @@ func (c *Config) Validate() error {
 	case sourceAuto, sourceDCGM, sourceNVML, sourceSimulated:
 	case sourceReplay:
 		bad.If(c.Replay.File == "", "`replay::file` must be set when `source` is replay")
+	case sourceSamples:
+		bad.If(c.Samples == nil, "`samples` must be set when `source` is samples")
 	default:
-		bad.Add("`source` must be one of auto, dcgm, nvml, replay, simulated, found %q", c.Source)
+		bad.Add("`source` must be one of auto, dcgm, nvml, replay, samples, simulated, found %q", c.Source)
 	}
 	for _, d := range []struct {
 		key      string

@@ -83,6 +83,8 @@ func newSources(cfg *Config, simulated *simgpu.GPU) []gpudata.Source {
 		return []gpudata.Source{newDCGM(cfg)}
 	case sourceNVML:
 		return []gpudata.Source{newNVML(cfg)}
+	case sourceSamples:
+		return nil
 	case sourceReplay:
 		return []gpudata.Source{recording.NewSource(cfg.Replay.File, cfg.Replay.Loop, cfg.Replay.Speed, time.Now)}
 	case sourceSimulated:
@@ -140,7 +142,7 @@ func newProcessSource(cfg *Config, simulated *simgpu.GPU) gpudata.ProcessSource 
 	switch {
 	case cfg.Source == sourceSimulated && simulated == nil:
 		return simsource.Processes(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
-	case cfg.Source == sourceReplay, cfg.Source == sourceSimulated:
+	case cfg.Source == sourceReplay, cfg.Source == sourceSimulated, cfg.Source == sourceSamples:
 		return nil
 	}
 	return nvmlsource.NewProcesses(cfg.NVML.Library)

@@ -371,7 +371,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	cfg.Metrics = map[string]MetricConfig{"hw.pover": {}}
 	err := cfg.Validate()
 	for _, want := range []string{
-		"`source` must be one of auto, dcgm, nvml, replay, simulated, found \"cuda\"",
+		"`source` must be one of auto, dcgm, nvml, replay, samples, simulated, found \"cuda\"",
 		"`sampling_interval` (1m0s) must not be longer than `collection_interval` (1s)",
 		"`dcgm::endpoint` must be set unless `dcgm::embedded` is true",
 		"`replay::speed` must be between 0.001 and 1e+06, found 0", "`simulated::devices` must be between 1 and 64, found 100",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.uber.org/zap"
@@ -360,4 +361,72 @@ func TestTheBuiltInLoadIsDividedAmongItsProcesses(t *testing.T) {
 	assert.InDelta(t, 60*78, values["idle.energy true"]+values["idle.energy false"], 500)
 	assert.Less(t, values["unattributed.energy"], 0.03*(trainer+server))
 	assert.InDelta(t, 40<<30, values["process.memory.usage 4711 slurm-48213"], 0)
+}
+
+// TestPodsOfOtherComponents emits what another component has divided among pods, of this host and of
+// another one, until a pod has ended.
+func TestPodsOfOtherComponents(t *testing.T) {
+	id := component.MustNewID("gpu_samples")
+	r, _ := testReceiver(t, func(c *Config) { c.Source, c.Samples = sourceSamples, &id })
+	sink := &consumertest.MetricsSink{}
+	r.nextMetrics = sink
+	store := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+	r.divisions = store
+	board := h100
+	board.HostName = "other"
+	local := h100
+	local.ID = "GPU-2"
+	instance := board
+	instance.ID, instance.Parent = "MIG-1", board.ID
+	pod := func(id int64, on devicesamples.Device, name string, joules, utilization float64) devicesamples.DividedUse {
+		return devicesamples.DividedUse{
+			DeviceUse: &devicesamples.DeviceUse{Namespace: "ml", Pod: name, PodUID: "uid-" + name}, On: on, ID: id, Joules: joules,
+			Error: joules / 10, Utilization: utilization, Bytes: -1,
+		}
+	}
+	all := []devicesamples.Division{{
+		Device: board, Time: t0.UnixNano(), Idle: [2]float64{60, 0}, Unattributed: 5,
+		Users: []devicesamples.DividedUse{pod(1, board, "a", 30, -1), pod(2, instance, "b", 20, 0.5)},
+	}, {Device: local, Time: t0.UnixNano(), Idle: [2]float64{0, 7}}}
+	store.SetDivisions(id, func() []devicesamples.Division { return all })
+	w := newProcessWriter(r)
+	emit := func(second int) map[string]float64 {
+		sink.Reset()
+		values := pmetric.NewMetrics()
+		w.prepare(t.Context(), t0.Add(time.Duration(second)*time.Second)).MoveAndAppendTo(values.ResourceMetrics())
+		r.sendMetrics(t.Context(), values)
+		got := map[string]float64{}
+		for _, md := range sink.AllMetrics() {
+			require.NoError(t, conformance.Metrics(md))
+			for _, rm := range md.ResourceMetrics().All() {
+				host, _ := rm.Resource().Attributes().Get("host.name")
+				for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+					for _, p := range points(m).All() {
+						attributes := p.Attributes().AsRaw()
+						require.NotContains(t, attributes, "process.pid")
+						v := p.DoubleValue()
+						if p.Flags().NoRecordedValue() {
+							v = -1
+						}
+						got[fmt.Sprintf("%v %v %v %v", host.AsString(), attributes["hw.id"], m.Name(), attributes["k8s.pod.name"])] = v
+					}
+				}
+			}
+		}
+		return got
+	}
+	got := emit(10)
+	on := "other " + board.ID + " "
+	want := map[string]float64{
+		on + "gpu.process.energy a": 30, on + "gpu.process.energy_error a": 3, on + "gpu.idle.energy <nil>": 60,
+		on + "gpu.unattributed.energy <nil>": 5, "other MIG-1 gpu.process.energy b": 20, "other MIG-1 gpu.process.energy_error b": 2,
+		"other MIG-1 gpu.process.utilization b":                         0.5,
+		r.host.name + " " + local.ID + " gpu.idle.energy <nil>":         7,
+		r.host.name + " " + local.ID + " gpu.unattributed.energy <nil>": 0,
+	}
+	assert.Equal(t, want, got)
+	all[0].Users = all[0].Users[:1]
+	got = emit(20)
+	assert.Equal(t, -1., got["other MIG-1 gpu.process.energy b"], "the series has ended")
+	assert.Equal(t, 30., got[on+"gpu.process.energy a"])
 }

@@ -26,6 +26,7 @@ import (
 
 // processSeries are the series of one process on one device, or of one device.
 type processSeries struct {
+	host       string
 	attributes pcommon.Map
 	start      int64
 	// base is what is subtracted from counters: a series whose attributes change ends, and the next
@@ -55,8 +56,8 @@ type processWriter struct {
 	// Of the present emission.
 	now    int64
 	before int64 // time of points of 0
-	zeros  metricsByName
-	values metricsByName
+	zeros  output
+	values output
 }
 
 func newProcessWriter(r *gpuReceiver) *processWriter {
@@ -90,15 +91,14 @@ func (w *processWriter) prepare(ctx context.Context, now time.Time) pmetric.Reso
 // collect returns the use of devices by processes, and apart from it the points of 0 of counters
 // that begin.
 func (w *processWriter) collect(now time.Time) (zeros, md pmetric.Metrics) {
-	zeros, md = pmetric.NewMetrics(), pmetric.NewMetrics()
-	w.zeros, w.values = w.into(zeros), w.into(md)
+	w.zeros, w.values = newOutput(), newOutput()
 	w.now = now.UnixNano()
 	w.before = w.now - int64(startpoint.Before(w.r.cfg.CollectionInterval))
 	w.nameContainers()
 	for _, s := range w.series {
 		s.written = false
 	}
-	for _, reading := range w.r.processReader.meter.Read(w.now) {
+	for _, reading := range w.readings() {
 		if reading.Time == 0 {
 			continue // nothing is divided yet
 		}
@@ -113,18 +113,61 @@ func (w *processWriter) collect(now time.Time) (zeros, md pmetric.Metrics) {
 			delete(w.series, key)
 		}
 	}
-	return zeros, md
+	return w.zeros.Metrics, w.values.Metrics
 }
 
-// into returns where points are added to metrics.
-func (w *processWriter) into(md pmetric.Metrics) metricsByName {
-	rm := md.ResourceMetrics().AppendEmpty()
-	w.r.host.fill(rm.Resource())
-	sharedcomponent.PutText(rm.Resource().Attributes(), semconv.K8sNodeNameKey, w.node)
+// readings returns what processes have used, or pods whose use another component has measured.
+func (w *processWriter) readings() (all []processmeter.Reading) {
+	if w.r.processReader != nil {
+		return w.r.processReader.meter.Read(w.now)
+	}
+	for _, d := range w.r.divisions.Divisions() {
+		r := processmeter.Reading{Device: d.Device, Time: d.Time, Idle: d.Idle, Unattributed: d.Unattributed}
+		for _, u := range d.Users {
+			p := processmeter.Process{
+				Device: u.On, Key: processenergy.Key{Start: u.ID}, Joules: u.Joules, Error: u.Error, HasEnergy: true,
+				Utilization: u.Utilization, Bytes: u.Bytes, Facts: processes.Facts{
+					PodUID: u.PodUID, Container: processes.Container{Namespace: u.Namespace, Pod: u.Pod},
+				},
+			}
+			r.Processes = append(r.Processes, p)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// output is metrics by the host of the devices.
+type output struct {
+	pmetric.Metrics
+	hosts map[string]metricsByName
+}
+
+func newOutput() output { return output{pmetric.NewMetrics(), map[string]metricsByName{}} }
+
+// into returns where points of devices of a host are added. Only devices of other components may be of
+// another host.
+func (w *processWriter) into(to *output, hostName string) metricsByName {
+	if m, ok := to.hosts[hostName]; ok {
+		return m
+	}
+	rm := to.ResourceMetrics().AppendEmpty()
+	attributes := rm.Resource().Attributes()
+	own := hostName == "" || hostName == w.r.host.name
+	if own {
+		w.r.host.fill(rm.Resource())
+	} else {
+		attributes.PutStr(string(semconv.HostNameKey), hostName)
+	}
+	if own || hostName == w.node {
+		sharedcomponent.PutText(attributes, semconv.K8sNodeNameKey, w.node)
+	}
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	sm := rm.ScopeMetrics().AppendEmpty()
 	sm.Scope().SetName(metadata.ScopeName)
-	return metricsByName{sm.Metrics(), map[string]pmetric.NumberDataPointSlice{}}
+	m := metricsByName{sm.Metrics(), map[string]pmetric.NumberDataPointSlice{}}
+	to.hosts[hostName] = m
+	return m
 }
 
 // metricsByName are metrics and their points.
@@ -144,11 +187,11 @@ func (w *processWriter) device(r *processmeter.Reading) {
 		identify(attributes, &r.Device)
 		attributes.PutBool(string(semconv.GPUIdleContextKey), context)
 		idle := processSeriesKey{board: r.Device.ID, context: context, process: processenergy.Key{PID: -1}}
-		w.counter(w.seriesOf(idle, attributes), semconv.GPUIdleEnergyName, joules)
+		w.counter(w.seriesOf(idle, &r.Device, attributes), semconv.GPUIdleEnergyName, joules)
 	}
 	attributes := pcommon.NewMap()
 	identify(attributes, &r.Device)
-	rest := w.seriesOf(processSeriesKey{board: r.Device.ID}, attributes)
+	rest := w.seriesOf(processSeriesKey{board: r.Device.ID}, &r.Device, attributes)
 	w.counter(rest, semconv.GPUUnattributedEnergyName, r.Unattributed)
 }
 
@@ -157,19 +200,22 @@ func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Pro
 	if p.Ended { // and the last point has all its energy
 		return
 	}
-	if w.r.processes == nil && p.Executable == "" && !w.warned["host"] {
+	aPod := p.Key.PID == 0
+	if w.r.processes == nil && p.Executable == "" && !w.warned["host"] && !aPod {
 		w.warned["host"] = true
 		w.r.set.Logger.Info("Processes on GPUs have no program, user, container or job, because the host's processes are " +
 			"not visible (run the Collector on the host, or in a pod with `hostPID: true`)")
 	}
-	if !w.warned["hidden"] && p.ContainerID == "" && w.r.processes.Hides(p.Key.PID) {
+	if !w.warned["hidden"] && !aPod && p.ContainerID == "" && w.r.processes.Hides(p.Key.PID) {
 		w.warned["hidden"] = true
 		w.r.set.Logger.Warn("Processes on GPUs have no program, container or job, because /proc hides them (give the " +
 			"Collector the capability SYS_PTRACE, run it as root, or mount /proc without `hidepid`)")
 	}
 	attributes := pcommon.NewMap()
 	identify(attributes, &p.Device)
-	attributes.PutInt(string(semconv.ProcessPidKey), p.Key.PID)
+	if !aPod {
+		attributes.PutInt(string(semconv.ProcessPidKey), p.Key.PID)
+	}
 	sharedcomponent.PutText(attributes, semconv.ProcessExecutableNameKey, p.Executable)
 	sharedcomponent.PutText(attributes, semconv.ProcessOwnerKey, p.Owner)
 	sharedcomponent.PutText(attributes, semconv.ContainerIDKey, p.ContainerID)
@@ -180,9 +226,9 @@ func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Pro
 	if c, ok := w.container(p); ok {
 		attributes.PutStr(string(semconv.K8sNamespaceNameKey), c.Namespace)
 		attributes.PutStr(string(semconv.K8sPodNameKey), c.Pod)
-		attributes.PutStr(string(semconv.K8sContainerNameKey), c.Name)
+		sharedcomponent.PutText(attributes, semconv.K8sContainerNameKey, c.Name)
 	}
-	s := w.seriesOf(key, attributes)
+	s := w.seriesOf(key, board, attributes)
 	if p.HasEnergy {
 		w.counter(s, semconv.GPUProcessEnergyName, p.Joules)
 		w.counter(s, semconv.GPUProcessEnergyErrorName, p.Error)
@@ -239,14 +285,16 @@ func containerOf(p podresources.Pod) processes.Container {
 }
 
 // seriesOf returns the series with a key, new ones if the attributes have changed.
-func (w *processWriter) seriesOf(key processSeriesKey, attributes pcommon.Map) *processSeries {
-	s := w.series[key]
-	if s != nil && !s.attributes.Equal(attributes) {
+func (w *processWriter) seriesOf(
+	key processSeriesKey, board *devicesamples.Device, attributes pcommon.Map,
+) *processSeries {
+	s, base := w.series[key], map[string]float64{}
+	if s != nil && (!s.attributes.Equal(attributes) || s.host != board.HostName) {
 		w.end(s)
-		s = &processSeries{attributes: attributes, start: w.before, base: s.last}
+		s, base = nil, s.last
 	}
 	if s == nil {
-		s = &processSeries{attributes: attributes, start: w.before, base: map[string]float64{}}
+		s = &processSeries{host: board.HostName, attributes: attributes, start: w.before, base: base}
 	}
 	if !s.written {
 		s.written, s.last, s.points = true, map[string]float64{}, map[string]bool{}
@@ -255,7 +303,8 @@ func (w *processWriter) seriesOf(key processSeriesKey, attributes pcommon.Map) *
 	return s
 }
 
-func (w *processWriter) point(to metricsByName, s *processSeries, name string, t int64) pmetric.NumberDataPoint {
+func (w *processWriter) point(out *output, s *processSeries, name string, t int64) pmetric.NumberDataPoint {
+	to := w.into(out, s.host)
 	points, ok := to.points[name]
 	if !ok {
 		points = pmetric.NewNumberDataPointSlice()
@@ -272,18 +321,18 @@ func (w *processWriter) point(to metricsByName, s *processSeries, name string, t
 }
 
 func (w *processWriter) gauge(s *processSeries, name string) pmetric.NumberDataPoint {
-	return w.point(w.values, s, name, w.now)
+	return w.point(&w.values, s, name, w.now)
 }
 
 // counter writes a value, and before the first one a point of 0.
 func (w *processWriter) counter(s *processSeries, name string, v float64) {
 	if !s.begun {
 		s.start = w.before
-		zero := w.point(w.zeros, s, name, s.start)
+		zero := w.point(&w.zeros, s, name, s.start)
 		zero.SetStartTimestamp(pcommon.Timestamp(s.start))
 		zero.SetDoubleValue(0)
 	}
-	p := w.point(w.values, s, name, w.now)
+	p := w.point(&w.values, s, name, w.now)
 	p.SetStartTimestamp(pcommon.Timestamp(s.start))
 	p.SetDoubleValue(v - s.base[name])
 	s.last[name] = v
@@ -297,7 +346,7 @@ func (w *processWriter) end(s *processSeries) {
 		if def == nil {
 			continue
 		}
-		p := def.prepare(w.values.AppendEmpty()).AppendEmpty()
+		p := def.prepare(w.into(&w.values, s.host).AppendEmpty()).AppendEmpty()
 		s.attributes.CopyTo(p.Attributes())
 		p.SetStartTimestamp(pcommon.Timestamp(s.start))
 		p.SetTimestamp(pcommon.Timestamp(w.now))

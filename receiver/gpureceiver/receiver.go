@@ -54,8 +54,9 @@ type gpuReceiver struct {
 	cancel        context.CancelFunc
 	done          sync.WaitGroup
 	componentHost component.Host
-	samples       devicesamples.Writer // nil: none
-	processes     *processes.Host      // nil: not visible from here
+	samples       devicesamples.Writer        // nil: none
+	divisions     devicesamples.DivisionStore // of the source samples; otherwise nil
+	processes     *processes.Host             // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
 	// processReader measures processes; nil without a metrics pipeline, or if it is disabled.
@@ -140,6 +141,9 @@ func (r *gpuReceiver) Start(_ context.Context, host component.Host) error {
 }
 
 func (r *gpuReceiver) begin(host component.Host) error {
+	if r.cfg.Source == sourceSamples {
+		return r.beginSamples(host)
+	}
 	if r.cfg.Samples != nil {
 		var err error
 		if r.samples, err = devicesamples.FindWriter(host, *r.cfg.Samples); err != nil {
@@ -164,21 +168,39 @@ func (r *gpuReceiver) begin(host component.Host) error {
 	if r.nextLogs != nil {
 		r.done.Go(func() { emit(ctx, r.wakeLogs, r.emitLogs) })
 	}
-	if r.nextMetrics != nil {
-		ticker := time.NewTicker(r.cfg.CollectionInterval)
-		r.done.Go(func() {
-			defer ticker.Stop()
-			var w *processWriter
-			if r.processReader != nil {
-				w = newProcessWriter(r)
-			}
-			emit(ctx, ticker.C, func(ctx context.Context) { r.emitMetrics(ctx, w) })
-		})
-	}
+	r.startEmitting(ctx)
 	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.samples != nil) {
 		r.done.Go(func() { r.followPods(ctx, k) })
 	}
 	return nil
+}
+
+// beginSamples starts a receiver that reads no device.
+func (r *gpuReceiver) beginSamples(host component.Host) (err error) {
+	if r.divisions, err = devicesamples.FindDivisions(host, *r.cfg.Samples); err != nil {
+		return err
+	}
+	r.samples, _ = r.divisions.(devicesamples.Writer)
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(context.Background())
+	r.startEmitting(ctx)
+	return nil
+}
+
+// startEmitting sends metrics at every collection interval.
+func (r *gpuReceiver) startEmitting(ctx context.Context) {
+	if r.nextMetrics == nil {
+		return
+	}
+	ticker := time.NewTicker(r.cfg.CollectionInterval)
+	r.done.Go(func() {
+		defer ticker.Stop()
+		var w *processWriter
+		if r.processReader != nil || r.divisions != nil && r.cfg.Processes.Enabled {
+			w = newProcessWriter(r)
+		}
+		emit(ctx, ticker.C, func(ctx context.Context) { r.emitMetrics(ctx, w) })
+	})
 }
 
 // Shutdown implements component.Component. It waits for a call of the source for 3 s or
