@@ -1145,17 +1145,18 @@ const (
 
 // Values of gpu.job.time.bucket.
 const (
+	GPUJobTimeBucketBusy        = "busy"        // kernels ran, and no span says for what
 	GPUJobTimeBucketCheckpoint  = "checkpoint"  // saving and loading checkpoints while training waits
 	GPUJobTimeBucketCompilation = "compilation" // what the first step of a process takes longer, and compilation
 	GPUJobTimeBucketData        = "data"        // waiting for input
 	GPUJobTimeBucketEvaluation  = "evaluation"  // evaluation
 	GPUJobTimeBucketHang        = "hang"        // a gap of more than 5 steps and a minute within a process, or in which its device stays busy
-	GPUJobTimeBucketIdle        = "idle"        // between two processes of a rank
+	GPUJobTimeBucketIdle        = "idle"        // between two processes of a rank, or no kernel ran, and no span says why
 	GPUJobTimeBucketLost        = "lost"        // steps that a restart repeated
 	GPUJobTimeBucketProductive  = "productive"  // steps that last
 	GPUJobTimeBucketRankWait    = "rank_wait"   // steps that waited for the slowest rank
 	GPUJobTimeBucketStartup     = "startup"     // start of processes
-	GPUJobTimeBucketUnknown     = "unknown"     // no span says, or the rank sends none
+	GPUJobTimeBucketUnknown     = "unknown"     // no span says, and nothing is known of the device
 )
 
 // Values of gpu.join.method.

@@ -80,11 +80,12 @@ const (
 	GPUJobRestartsUnit        = "{restart}"
 	GPUJobRestartsDescription = "How often the processes of a job began again."
 
-	// GPUJobTimeName (updowncounter, s): Time of all GPUs of a job by bucket, since its first span. The buckets
-	// sum to the wall time times the ranks; a restart moves time from productive to lost.
+	// GPUJobTimeName (updowncounter, s): Time of all GPUs of a job by bucket, since its first span or the first
+	// use of its devices. The buckets sum to the wall time times the GPUs; a restart moves time from productive
+	// to lost. Jobs without spans have the buckets busy, idle and unknown.
 	GPUJobTimeName        = "gpu.job.time"
 	GPUJobTimeUnit        = "s"
-	GPUJobTimeDescription = "Time of all GPUs of a job by bucket, since its first span."
+	GPUJobTimeDescription = "Time of all GPUs of a job by bucket, since its first span or the first use of its devices."
 
 	// GPUMemoryActivityName (gauge, 1): Share of time in which device memory was read or written, also without
 	// profiling. Not bandwidth.

@@ -28,11 +28,12 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// job is a job with the time of its newest batch.
+// job is a job with the time of its newest batch, or of the newest use of its devices.
 type job struct {
 	goodput.Job
-	seen    time.Time
-	devices map[int64]string // hw.id of ranks with one device
+	seen  time.Time
+	spans bool  // it has sent some
+	floor int64 // unix ns: what its devices did before belongs to another job
 }
 
 // gpuGoodput is the connector.
@@ -46,9 +47,14 @@ type gpuGoodput struct {
 	reader devicesamples.Reader // nil: none
 	newest *jobspans.Newest     // nil: none
 
-	mu     sync.Mutex
-	jobs   map[string]*job
-	values []devicesamples.TimedValue
+	mu      sync.Mutex
+	jobs    map[string]*job
+	aliases map[string]string // the job with spans by the identity that its devices have without them
+
+	// Memory that each output uses again.
+	values  []devicesamples.TimedValue
+	uses    []devicesamples.TimedUse
+	windows []devicesamples.ShareWindow
 }
 
 // rule states the bucket of spans.
@@ -62,7 +68,9 @@ func newConnector(cfg *Config, set connector.Settings, next consumer.Metrics) (*
 	if err != nil {
 		return nil, err
 	}
-	c := &gpuGoodput{cfg: cfg, tel: tel, instance: sharedcomponent.InstanceID("", set), jobs: map[string]*job{}}
+	c := &gpuGoodput{
+		cfg: cfg, tel: tel, instance: sharedcomponent.InstanceID("", set), jobs: map[string]*job{}, aliases: map[string]string{},
+	}
 	c.Metrics.Next = next
 	for _, s := range slices.Concat(cfg.Spans, builtin) {
 		c.rules = append(c.rules, rule{s.Name, goodput.Bucket(slices.Index(goodput.Names[:], s.Bucket))})
@@ -154,10 +162,10 @@ func (c *gpuGoodput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 					maxJobs++
 					continue
 				case j == nil:
-					j = &job{devices: map[int64]string{}}
+					j = &job{}
 					c.jobs[strings.Clone(res.JobID)] = j
 				}
-				j.seen = now
+				j.seen, j.spans = now, true
 				j.World = max(j.World, min(res.WorldSize, goodput.MaxRanks))
 				span.Rank, span.Attempt = max(0, res.Rank), attempt.String()
 				if !j.Add(span) {
@@ -172,8 +180,8 @@ func (c *gpuGoodput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 		if j := c.jobs[res.JobID]; j != nil {
 			j.Alive(rank, last.End)
 			id := res.Device.ID
-			if id != "" && len(id) < maxDeviceID && j.devices[rank] != id && len(j.devices) < goodput.MaxRanks {
-				j.devices[rank] = strings.Clone(id)
+			if id != "" && len(id) < maxDeviceID {
+				j.On(rank, devicesamples.NormalizeID(id))
 			}
 		}
 		if c.newest != nil && last.End > 0 {
@@ -189,35 +197,6 @@ func (c *gpuGoodput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 
 // maxDeviceID is the length from which on hw.id is a list, whose devices are not read.
 const maxDeviceID = 64
-
-// busy is the utilization from which on a device works: a kernel that waits for another rank has 1.
-const busy = 0.5
-
-// spin notes how long the devices of a job have been busy since the last spans of their ranks. c.mu is
-// held.
-func (c *gpuGoodput) spin(j *job) {
-	view := c.reader.Acquire()
-	defer view.Release()
-	known := map[string]devicesamples.DeviceView{}
-	for _, d := range view.Devices(nil) {
-		known[devicesamples.NormalizeID(d.Device().ID)] = d
-	}
-	for rank, id := range j.devices {
-		d, ok := known[devicesamples.NormalizeID(id)]
-		if !ok {
-			continue // of another node
-		}
-		until, gap := j.Busy(rank), 3*int64(d.Interval())
-		c.values = d.Values(devicesamples.Utilization, until, c.values[:0])
-		for _, v := range c.values {
-			if v.Value < busy || v.Time-until > gap {
-				break
-			}
-			until = v.Time
-		}
-		j.Spin(rank, until)
-	}
-}
 
 // span returns what a span is for the account, if it belongs to a bucket.
 func (c *gpuGoodput) span(s ptrace.Span, f *spanfacts.Facts, gpu bool) (goodput.Span, bool) {
@@ -277,7 +256,11 @@ func (c *gpuGoodput) points(now time.Time) pmetric.Metrics {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	md := pmetric.NewMetrics()
+	if c.reader != nil {
+		c.devices(now)
+	}
 	maps.DeleteFunc(c.jobs, func(_ string, j *job) bool { return now.Sub(j.seen) > c.cfg.Expiry })
+	maps.DeleteFunc(c.aliases, func(_, id string) bool { return c.jobs[id] == nil })
 	if len(c.jobs) == 0 {
 		return md
 	}
@@ -297,9 +280,6 @@ func (c *gpuGoodput) points(now time.Time) pmetric.Metrics {
 	times, restarts := metric(semconv.GPUJobTimeName), metric(semconv.GPUJobRestartsName)
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
 		j := c.jobs[id]
-		if c.reader != nil {
-			c.spin(j)
-		}
 		point := func(points pmetric.NumberDataPointSlice) pmetric.NumberDataPoint {
 			p := points.AppendEmpty()
 			p.SetStartTimestamp(pcommon.Timestamp(j.Start))
@@ -310,11 +290,16 @@ func (c *gpuGoodput) points(now time.Time) pmetric.Metrics {
 		}
 		seconds, again := j.Account()
 		for b, v := range seconds {
+			if b := goodput.Bucket(b); !j.spans && b != goodput.Busy && b != goodput.Idle && b != goodput.Unknown {
+				continue // only spans can tell
+			}
 			p := point(times)
 			p.Attributes().PutStr(string(semconv.GPUJobTimeBucketKey), goodput.Names[b])
 			p.SetDoubleValue(v)
 		}
-		point(restarts).SetIntValue(int64(again))
+		if j.spans {
+			point(restarts).SetIntValue(int64(again))
+		}
 	}
 	return md
 }

@@ -198,7 +198,8 @@ func TestARankWhoseDeviceStaysBusyHangs(t *testing.T) {
 	c.flush(t.Context(), now, false)
 	got := account(t, sink.AllMetrics()[0])["a"]
 	assert.InDelta(t, 129, got["hang"], 1, "from the last step until now")
-	assert.InDelta(t, 130, got["unknown"], 1, "the other rank")
+	assert.InDelta(t, 10, got["busy"], 1, "the other rank, whose device soon becomes idle")
+	assert.InDelta(t, 120, got["idle"], 1)
 	newest := ext.(jobspans.Source).JobSpans()
 	s, ok := newest.Find("", 2, []int{1}, now)
 	assert.True(t, ok)

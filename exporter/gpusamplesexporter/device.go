@@ -30,7 +30,7 @@ type device struct {
 	groups  map[groupKey]*group            // the same by key
 	whole   [devicesamples.NumFields]int64 // time of the newest value that is no part
 	divided [devicesamples.NumFields]int64 // time of the newest values of parts
-	owners  []devicesamples.Part           // pods on the device, at time owned
+	owners  []owner                        // pods on the device, at time owned
 	owned   int64
 	newest  int64                           // time of the newest points
 	pending map[int64]*devicesamples.Sample // of the current batch, by time

@@ -12,6 +12,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // waiting is the outcome of a point that is decided at the end of the batch.
@@ -24,6 +26,7 @@ type reading struct {
 	delta    bool
 	newUnits bool // it comes with names that exist since DCGM 4.7 only
 	part     devicesamples.Part
+	job      string // gpu.job.id
 	target   string // pod of the exporter, if the series also names the pod that uses the device
 	copied   bool   // of the board, in the series of an instance
 }
@@ -48,6 +51,7 @@ func (d *device) add(r *rule, p *reading, labels, resource pcommon.Map, copied b
 	p.copied = copied
 	if !copied {
 		p.part, p.target = ownerOf(labels, resource)
+		p.job = jobOf(labels, resource)
 	}
 	d.newest = max(d.newest, p.t)
 	k := groupKey{r, p.t}
@@ -91,6 +95,19 @@ func ownerOf(labels, resource pcommon.Map) (owner devicesamples.Part, target str
 	return owner, target
 }
 
+// jobOf returns gpu.job.id of a series or its resource. dcgm-exporter has the number of a Slurm job.
+func jobOf(labels, resource pcommon.Map) string {
+	for _, m := range []pcommon.Map{labels, resource} {
+		if v, ok := m.Get(string(semconv.GPUJobIDKey)); ok && v.AsString() != "" {
+			return spanfacts.Clip(v.AsString())
+		}
+	}
+	if v, ok := labels.Get("hpc_job"); ok && v.AsString() != "" {
+		return spanfacts.Clip("slurm-" + v.AsString())
+	}
+	return ""
+}
+
 // whole is the part of a series that names no workload.
 var whole devicesamples.Part
 
@@ -121,12 +138,14 @@ func (d *device) decide(g *group, counts *[numOutcomes]int64) {
 	hasWhole := d.whole[f] == g.t
 	for i := range g.points {
 		p := &g.points[i]
-		if p.part == whole && !p.copied && !g.rule.part {
+		own := p.part == whole && !p.copied && !g.rule.part
+		if own {
 			hasWhole = true
 			d.whole[f] = max(d.whole[f], g.t)
 			counts[d.take(g.rule, p)]++
-		} else if p.part.Pod != "" {
-			d.addOwner(&p.part, g.t)
+		}
+		if p.job != "" || !own && p.part.Pod != "" {
+			d.addOwner(p, g.t)
 		}
 	}
 	// A quantity of a higher rank is copied for each pod, also of a divided device.
@@ -218,18 +237,21 @@ const (
 	mostRefresh  = 10 * time.Minute
 )
 
-// addOwner notes a pod that uses the device at time t.
-func (d *device) addOwner(p *devicesamples.Part, t int64) {
+// addOwner notes a pod or a job that uses the device at time t.
+func (d *device) addOwner(p *reading, t int64) {
 	if t > d.owned {
 		d.owners, d.owned = d.owners[:0], t
 	}
-	o := devicesamples.Part{Namespace: p.Namespace, Pod: p.Pod, PodUID: p.PodUID, Container: p.Container}
+	o := owner{p.part.Namespace, p.part.Pod, p.part.PodUID, p.part.Container, p.job}
 	if t == d.owned && len(d.owners) < devicesamples.MaxParts && !slices.Contains(d.owners, o) {
 		d.owners = append(d.owners, o)
 	}
 }
 
-// writeUses writes which pods use which devices, by the labels of the newest points of each host's
+// owner is a pod or a job that uses a device.
+type owner struct{ namespace, pod, podUID, container, job string }
+
+// writeUses writes which pods and jobs use which devices, by the labels of the newest points of each host's
 // devices.
 func (x *writer) writeUses() {
 	out, ok := x.out.(devicesamples.UseWriter)
@@ -263,7 +285,7 @@ func (x *writer) writeUses() {
 		if list, ok := uses[h]; ok && d.owned == d.newest {
 			for _, o := range d.owners {
 				list = append(list, devicesamples.DeviceUse{
-					Device: d.desc.ID, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, PodUID: o.PodUID,
+					Device: d.desc.ID, Namespace: o.namespace, Pod: o.pod, Container: o.container, PodUID: o.podUID, Job: o.job,
 				})
 			}
 			uses[h] = list

@@ -330,3 +330,30 @@ func TestNamesThatAreUnknownAreLogged(t *testing.T) {
 		assert.Contains(t, fmt.Sprint(r.logs.All()[0].ContextMap()["names"]), points[0].name)
 	}
 }
+
+// TestJobLabelsAreUses: a series names the job that uses the device, by itself or for a process.
+func TestJobLabelsAreUses(t *testing.T) {
+	for name, attrs := range map[string]map[string]any{
+		"dcgm-exporter": labels("hpc_job", "48213"),
+		"the receiver gpu": {
+			"hw.id": "GPU-1", "hw.type": "gpu", "gpu.job.id": "slurm-48213", "process.pid": "7", "host.name": "n1",
+		},
+	} {
+		r := newRig(t)
+		at := time.Now().Add(-time.Minute)
+		for i := range 2 {
+			now := at.Add(time.Duration(i) * 15 * time.Second)
+			points := []point{{name: "DCGM_FI_DEV_POWER_USAGE", at: now, value: 300, attrs: attrs}}
+			if attrs["process.pid"] != nil {
+				points = []point{
+					{name: "hw.gpu.memory.usage", at: now.Add(-time.Second), value: 400, attrs: map[string]any{"hw.id": "GPU-1"}},
+					{name: "gpu.process.memory.usage", at: now, value: 300, attrs: attrs},
+				}
+			}
+			r.write(points...)
+		}
+		uses := r.store.Uses(nil, "GPU-1")
+		require.Len(t, uses, 1, name)
+		assert.Equal(t, "slurm-48213", uses[0].Job, name)
+	}
+}

@@ -30,9 +30,23 @@ type DeviceUse struct {
 	Device                    string  // hw.id of the GPU or MIG instance
 	Namespace, Pod, Container string  // as the kubelet names them
 	PodUID, ContainerID       string  // of the process's control group
+	Job                       string  // gpu.job.id: of the process's control group, or of an exporter's labels
 	PID                       int64   // as the host counts it
 	LocalPID                  int64   // as the process itself sees it; 0 if equal to PID
 	Parents                   []int64 // processes above it on the host, nearest first
+}
+
+// TimedUse is a use from the time when it may have begun until it was listed last, in Unix
+// nanoseconds. One that was in the first list has existed for ever.
+type TimedUse struct {
+	*DeviceUse
+	From, Seen int64
+}
+
+// UseLister is the interface of the extension for components that account for the time of devices.
+type UseLister interface {
+	// Uses appends the uses of a device to dst, ended ones included.
+	Uses(dst []TimedUse, device string) []TimedUse
 }
 
 // UseOrigin identifies one reader of device uses: its new uses replace its earlier ones, and
@@ -129,16 +143,17 @@ type heldUse struct {
 	DeviceUse
 	hostID, hostName string
 	from, until      int64
+	seen             int64 // when it was listed last
 }
 
 // useKey identifies a use.
 type useKey struct {
-	device, namespace, pod, container, podUID, containerID string
-	pid, localPID                                          int64
+	device, namespace, pod, container, podUID, containerID, job string
+	pid, localPID                                               int64
 }
 
 func (u *DeviceUse) key() useKey {
-	return useKey{u.Device, u.Namespace, u.Pod, u.Container, u.PodUID, u.ContainerID, u.PID, u.LocalPID}
+	return useKey{u.Device, u.Namespace, u.Pod, u.Container, u.PodUID, u.ContainerID, u.Job, u.PID, u.LocalPID}
 }
 
 // onHost reports whether the workload may be on the use's host: it names that host, or none.
@@ -158,7 +173,7 @@ type useIndex struct {
 	byGroup  map[string][]*heldUse // by container ID, and by pod UID
 	byPID    map[int64][]*heldUse  // processes with the host's numbers
 	byParent map[int64][]*heldUse  // the same by each process above them
-	byDevice map[string][]*heldUse // of pods, by NormalizeID
+	byDevice map[string][]*heldUse // by NormalizeID
 }
 
 type podName struct{ namespace, name string }
@@ -181,7 +196,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 		}
 		if u.until > holds { // the clock was set back
 			set := *u
-			set.from, set.until = min(u.from, now), now
+			set.from, set.until, set.seen = min(u.from, now), now, min(u.seen, now)
 			u = &set
 		}
 		if u.until >= now {
@@ -198,7 +213,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 	for i := range uses {
 		if k, ok := continued[uses[i].key()]; ok {
 			u := *next[k] // a copy, because readers hold the old one
-			u.from, u.until, u.Parents = min(u.from, now-int64(refresh)), holds, uses[i].Parents
+			u.from, u.until, u.seen, u.Parents = min(u.from, now-int64(refresh)), holds, now, uses[i].Parents
 			next[k] = &u
 			continue
 		}
@@ -211,7 +226,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 		// reused.
 		u := &heldUse{
 			DeviceUse: uses[i], hostID: origin.HostID, hostName: origin.HostName,
-			from: now - int64(refresh), until: holds,
+			from: now - int64(refresh), until: holds, seen: now,
 		}
 		if !known {
 			u.from = math.MinInt64 // it existed before the first read
@@ -233,10 +248,11 @@ func (t *useTable) build() *useIndex {
 	}
 	for _, list := range t.origins {
 		for _, u := range list.uses {
+			id := NormalizeID(u.Device)
+			x.byDevice[id] = append(x.byDevice[id], u)
 			if u.Pod != "" {
-				name, id := podName{u.Namespace, u.Pod}, NormalizeID(u.Device)
+				name := podName{u.Namespace, u.Pod}
 				x.byPod[name] = append(x.byPod[name], u)
-				x.byDevice[id] = append(x.byDevice[id], u)
 			}
 			for _, id := range [...]string{u.ContainerID, u.PodUID} {
 				if id != "" {
@@ -302,7 +318,7 @@ func (t *useTable) othersUse(device string, w *Workload, start, end int64) bool 
 	q := useQuery{w: w, start: start, end: end}
 	others := false
 	for _, u := range x.byDevice[NormalizeID(device)] {
-		if q.during(u) {
+		if u.Pod != "" && q.during(u) {
 			if u.Namespace == w.Namespace && u.Pod == w.Pod && q.sameContainer(u) {
 				return false
 			}
@@ -310,6 +326,16 @@ func (t *useTable) othersUse(device string, w *Workload, start, end int64) bool 
 		}
 	}
 	return others
+}
+
+// Uses implements UseLister.
+func (st *Store) Uses(dst []TimedUse, device string) []TimedUse {
+	if x := st.uses.index.Load(); x != nil {
+		for _, u := range x.byDevice[NormalizeID(device)] {
+			dst = append(dst, TimedUse{&u.DeviceUse, u.from, u.seen})
+		}
+	}
+	return dst
 }
 
 // useQuery collects the devices of one workload.

@@ -5,11 +5,14 @@ package goodput
 
 // Job is the account of one job. The zero value is an empty job.
 type Job struct {
-	Start, End int64 // unix ns: of its first and last span
+	Start, End int64 // unix ns: of its first and last span, or of its devices
 	World      int64 // number of ranks as the spans state it; 0: not stated
 
 	ranks map[int64]*rank
 	own   passes
+
+	devices map[string]*Activity // of no rank, by hw.id
+	on      map[string]int64     // the rank that has or had a device
 }
 
 // Span is a span of one rank that belongs to a bucket.
@@ -89,8 +92,9 @@ func (j *Job) Busy(of int64) int64 {
 }
 
 // Account returns the seconds of each bucket, over all GPUs of the job, and how often a rank's process
-// began again. Ranks without spans are unknown for the whole time. The buckets sum to the wall time
-// times the number of ranks.
+// began again. What no span says is busy or idle where the activity of the device is known. The buckets
+// sum to the wall time times the number of GPUs: of ranks, those without spans included, and of devices
+// without a rank.
 func (j *Job) Account() (seconds [Buckets]float64, restarts int) {
 	for _, r := range j.ranks {
 		for b, ns := range r.total(j.Start, j.End, &j.own) {
@@ -98,7 +102,12 @@ func (j *Job) Account() (seconds [Buckets]float64, restarts int) {
 		}
 		restarts = max(restarts, len(r.attempts)-1)
 	}
-	if silent := j.World - int64(len(j.ranks)); silent > 0 {
+	var sums [Buckets]int64
+	others := j.others(&sums)
+	for b, ns := range sums {
+		seconds[b] += float64(ns) / 1e9
+	}
+	if silent := j.World - int64(len(j.ranks)+others); silent > 0 {
 		seconds[Unknown] += float64(silent) * float64(j.End-j.Start) / 1e9
 	}
 	return seconds, restarts

@@ -19,8 +19,9 @@ type Bucket uint8
 
 // Buckets.
 const (
-	Unknown Bucket = iota // no span says
-	Idle                  // between two attempts
+	Unknown Bucket = iota // no span says, and nothing is known of the device
+	Idle                  // between two attempts, or no span says and no kernel ran
+	Busy                  // no span says, and kernels ran
 	Hang                  // nothing ended for long, or the device was busy without a span
 	Startup
 	Productive
@@ -35,7 +36,7 @@ const (
 
 // Names are the names of the buckets in metrics.
 var Names = [Buckets]string{
-	"unknown", "idle", "hang", "startup", "productive", "data", "rank_wait", "evaluation", "checkpoint", "lost",
+	"unknown", "idle", "busy", "hang", "startup", "productive", "data", "rank_wait", "evaluation", "checkpoint", "lost",
 	"compilation",
 }
 
@@ -80,6 +81,9 @@ type rank struct {
 	steps    []Step    // by start
 	attempts []attempt // by start
 	spins    []segment // by start: the device was busy from the end of a span on, and no span shows it
+	device   string    // hw.id; empty: not known
+	active   Activity  // of the device
+	first    int64     // unix ns: the start of the first span
 	alive    int64     // unix ns: the end of the newest span of any kind
 	recent   []int64   // durations of the newest steps
 	next     int       // place of the next of them
@@ -99,6 +103,9 @@ func (r *rank) add(start, end int64, bucket Bucket) {
 	start = max(start, r.foldedTo)
 	if start >= end {
 		return
+	}
+	if r.first == 0 || start < r.first {
+		r.first = start
 	}
 	from := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].end > start })
 	to := from
@@ -262,7 +269,7 @@ func (r *rank) sums(segments []segment, start, end int64) (sums [Buckets]int64) 
 		case to-from > limit:
 			sums[Hang] += to - from
 		default:
-			sums[Unknown] += to - from
+			r.active.fill(&sums, from, to)
 		}
 	}
 	for _, s := range segments {
@@ -320,9 +327,13 @@ func (r *rank) within(s Step, own *passes) (data, wait int64) {
 // total returns the time of each bucket between the start and the end of the job.
 func (r *rank) total(start, end int64, own *passes) [Buckets]int64 {
 	sums := r.sums(r.segments, r.foldedTo, 0) // no time after the last segment
+	last := r.end()
 	if until := r.hanging(); until > 0 {
-		sums[Hang] += until - r.end()
+		sums[Hang] += until - last
+		last = until
 	}
+	r.active.fill(&sums, start, r.first)
+	r.active.fill(&sums, last, end)
 	for b, v := range r.folded {
 		sums[b] += v
 	}
@@ -340,11 +351,5 @@ func (r *rank) total(start, end int64, own *passes) [Buckets]int64 {
 			move(first.End-first.Start-r.median(), r.bucketAt(first.Start), Compilation)
 		}
 	}
-	var known int64
-	for _, v := range sums {
-		known += v
-	}
-	// Before its first span and after its last one, nothing is known of a rank.
-	sums[Unknown] += max(0, end-start-known)
 	return sums
 }

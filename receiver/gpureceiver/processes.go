@@ -31,10 +31,18 @@ type processReader struct {
 	tried    time.Time
 	reported map[string]bool // what was logged
 	listed   time.Time
+	used     time.Time // when uses was called
+
+	// uses receives the processes that have a context, if the source of the values does not list them.
+	uses func([]devicesamples.DeviceUse)
 }
 
-// listEvery is the time between two lists of the processes that have a context.
-const listEvery = time.Second
+const (
+	// listEvery is the time between two lists of the processes that have a context.
+	listEvery = time.Second
+	// usesEvery is the time between two lists of them in gpu_samples.
+	usesEvery = 10 * time.Second
+)
 
 func newProcessReader(
 	cfg *Config, host *processes.Host, source gpudata.ProcessSource, shares devicesamples.ShareWriter, log *zap.Logger,
@@ -96,6 +104,10 @@ func (p *processReader) read(now time.Time) {
 					"machines), so that processes that share one of them or an instance get equal parts of its energy")
 			}
 			p.meter.Use(u)
+		}
+		if list && err == nil && p.uses != nil && now.Sub(p.used) >= usesEvery {
+			p.used = now
+			p.uses(p.meter.Uses())
 		}
 	}
 	p.meter.Divide(now.UnixNano())

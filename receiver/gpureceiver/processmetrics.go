@@ -220,9 +220,7 @@ func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Pro
 	sharedcomponent.PutText(attributes, semconv.ProcessOwnerKey, p.Owner)
 	sharedcomponent.PutText(attributes, semconv.ContainerIDKey, p.ContainerID)
 	sharedcomponent.PutText(attributes, semconv.K8sPodUidKey, p.PodUID)
-	if p.SlurmJob != "" {
-		attributes.PutStr(string(semconv.GPUJobIDKey), "slurm-"+p.SlurmJob)
-	}
+	sharedcomponent.PutText(attributes, semconv.GPUJobIDKey, p.Job())
 	if c, ok := w.container(p); ok {
 		attributes.PutStr(string(semconv.K8sNamespaceNameKey), c.Namespace)
 		attributes.PutStr(string(semconv.K8sPodNameKey), c.Pod)

@@ -157,6 +157,9 @@ func (r *gpuReceiver) begin(host component.Host) error {
 	if r.nextMetrics != nil && r.cfg.Processes.Enabled {
 		shares, _ := r.samples.(devicesamples.ShareWriter)
 		r.processReader = newProcessReader(r.cfg, r.processes, r.processSource, shares, r.set.Logger)
+		if r.samples != nil {
+			r.processReader.uses = r.setProcessUses
+		}
 		go r.processReader.run(ctx)
 	}
 	e := newEngine(r.cfg, r.sources, r)

@@ -121,10 +121,14 @@ func (r *gpuReceiver) usesOfProcesses(devices []devicesamples.Device, b *gpudata
 		f := r.processes.Of(p.PID)
 		uses = append(uses, devicesamples.DeviceUse{
 			Device: devices[p.Device].ID, PID: p.PID, LocalPID: f.LocalPID, PodUID: f.PodUID, ContainerID: f.ContainerID,
-			Parents: f.Parents,
+			Job: f.Job(), Parents: f.Parents,
 		})
 	}
-	r.samples.SetUses(r.origin(devicesamples.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))
+	r.setProcessUses(uses)
+}
+
+func (r *gpuReceiver) setProcessUses(uses []devicesamples.DeviceUse) {
+	r.samples.SetUses(r.origin(devicesamples.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, usesEvery))
 }
 
 // forgetUses removes what this receiver wrote.

@@ -61,7 +61,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorGpuGoodputDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_goodput_dropped",
-		metric.WithDescription("Spans of a bucket, and points, that were lost, by reason. [Development]"),
+		metric.WithDescription("Spans of a bucket, devices of jobs without spans, and points that were lost, by reason. [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)

@@ -34,6 +34,14 @@ type Facts struct {
 	Owner      string // name of the user, or the number if it has no name on this host
 }
 
+// Job returns gpu.job.id of the process, as gpuspan makes it of the same job; empty: unknown.
+func (f *Facts) Job() string {
+	if f.SlurmJob == "" {
+		return ""
+	}
+	return "slurm-" + f.SlurmJob
+}
+
 // Host is the /proc of this host.
 type Host struct {
 	root     string

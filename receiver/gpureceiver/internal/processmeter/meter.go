@@ -178,10 +178,29 @@ func (f *processFacts) use(names map[string]processes.Container) *devicesamples.
 	if f.asUse == nil || f.asUse.Pod != name.Pod {
 		f.asUse = &devicesamples.DeviceUse{
 			Namespace: name.Namespace, Pod: name.Pod, Container: name.Name, PodUID: f.facts.PodUID,
-			ContainerID: f.facts.ContainerID, PID: f.key.PID, LocalPID: f.facts.LocalPID, Parents: f.facts.Parents,
+			ContainerID: f.facts.ContainerID, Job: f.facts.Job(), PID: f.key.PID, LocalPID: f.facts.LocalPID,
+			Parents: f.facts.Parents,
 		}
 	}
 	return f.asUse
+}
+
+// Uses returns the processes that have a context, without the names of their pods, which the kubelet
+// lists.
+func (m *Meter) Uses() []devicesamples.DeviceUse {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uses := []devicesamples.DeviceUse{}
+	for id, p := range m.parts {
+		for _, r := range p.running {
+			if f := m.known[r.key.PID]; f != nil {
+				u := *f.use(m.names)
+				u.Device, u.Namespace, u.Pod, u.Container = id, "", "", ""
+				uses = append(uses, u)
+			}
+		}
+	}
+	return uses
 }
 
 // Name sets the names of containers by ID.
