@@ -151,6 +151,7 @@ bench: ## run the benchmarks of every module once, with allocations
 hardware: capture build ## everything that needs a GPU; prints the rows of docs/hardware.md
 	cd gpuspan && $(GO) test -tags hardware -run '^TestHardware$$' -v -timeout 10m ./cuda
 	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/hardware.py $(BIN)/libotelgpu_capture.so $(BIN)/otelcol-gpu
+	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/frameworks.py
 	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/instruments.py
 	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/looking.py $(BIN)/libotelgpu_capture.so $(BIN)/otelcol-gpu
 

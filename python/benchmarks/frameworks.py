@@ -7,6 +7,7 @@
 Each framework runs in a process of its own. A kernel spins for a known time by the GPU's own clock; Numba and JAX, whose
 kernels cannot, are compared with the framework's events and with the host's clock around a wait."""
 
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -228,6 +229,9 @@ if __name__ == "__main__":
         print(json.dumps({"label": "stats", "stats": otelgpu.stats()}))
         sys.exit()
     for name in sys.argv[1:] or ["cupy", "numba", "cuda_python", "jax", "torch"]:
+        if importlib.util.find_spec(name.split("_")[0]) is None:
+            print(f"== {name}: skipped, not installed")
+            continue
         out = subprocess.run([sys.executable, __file__, "--one", name], capture_output=True, text=True, timeout=200)
         print(f"== {name}: {'ok' if out.returncode == 0 else 'FAILED'}")
         for line in out.stdout.splitlines():

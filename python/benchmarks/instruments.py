@@ -179,6 +179,25 @@ def agreement(counter, power):
     return (at[-1][1] - at[0][1]) / joules
 
 
+def energies(path):
+    """Returns the last joules of each process, with their error, from the metrics that the Collector wrote."""
+    found = {}
+    try:
+        with open(path) as f:
+            lines = f.readlines()
+    except OSError:
+        return found
+    for line in lines:
+        for resource in json.loads(line)["resourceMetrics"]:
+            for scope in resource["scopeMetrics"]:
+                for metric in scope["metrics"]:
+                    for point in metric.get("sum", {}).get("dataPoints", ()):
+                        attributes = {a["key"]: a["value"] for a in point.get("attributes", []) + resource["resource"].get("attributes", [])}
+                        if pid := attributes.get("process.pid"):
+                            found.setdefault(int(pid["intValue"]), {})[metric["name"]] = point.get("asDouble", 0)
+    return found
+
+
 def summary(readings, edges):
     """Returns the rows of docs/hardware.md as (what, result)."""
     rows = []

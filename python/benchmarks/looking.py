@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What looking costs, and whom joules belong to: `make hardware` runs this and prints rows for docs/hardware.md.
 
-    python looking.py libotelgpu_capture.so otelcol-gpu [--rounds 5] [--seconds 10] [--kinds decode,train,pair] [--cpu]
+    python looking.py libotelgpu_capture.so otelcol-gpu [--rounds 5] [--kinds decode,train,pair] [--cpu] [--nvml PATH]
 
 A decode loop of a small transformer with random weights (many kernels below 10 µs) and a training step run bare, with
-the capture library, with windows, with sections and with a Collector that reads the devices, in alternating rounds.
-Two more processes, one bound by arithmetic and one by memory, run alone and together, for the share of each in the
-energy of the pair. With five rounds, decode and train take eight minutes each, pair one. --cpu runs everything on the CPU, without energy, to try the script.
+sections, with a Collector that reads the devices, with the capture library and with windows, in alternating rounds: two
+processes, one of them with the capture library, take turns. Five rounds take seven minutes.
+Two more processes, one bound by arithmetic and one by memory, run alone and together, and the Collector attributes the
+energy of the pair to them; this takes one minute. --cpu runs everything on the CPU, to try the script; with --nvml, the
+Collector reads a stub.
 """
 
 import argparse
@@ -93,7 +95,8 @@ def train(blocks, device, end, section):
 
 
 def arithmetic(device, end):
-    a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16)
+    n = 4096 if device != "cpu" else 512
+    a = torch.randn(n, n, device=device, dtype=torch.bfloat16)
     while time.monotonic() < end:
         for _ in range(20):
             a @ a
@@ -110,39 +113,72 @@ def memory(device, end):
             torch.cuda.synchronize()
 
 
+def sections_of_otelgpu():
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+    import otelgpu
+
+    class Discard(SpanExporter):
+        def export(self, spans):
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Discard(), max_queue_size=1 << 16))
+    trace.set_tracer_provider(provider)
+    return otelgpu.section
+
+
 def worker(o):
+    """Runs what each line of standard input asks for: the kind, its seconds, and whether with sections."""
     device = "cpu" if o.cpu else "cuda"
-    if o.worker in ("arithmetic", "memory"):
-        print("ready", flush=True)
-        sys.stdin.readline()
-        {"arithmetic": arithmetic, "memory": memory}[o.worker](device, time.monotonic() + o.seconds)
-        return
-    section = nothing
-    if o.sections:
-        from opentelemetry import trace
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-
-        import otelgpu
-
-        class Discard(SpanExporter):
-            def export(self, spans):
-                return SpanExportResult.SUCCESS
-
-        provider = TracerProvider()
-        provider.add_span_processor(BatchSpanProcessor(Discard(), max_queue_size=1 << 16))
-        trace.set_tracer_provider(provider)
-        section = otelgpu.section
     blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS)).to(device)
-    run = {"decode": decode, "train": train}[o.worker]
-    run(blocks, device, time.monotonic() + 1, section)  # warm up
-    print(json.dumps(run(blocks, device, time.monotonic() + o.seconds, section)), flush=True)
+    rates = {"decode": decode, "train": train}
+    for run in rates.values():
+        run(blocks, device, time.monotonic() + 1, nothing)  # warm up
+    print("ready", flush=True)
+    section = None
+    for line in sys.stdin:
+        kind, seconds, way = line.split()
+        end = time.monotonic() + float(seconds)
+        if kind in rates:
+            if way == "sections" and section is None:
+                section = sections_of_otelgpu()
+                rates[kind](blocks, device, time.monotonic() + 1, section)
+                end = time.monotonic() + float(seconds)
+            print(rates[kind](blocks, device, end, section if way == "sections" else nothing), flush=True)
+        else:
+            {"arithmetic": arithmetic, "memory": memory}[kind](device, end)
+            print(seconds, flush=True)
 
 
-def child(o, kind, *arguments, env=None):
-    return subprocess.Popen([sys.executable, os.path.abspath(__file__), o.shim, o.collector, "--worker", kind, "--seconds", str(o.seconds),
-                             *(["--cpu"] if o.cpu else []), *arguments], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
-                            env=dict(os.environ, **(env or {})))
+class Child:
+    """A worker in its own process."""
+
+    def __init__(self, o, env=None):
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), o.shim, o.collector, "--worker", *(["--cpu"] if o.cpu else [])],
+            stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
+        self.pid = self.process.pid
+
+    def ask(self, kind, seconds, way="plain"):
+        self.process.stdin.write("%s %g %s\n" % (kind, seconds, way))
+        self.process.stdin.flush()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("a worker ended with status %s" % self.process.wait())
+        return line.strip()
+
+    def __enter__(self):
+        assert self.answer() == "ready"
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(60)
 
 
 CAPTURE = """
@@ -154,11 +190,11 @@ service:
 """
 
 DEVICES = """
-receivers: {gpu: {source: nvml, sampling_interval: 100ms, collection_interval: 10s}}
-exporters: {debug: {verbosity: basic}}
+receivers: {gpu: {source: nvml, sampling_interval: 100ms, collection_interval: 1s%s}}
+exporters: {file: {path: %s}}
 service:
   telemetry: {metrics: {level: none}}
-  pipelines: {metrics: {receivers: [gpu], exporters: [debug]}}
+  pipelines: {metrics: {receivers: [gpu], exporters: [file]}}
 """
 
 
@@ -167,75 +203,90 @@ def collector(o, folder, config):
     if config is None:
         yield
         return
-    path = os.path.join(folder, "config.yaml")
+    path, log = os.path.join(folder, "config.yaml"), os.path.join(folder, "log")
     with open(path, "w") as f:
         f.write(config)
-    p = subprocess.Popen([os.path.abspath(o.collector), "--config", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(log, "w") as f:
+        p = subprocess.Popen([os.path.abspath(o.collector), "--config", path], stdout=f, stderr=f)
     try:
         yield
+        if p.poll() is not None:
+            with open(log) as f:
+                sys.exit("the Collector ended with status %s: %s" % (p.returncode, f.read()[-2000:]))
     finally:
         p.terminate()
         p.wait(20)
 
 
-def costs(o):
-    """Prints, for each way of looking, the rate of the bare program over the rate with it, pair by pair."""
-    for kind, unit in (("decode", "tokens"), ("train", "steps")):
-        if kind not in o.kinds.split(","):
-            continue
-        rates = {}
-        for _ in range(o.rounds):
-            with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-                library = {"CUDA_INJECTION64_PATH": os.path.abspath(o.shim), "OTELGPU_CAPTURE_DIR": folder}
-                for name, env, config, arguments in (
-                    ("bare", None, None, []),
-                    ("capture library, idle", library, None, []),
-                    ("windows of 1 s in 10 s", library, CAPTURE % (folder, "10s"), []),
-                    ("windows of 1 s in 4 s", library, CAPTURE % (folder, "4s"), []),
-                    ("sections of Python", None, None, ["--sections"]),
-                    ("Collector, devices at 10 Hz", None, DEVICES, []),
-                ):
-                    with collector(o, folder, config):
-                        p = child(o, kind, *arguments, env=env)
-                        out, _ = p.communicate()
-                        if p.returncode:
-                            sys.exit("%s, %s: status %d" % (kind, name, p.returncode))
-                    rates.setdefault(name, []).append(json.loads(out.splitlines()[-1]))
-        row("%s, %s per second, bare" % (kind, unit), "%.1f to %.1f" % (min(rates["bare"]), max(rates["bare"])))
-        for name, values in rates.items():
-            if name != "bare":
-                lost = [100 * (1 - v / bare) for v, bare in zip(values, rates["bare"])]
-                row("%s, cost of: %s" % (kind, name), "%.1f %% (%.1f to %.1f)" % (statistics.median(lost), min(lost), max(lost)))
+def devices(o, folder):
+    return DEVICES % (", nvml: {library: %s}" % o.nvml if o.nvml else "", os.path.join(folder, "metrics.json"))
 
 
-def joules(o, *kinds):
-    """Returns the joules of the device while the workers run, and the utilization of each process, by NVML."""
+def costs(o, kinds):
+    """Prints, for each way of looking, how much of the bare program's rate it costs, pair by pair."""
+    rates = {}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        library = {"CUDA_INJECTION64_PATH": os.path.abspath(o.shim), "OTELGPU_CAPTURE_DIR": folder}
+        with Child(o) as plain, Child(o, library) as captured:
+            ways = (
+                ("bare", plain, None, "plain", o.seconds),
+                ("sections of Python", plain, None, "sections", o.seconds),
+                ("Collector, devices at 10 Hz", plain, devices(o, folder), "plain", o.seconds),
+                ("capture library, idle", captured, None, "plain", o.seconds),
+                ("windows of 1 s in 10 s", captured, CAPTURE % (folder, "10s"), "plain", 2.5 * o.seconds),
+                ("windows of 1 s in 4 s", captured, CAPTURE % (folder, "4s"), "plain", 2 * o.seconds),
+            )
+            for _ in range(o.rounds):
+                for kind in kinds:
+                    for name, child, config, way, seconds in ways:
+                        with collector(o, folder, config):
+                            child.ask(kind, seconds, way)
+                            rates.setdefault((kind, name), []).append(float(child.answer()))
+    for kind in kinds:
+        bare = rates[kind, "bare"]
+        row("%s, %s per second, bare" % (kind, {"decode": "tokens", "train": "steps"}[kind]), "%.1f to %.1f" % (min(bare), max(bare)))
+        for name, *_ in ways[1:]:
+            lost = [100 * (1 - v / b) for v, b in zip(rates[kind, name], bare)]
+            row("%s, cost of: %s" % (kind, name), "%.1f %% (%.1f to %.1f)" % (statistics.median(lost), min(lost), max(lost)))
+
+
+def together(o, workers):
+    """Returns the joules of the device while the workers run, by NVML, and what the Collector attributes to each."""
     import instruments
 
-    nvml = None if o.cpu else instruments.Nvml()
-    workers = {kind: child(o, kind) for kind in kinds}
-    for p in workers.values():
-        assert p.stdout.readline() == "ready\n"
-    before = nvml and nvml.instruments["energy counter"]()
-    for p in workers.values():
-        p.stdin.write("go\n")
-        p.stdin.flush()
-    shares = {p.pid: [] for p in workers.values()}
-    while any(p.poll() is None for p in workers.values()):
-        time.sleep(0.25)
-        for pid, sm in (nvml.processes() if nvml else {}).items():
-            shares.setdefault(pid, []).append(sm)
-    after = nvml and nvml.instruments["energy counter"]()
-    return (after - before if nvml else float("nan")), {
-        kind: statistics.mean(shares[p.pid]) if shares[p.pid] else float("nan") for kind, p in workers.items()}
+    try:
+        nvml = instruments.Nvml(o.nvml or "libnvidia-ml.so.1")
+        counter = nvml.instruments["energy counter"]
+    except OSError:
+        counter = lambda: None
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        with collector(o, folder, devices(o, folder) if counter() is not None else None):
+            time.sleep(3)  # the Collector has measured the idle device
+            before = counter()
+            for kind, child in workers.items():
+                child.ask(kind, 2.5 * o.seconds)
+            for child in workers.values():
+                child.answer()
+            after = counter()
+            time.sleep(4)  # the driver's last samples of processes
+        shares = instruments.energies(os.path.join(folder, "metrics.json"))
+    of = {kind: shares.get(child.pid, {}) for kind, child in workers.items()}
+    return after and after - before, {kind: (v.get("gpu.process.energy"), v.get("gpu.process.energy_error")) for kind, v in of.items()}
 
 
 def pair(o):
-    both, share = joules(o, "arithmetic", "memory")
-    for kind in ("arithmetic", "memory"):
-        alone, own = joules(o, kind)
-        row("%s alone: J in %g s, utilization; utilization beside the other" % (kind, o.seconds), "%.0f, %.0f %%; %.0f %%" % (alone, own[kind], share[kind]))
-    row("both: J in %g s" % o.seconds, "%.0f" % both)
+    """Compares what the Collector attributes to each of two processes that share the device with their joules alone."""
+    def joules(v):
+        return "not available" if v is None else "%.0f J" % v
+
+    with Child(o) as one, Child(o) as other:
+        workers = {"arithmetic": one, "memory": other}
+        both, shares = together(o, workers)
+        for kind, child in workers.items():
+            alone, own = together(o, {kind: child})
+            row("%s alone in %g s: the counter; attributed ± error; attributed beside the other" % (kind, 2.5 * o.seconds), "%s; %s ± %s; %s ± %s" % (
+                joules(alone), *(joules(v) for v in own[kind]), *(joules(v) for v in shares[kind])))
+        row("both at once: the counter", joules(both))
 
 
 def row(what, result):
@@ -247,17 +298,20 @@ if __name__ == "__main__":
     parser.add_argument("shim")
     parser.add_argument("collector")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--kinds", default="decode,train,pair")
     parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--worker")
-    parser.add_argument("--sections", action="store_true")
+    parser.add_argument("--nvml")
+    parser.add_argument("--worker", action="store_true")
     options = parser.parse_args()
+    options.nvml = options.nvml and os.path.abspath(options.nvml)
     if options.worker:
         worker(options)
     elif not options.cpu and not torch.cuda.is_available():
         print("skipped: torch sees no GPU")
     else:
-        costs(options)
-        if "pair" in options.kinds.split(","):
+        asked = options.kinds.split(",")
+        if rated := [kind for kind in ("decode", "train") if kind in asked]:
+            costs(options, rated)
+        if "pair" in asked:
             pair(options)

@@ -3,6 +3,7 @@
 """The analysis of benchmarks/instruments.py on simulated instruments, and its calls of NVML on a library in C."""
 
 import importlib.util
+import json
 import pathlib
 import shutil
 import subprocess
@@ -132,6 +133,22 @@ def test_read_takes_each_instrument_once_per_interval(stub):
     assert len(got["process utilization"]) == 1
     assert got["throttle reasons"] == []
     assert all(100 <= t <= 100.2 for t, _ in got["power"])
+
+
+def test_energies_are_the_last_of_each_process(tmp_path):
+    def line(pid, joules, error):
+        def metric(name, value):
+            return {"name": name, "sum": {"dataPoints": [
+                {"asDouble": value, "attributes": [{"key": "process.pid", "value": {"intValue": str(pid)}}]}]}}
+        metrics = [metric("gpu.process.energy", joules), metric("gpu.process.energy_error", error),
+                   {"name": "hw.energy", "sum": {"dataPoints": [{"asDouble": 7}]}}, {"name": "hw.power", "gauge": {}}]
+        return json.dumps({"resourceMetrics": [{"resource": {}, "scopeMetrics": [{"metrics": metrics}]}]})
+
+    file = tmp_path / "metrics.json"
+    file.write_text("\n".join([line(11, 1.5, 0.5), line(12, 2.5, 0.25), line(11, 4.5, 1)]))
+    assert instruments.energies(file) == {
+        11: {"gpu.process.energy": 4.5, "gpu.process.energy_error": 1}, 12: {"gpu.process.energy": 2.5, "gpu.process.energy_error": 0.25}}
+    assert instruments.energies(tmp_path / "none") == {}
 
 
 def test_without_a_gpu_it_prints_the_reason(capsys):
