@@ -21,7 +21,7 @@ func TestConvertNamesTheRankThatArrivesLast(t *testing.T) {
 	require.ErrorIs(t, err, errFound)
 	assert.Contains(t, problems, "late_rank of rank 2")
 	assert.Contains(t, stdout, folder+": 8 files of NCCL Inspector, 1312 operations\n")
-	assert.Contains(t, stdout, "  late_rank, rank 2: rank 2 arrives last at collectives of TP Group 0 (0xf4b7ac8e16f005) -> the other ranks wait 30.08ms for it (certainty high)\n"+
+	assert.Contains(t, stdout, "  late_rank, rank 2: rank 2 arrives last at collectives of TP Group 0 (0xf4b7ac8e16f005) -> each of the others waits 30.08ms for it (certainty high)\n"+
 		"  its kernels are the shortest in 20 of 40 parts of 40 collectives (chance: 10.0); process 41002 on node00, GPU 2 of 10.0.0.10\n")
 	doc := findingsOf(t, out)
 	require.Len(t, doc.Collectives, 1)

@@ -127,7 +127,7 @@ func putFinding(a pcommon.Map, f *finding.Finding) {
 
 // lateRank returns the finding on a late rank among several. The step is in seconds; 0: unknown.
 func lateRank(v *straggler.Result, ranks int, step float64, host bool) finding.Finding {
-	f := finding.LateRank(v.Rank, 0, 0, semconv.FindingLateRankLiveThreshold, finding.Medium)
+	f := finding.LateRank(&finding.Late{Rank: v.Rank}, semconv.FindingLateRankLiveThreshold, finding.Medium)
 	late := (v.Score - 1) * v.Median
 	f.Evidence = fmt.Sprintf("own time %s above the median of %d ranks", finding.Duration(1e9*late), ranks)
 	if v.Section != "" {

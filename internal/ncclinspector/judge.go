@@ -120,15 +120,13 @@ func (j *Job) lateRank(l *late, devices Devices) finding.Finding {
 		sure = finding.Medium
 	}
 	rank, known := j.Rank(l.process())
-	gain := time.Duration(l.excess) * time.Microsecond
-	f := finding.LateRank(rank, gain, 0, semconv.FindingLateRankLiveThreshold, sure)
+	facts := finding.Late{
+		Rank: rank, Last: "collectives of " + l.comm.name, Each: time.Duration(l.excess) * time.Microsecond,
+	}
 	if !known {
-		f.Subject = fmt.Sprintf("rank %d of %s", l.rank, l.comm.name)
+		facts.Who = fmt.Sprintf("rank %d of %s", l.rank, l.comm.name)
 	}
-	f.Chain = []string{
-		fmt.Sprintf("%s arrives last at collectives of %s", f.Subject, l.comm.name),
-		fmt.Sprintf("the other ranks wait %s for it", finding.Duration(float64(gain))),
-	}
+	f := finding.LateRank(&facts, semconv.FindingLateRankLiveThreshold, sure)
 	if l.Steps > 0 {
 		f.Evidence = fmt.Sprintf("its kernels are the shortest in %d of %d parts of %d collectives (chance: %.1f); ",
 			l.Hits, l.Steps, l.comm.matched, float64(l.Steps)/float64(l.comm.Ranks))

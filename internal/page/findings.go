@@ -134,7 +134,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	if other := m.neighbour(devices, k.service); other != "" {
 		text += "; " + other + " runs on its GPU, too"
 	}
-	f := finding.LateRank(k.rank, nanoseconds(c.seconds), nanoseconds(stepTime),
+	f := finding.LateRank(&finding.Late{Rank: k.rank, Each: nanoseconds(c.seconds), Of: nanoseconds(stepTime)},
 		semconv.FindingLateRankLiveThreshold, finding.Medium)
 	f.Chain, f.Trace = []string{text}, c.trace
 	if stepTime == 0 {

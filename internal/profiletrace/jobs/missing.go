@@ -405,13 +405,10 @@ func listed(ranks []int64) string {
 // absentFinding returns the finding on how much time ranks without a profile cost each of the
 // others.
 func absentFinding(j *Job) finding.Finding {
-	v := finding.LateRank(j.Missing[0], j.Absent, time.Duration(j.End-j.Start),
-		semconv.FindingLateRankThreshold, finding.Medium)
-	v.Subject = listed(j.Missing)
-	v.Chain = []string{
-		"ranks with a profile wait for one without: " + listed(j.Missing),
-		fmt.Sprintf("each waits %s for it", FormatTime(j.Absent)),
-	}
+	v := finding.LateRank(&finding.Late{
+		Who: listed(j.Missing), Did: "without a profile: ranks with one wait", Each: j.Absent,
+		Of: time.Duration(j.End - j.Start),
+	}, semconv.FindingLateRankThreshold, finding.Medium)
 	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, in %d of %d steps for "+
 		"longer than any of them is late", len(j.Ranks), j.AbsentHits, j.AbsentSteps)
 	v.Remedy = "profile the missing ranks, too"

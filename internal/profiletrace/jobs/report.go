@@ -92,31 +92,29 @@ func jobSpan(s ptrace.Span, j *Job) {
 
 // lateFinding returns the finding on how much time a late rank costs each of the others.
 func lateFinding(j *Job, l *LateRank) finding.Finding {
-	did := fmt.Sprintf("rank %d is late", l.Rank)
+	late := finding.Late{Rank: l.Rank, Each: l.Each, Of: time.Duration(j.End - j.Start)}
 	switch most := max(l.Computing, l.Copying, l.Idle); {
 	case most <= 0:
 	case most == l.Computing:
-		did = fmt.Sprintf("rank %d computes for %s longer than the others", l.Rank, FormatTime(most))
+		late.Did = fmt.Sprintf("computes for %s longer than the others", finding.Duration(most))
 		if l.Kernels != "" {
-			did += ": " + l.Kernels
+			late.Did += ": " + l.Kernels
 		}
 	case most == l.Copying:
-		did = fmt.Sprintf("rank %d copies for %s longer than the others", l.Rank, FormatTime(most))
+		late.Did = fmt.Sprintf("copies for %s longer than the others", finding.Duration(most))
 	default:
-		did = fmt.Sprintf("rank %d has its device idle for %s longer than the others", l.Rank, FormatTime(most))
+		late.Did = fmt.Sprintf("has its device idle for %s longer than the others", finding.Duration(most))
 		if l.In != "" {
-			did += ", its host mostly in " + l.In
+			late.Did += ", its host mostly in " + l.In
 		}
 	}
-	v := finding.LateRank(l.Rank, l.Each, time.Duration(j.End-j.Start), notable, cmp.Or(l.Certainty, finding.Low))
-	v.Chain = []string{did}
+	if len(l.At) > 0 {
+		late.Last = names(l.At)
+	}
+	v := finding.LateRank(&late, notable, cmp.Or(l.Certainty, finding.Low))
 	if j.Method != ByArrival && v.Certainty == finding.High {
 		v.Certainty = finding.Medium
 	}
-	if len(l.At) > 0 {
-		v.Chain = append(v.Chain, "it arrives last at "+names(l.At))
-	}
-	v.Chain = append(v.Chain, fmt.Sprintf("each of the others waits %s for it", FormatTime(l.Each)))
 	v.Evidence = fmt.Sprintf("%d ranks compared by %s%s", len(j.Ranks), strings.ReplaceAll(string(j.Method), "_", " "),
 		strings.Replace(l.says(len(j.Ranks)), " by", "; late by", 1))
 	return v
