@@ -44,8 +44,7 @@ var fullBuildTypes = map[string][]string{
 func updateSchemas() bool { return os.Getenv("OTELGPU_UPDATE_SCHEMA") != "" }
 
 // described reads the configurations of components. With OTELGPU_UPDATE_SCHEMA it also writes their
-// config.schema.yaml: linking this one test takes a tenth of the time that the tests of all
-// components do.
+// config.schema.yaml.
 func described[F component.Factory](t *testing.T, into map[string]*configschema.Node, factories map[component.Type]F) {
 	t.Helper()
 	for typ, f := range factories {
@@ -54,7 +53,7 @@ func described[F component.Factory](t *testing.T, into map[string]*configschema.
 		into[typ.String()] = node
 		dir := filepath.Join("..", "..", strings.TrimPrefix(reflect.TypeOf(f.CreateDefaultConfig()).Elem().PkgPath(), "github.com/otelgpu/otelgpu/"))
 		if _, err := os.Stat(filepath.Join(dir, "config.schema.yaml")); err != nil || !updateSchemas() {
-			continue // a component of the Collector's, or compared with the file by the component's own tests
+			continue // a component of the Collector's, or compared with the file in internal/configtest
 		}
 		b, err := node.YAML()
 		require.NoError(t, err)

@@ -40,10 +40,6 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 )
 
-func TestTheReadmeMatchesThePage(t *testing.T) {
-	configtest.README(t, "connectors", "gpu_goodput", createDefaultConfig)
-}
-
 func TestEveryKeyIsRead(t *testing.T) {
 	got, err := configtest.Load[Config](t, "gpu_goodput/all", createDefaultConfig)
 	require.NoError(t, err)

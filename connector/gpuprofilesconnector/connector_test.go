@@ -29,10 +29,6 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestTheReadmeMatchesThePage(t *testing.T) {
-	configtest.README(t, "connectors", "gpu_profiles", createDefaultConfig)
-}
-
 func TestConfig(t *testing.T) {
 	cfg, err := configtest.Load[Config](t, "gpu_profiles/full", createDefaultConfig)
 	require.NoError(t, err)

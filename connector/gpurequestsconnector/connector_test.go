@@ -577,10 +577,6 @@ func TestConfig(t *testing.T) {
 			"`max_resources` must be positive, found 0\n`temporality` must be cumulative or delta, found \"both\"\n`histogram::exponential::max_size` must be at least 2, found 1")
 }
 
-func TestTheReadmeMatchesThePage(t *testing.T) {
-	configtest.README(t, "connectors", "gpu_requests", createDefaultConfig)
-}
-
 // A sender with names of 100 kB must not make each usage record 100 kB large.
 func TestNamesOfUsageRecordsAreBounded(t *testing.T) {
 	long := func(s string) string { return strings.Repeat(s, 100_000) }

@@ -33,10 +33,6 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-func TestTheReadmeMatchesThePage(t *testing.T) {
-	configtest.README(t, "receivers", "collectives", createDefaultConfig)
-}
-
 func TestEveryKeyIsRead(t *testing.T) {
 	samples := component.MustNewID("gpu_samples")
 	got, err := configtest.Load[Config](t, "collectives/all", createDefaultConfig)

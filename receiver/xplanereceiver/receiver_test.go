@@ -21,10 +21,6 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/xplanereceiver/internal/metadata"
 )
 
-func TestTheReadmeMatchesThePage(t *testing.T) {
-	configtest.README(t, "receivers", "xplane", createDefaultConfig)
-}
-
 func TestReceiverReadsFolderAndCounts(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Rename(write(t, profile()), filepath.Join(dir, "a.xplane.pb")))

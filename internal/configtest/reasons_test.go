@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package configtest
+package configtest_test
 
 import (
 	"go/ast"

@@ -1,14 +1,11 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configtest is for tests of a component's configuration: it reads the component's test
-// data, and compares its README and config.schema.yaml with configuration and telemetry.
-package configtest
+package configtest_test
 
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/internal/configschema"
@@ -28,7 +24,7 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-// README reads README.md and metadata.yaml of the working directory and checks them against a
+// checkREADME reads README.md and metadata.yaml of the working directory and checks them against a
 // component of that kind ("receivers" and so on) and type, whose default configuration defaults
 // makes:
 //
@@ -37,7 +33,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 //   - each default that the section states is the one of the code;
 //   - metadata.yaml or the README names every reason of a loss;
 //   - the README names every metric of the component by its full name, or links to documentation.md, which does.
-func README(t *testing.T, kind, componentType string, defaults func() component.Config) {
+func checkREADME(t *testing.T, kind, componentType string, defaults func() component.Config) {
 	t.Helper()
 	b, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -67,7 +63,7 @@ func README(t *testing.T, kind, componentType string, defaults func() component.
 		assert.True(t, named, "the README does not name the key %s", key)
 	}
 
-	Schema(t, defaults)
+	checkSchema(t, defaults)
 	node, err := configschema.Of(defaults())
 	require.NoError(t, err)
 	documentedDefaults(t, node, configuration)
@@ -108,20 +104,16 @@ func README(t *testing.T, kind, componentType string, defaults func() component.
 	}
 }
 
-// Schema compares config.schema.yaml of the working directory with the configuration that defaults
-// makes, and writes it instead if OTELGPU_UPDATE_SCHEMA is set (go generate
-// ./internal/configschema). It also checks, by the encoder of the Collector instead of the
-// generator's reflection, that every key of the defaults is in the schema with its value, and that
-// every enumerated word is accepted and no other.
-func Schema(t *testing.T, defaults func() component.Config) {
+// checkSchema compares config.schema.yaml of the working directory with the configuration that defaults
+// makes. It also checks, by the encoder of the Collector instead of the generator's reflection, that
+// every key of the defaults is in the schema with its value, and that every enumerated word is
+// accepted and no other.
+func checkSchema(t *testing.T, defaults func() component.Config) {
 	t.Helper()
 	node, err := configschema.Of(defaults())
 	require.NoError(t, err)
 	want, err := node.YAML()
 	require.NoError(t, err)
-	if os.Getenv("OTELGPU_UPDATE_SCHEMA") != "" {
-		require.NoError(t, os.WriteFile("config.schema.yaml", want, 0o644))
-	}
 	have, err := os.ReadFile("config.schema.yaml")
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(have), "go generate ./internal/configschema")
@@ -243,19 +235,4 @@ func keys(cfg any) []string {
 	}
 	walk(reflect.TypeOf(cfg))
 	return out
-}
-
-// Load reads the entry id of testdata/config.yaml into a default configuration and validates it.
-// The configuration is nil if a key could not be read at all.
-func Load[C any](t *testing.T, id string, defaults func() component.Config) (*C, error) {
-	t.Helper()
-	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
-	require.NoError(t, err)
-	sub, err := all.Sub(id)
-	require.NoError(t, err)
-	cfg := defaults()
-	if err := sub.Unmarshal(cfg); err != nil {
-		return nil, err
-	}
-	return any(cfg).(*C), confmap.Validate(cfg)
 }
