@@ -52,7 +52,10 @@ type Finding struct {
 	Certainty Certainty `json:"certainty"`
 	Remedy    string    `json:"remedy,omitempty"`
 	Outside   bool      `json:"outside_window,omitempty"` // Gain is time before or after the device's window
-	Trace     string    `json:"trace,omitempty"`          // of live telemetry: trace to open
+	// of live telemetry: trace to open, and unix ms of the first and last occurrence
+	Trace string  `json:"trace,omitempty"`
+	From  float64 `json:"from,omitempty"`
+	To    float64 `json:"to,omitempty"`
 	*Hang
 }
 

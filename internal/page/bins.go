@@ -5,8 +5,10 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/otelgpu/otelgpu/internal/spansums"
 )
@@ -67,8 +69,7 @@ func (b bins) list() []Bin {
 	return out
 }
 
-func (b bins) request(q *Request) {
-	x := b.at(int64(q.End/1000) / bucketSeconds)
+func (x *Bin) add(q *Request) {
 	x.Requests++
 	x.Used += q.Energy
 	x.GPUTime += q.GPUTime
@@ -136,4 +137,80 @@ func points(list []Request) []Point {
 	}
 	slices.SortStableFunc(out, func(a, b Point) int { return cmp.Compare(a.End, b.End) })
 	return out
+}
+
+// Before has the rates of as much time before a selection; unknown ones are omitted.
+type Before struct {
+	Seconds   float64  `json:"seconds"`
+	Power     float64  `json:"power,omitempty"`     // W, of all devices
+	Throttled *float64 `json:"throttled,omitempty"` // share of the time, mean of the devices
+	PerItem   float64  `json:"perItem,omitempty"`   // J, of requests whose energy and items are known
+	Loop      string   `json:"loop,omitempty"`      // with the most steps: service, name, rank
+	StepRate  float64  `json:"stepRate,omitempty"`  // its steps per second
+}
+
+// before returns the rates before a query's time, nil if not all of that is kept.
+func (m *Model) before(q Query, wanted func(service string) bool) *Before {
+	length := q.To.Sub(q.From)
+	since := q.From.Add(-length)
+	if since.Before(m.now().Add(-keptSeconds * time.Second)) {
+		return nil
+	}
+	out := &Before{Seconds: length.Seconds()}
+	from, to := float64(since.UnixMilli()), float64(q.From.UnixMilli())
+	var total Bin
+	for _, r := range m.requests.All() {
+		if r.End >= from && r.End < to && wanted(r.Service) {
+			total.add(r)
+		}
+	}
+	out.PerItem = rounded(ratio(total.Metered, total.Items))
+	var held mean
+	for _, d := range m.devices {
+		if d.sampled > since.Unix() { // the power of fewer devices is not comparable
+			out.Power, held = 0, mean{}
+			break
+		}
+		// One cell is the mean of the whole time.
+		first, last := since.Unix(), q.From.Unix()-1
+		if v := d.cells(power, first, last, last-first+1, 10)[0]; v != nil {
+			out.Power += *v
+		}
+		if v := d.cells(throttled, first, last, last-first+1, 1000)[0]; v != nil {
+			held.add(*v, true)
+		}
+	}
+	out.Throttled = held.value(1000)
+	m.loopBefore(out, from, to, wanted)
+	return out
+}
+
+// loopBefore sets the rate of the loop that had the most steps from one time to another.
+func (m *Model) loopBefore(out *Before, from, to float64, wanted func(service string) bool) {
+	type loop struct {
+		key         string
+		steps       int
+		first, last float64
+	}
+	loops, most := map[string]*loop{}, &loop{}
+	m.steps.each(func(st *Step) {
+		start := st.Time - 1000*st.Duration
+		if st.Time < from || start > to || !wanted(st.Service) {
+			return
+		}
+		key := fmt.Sprintf("%s\n%s\n%d", st.Service, st.Name, st.Rank)
+		l := loops[key]
+		if l == nil {
+			l = &loop{key: key, first: start}
+			loops[key] = l
+		}
+		l.steps++
+		l.first, l.last = min(l.first, start), max(l.last, st.Time)
+		if l.steps > most.steps || l.steps == most.steps && l.key < most.key {
+			most = l
+		}
+	})
+	if most.last-most.first > 0.9*(to-from) {
+		out.Loop, out.StepRate = most.key, rounded(1000*float64(most.steps)/(most.last-most.first))
+	}
 }

@@ -103,7 +103,7 @@ func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
 	type key struct{ device, kind string }
 	type sum struct {
 		count float64
-		trace string
+		f     finding.Finding // its trace and times
 	}
 	sums := map[key]*sum{}
 	m.errors.each(func(e *deviceError) {
@@ -115,7 +115,8 @@ func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
 			sums[k] = &sum{}
 		}
 		sums[k].count += e.count
-		sums[k].trace = cmp.Or(e.trace, sums[k].trace)
+		sums[k].f.Trace = cmp.Or(e.trace, sums[k].f.Trace)
+		occurred(&sums[k].f, e.time, e.time)
 	})
 	k, s := largest(sums, func(_ key, s *sum) float64 { return s.count })
 	if s == nil {
@@ -130,13 +131,15 @@ func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
 	}
 	device := m.deviceName(k.device)
 	text := fmt.Sprintf("%s reported %.0f %s", device, s.count, name)
-	return found(semconv.GPUFindingKindDeviceError, device, text, 0, s.trace), true
+	f := found(semconv.GPUFindingKindDeviceError, device, text, 0, s.f.Trace)
+	f.From, f.To = s.f.From, s.f.To
+	return f, true
 }
 
 // memoryNearLimit returns the device whose memory was fullest.
 func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 	var full *device
-	most, used := semconv.FindingMemoryLimitThreshold, 0.0
+	most, used, when := semconv.FindingMemoryLimitThreshold, 0.0, 0.0
 	for _, d := range m.devices {
 		if d.memory <= 0 {
 			continue
@@ -147,7 +150,7 @@ func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 				continue
 			}
 			if share := s.value[memory] / d.memory; share > most || share == most && full == nil {
-				full, most, used = d, share, s.value[memory]
+				full, most, used, when = d, share, s.value[memory], float64(s.at)*1e3
 			}
 		}
 	}
@@ -156,8 +159,10 @@ func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 	}
 	const gib = 1 << 30
 	device := m.deviceName(full.id)
-	return found(semconv.GPUFindingKindMemoryLimit, device,
-		fmt.Sprintf("%s had %.1f of %.1f GiB in use", device, used/gib, full.memory/gib), most, ""), true
+	f := found(semconv.GPUFindingKindMemoryLimit, device,
+		fmt.Sprintf("%s had %.1f of %.1f GiB in use", device, used/gib, full.memory/gib), most, "")
+	f.From, f.To = when, when
+	return f, true
 }
 
 // leastObserved is the minimum section time of a process for a share of it, s.
@@ -178,7 +183,10 @@ func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 		}
 	})
 	type key struct{ service, device string }
-	type sum struct{ starved, all float64 }
+	type sum struct {
+		starved, all float64
+		f            finding.Finding // its times
+	}
 	sums := map[key]*sum{}
 	m.sections.each(func(x *sectionTime) {
 		if x.time < from || x.time > to || steps[x.service] == "" {
@@ -191,6 +199,7 @@ func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 		sums[k].all += x.seconds
 		if x.starved {
 			sums[k].starved += x.seconds
+			occurred(&sums[k].f, x.time, x.time)
 		}
 	})
 	for k, s := range sums {
@@ -203,8 +212,10 @@ func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 		return finding.Finding{}, false
 	}
 	device, share := m.deviceName(k.device), s.starved/s.all
-	return found(semconv.GPUFindingKindStarved, device, fmt.Sprintf("%s leaves %s without work for %.0f %% of its time",
-		cmp.Or(k.service, "a service"), device, 100*share), share, steps[k.service]), true
+	f := found(semconv.GPUFindingKindStarved, device, fmt.Sprintf("%s leaves %s without work for %.0f %% of its time",
+		cmp.Or(k.service, "a service"), device, 100*share), share, steps[k.service])
+	f.From, f.To = s.f.From, s.f.To
+	return f, true
 }
 
 // busy reports whether a device measured a mean utilization above busyDevice.

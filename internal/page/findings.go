@@ -40,6 +40,23 @@ type late struct {
 	trace   string
 }
 
+// occurred notes that a finding occurred in a time, in unix ms.
+func occurred(f *finding.Finding, from, to float64) {
+	if f.From == 0 || from < f.From {
+		f.From = from
+	}
+	f.To = max(f.To, to)
+}
+
+// inBuckets notes the buckets of an operation from the first to the last index that have a sum.
+func inBuckets(f *finding.Finding, o *operation, first, last int64, sum int) {
+	for i := range o.buckets {
+		if b := &o.buckets[i]; b.index >= first && b.index <= last && b.Sums[sum] > 0 {
+			occurred(f, float64(b.index)*bucketSeconds*1e3, float64(b.index+1)*bucketSeconds*1e3)
+		}
+	}
+}
+
 // straggler reads a span of gpu_metrics on a late rank; other spans are ignored.
 func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	x := late{service: r.Service, job: r.JobID, rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String()}
@@ -87,7 +104,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 		steps, ranks   int64
 		seconds, worst float64
 		sections       map[string]float64
-		trace          string
+		f              finding.Finding // its trace and times
 	}
 	costs, jobs := map[rank]*cost{}, map[[2]string]bool{}
 	m.late.each(func(x *late) {
@@ -106,8 +123,9 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 		c.seconds += x.Late
 		c.sections[x.Section] += x.Delay
 		if x.Late >= c.worst {
-			c.worst, c.trace = x.Late, x.trace
+			c.worst, c.f.Trace = x.Late, x.trace
 		}
+		occurred(&c.f, x.time, x.time)
 	})
 	k, c := largest(costs, func(_ rank, c *cost) float64 { return c.seconds })
 	if c == nil {
@@ -136,7 +154,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	}
 	f := finding.LateRank(&finding.Late{Rank: k.rank, Each: nanoseconds(c.seconds), Of: nanoseconds(stepTime)},
 		semconv.FindingLateRankLiveThreshold, finding.Medium)
-	f.Chain, f.Trace = []string{text}, c.trace
+	f.Chain, f.Trace, f.From, f.To = []string{text}, c.f.Trace, c.f.From, c.f.To
 	if stepTime == 0 {
 		f.Gain = 0 // it may be more than the time of the steps
 	}
@@ -186,7 +204,9 @@ func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
 	if slow.Energy > 0 {
 		text += fmt.Sprintf("; it used %.1f J", slow.Energy)
 	}
-	return found(semconv.GPUFindingKindSlowRequest, cmp.Or(slow.Service, "requests"), text, times, slow.Trace), true
+	f := found(semconv.GPUFindingKindSlowRequest, cmp.Or(slow.Service, "requests"), text, times, slow.Trace)
+	f.From, f.To = slow.Start, slow.End
+	return f, true
 }
 
 // leastThrottled is the throttled time, s, that is a finding whatever its share of all operations'
@@ -221,7 +241,9 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	}
 	text := fmt.Sprintf("%s with a throttled clock, %s of GPU time (%s)", spans, short(x.Sums[spansums.HeldTime]),
 		x.throttle)
-	return found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace), true
+	f := found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace)
+	inBuckets(&f, x.operation, first, last, spansums.Held)
+	return f, true
 }
 
 // deviceTime sums the device time in seconds of all operations that are not steps: sections inside
@@ -261,6 +283,7 @@ func (m *Model) pageable(first, last int64) (finding.Finding, bool) {
 	}
 	f := found(semconv.GPUFindingKindPageableCopies, k.name, text, share, m.operations[k].trace)
 	f.Threshold = semconv.FindingPageableCopiesLiveThreshold
+	inBuckets(&f, m.operations[k], first, last, spansums.ByteTime)
 	return f, true
 }
 

@@ -29,6 +29,12 @@ func bare(td ptrace.Traces, change func(ptrace.Span)) ptrace.Traces {
 	return td
 }
 
+// during returns a finding with the times of its first and last occurrence before noon.
+func during(f finding.Finding, from, to time.Duration) finding.Finding {
+	f.From, f.To = float64(noon.Add(-from).UnixMilli()), float64(noon.Add(-to).UnixMilli())
+	return f
+}
+
 func traceID(n byte) string { return pcommon.TraceID{15: n + 1}.String() }
 
 func TestFindingsArePrinted(t *testing.T) {
@@ -115,11 +121,13 @@ func TestFindingsArePrinted(t *testing.T) {
 	pageable.Threshold = semconv.FindingPageableCopiesLiveThreshold
 	list := m.State(Query{Range: time.Minute}).Findings
 	for i, want := range []finding.Finding{
-		late,
-		found(semconv.GPUFindingKindSlowRequest, "svc", "400ms, the median of 6 takes 50ms; it used 7.5 J", 8, traceID(3)),
-		found(semconv.GPUFindingKindThrottle, "gemm",
+		during(late, 4*time.Second, 4*time.Second),
+		during(found(semconv.GPUFindingKindSlowRequest, "svc", "400ms, the median of 6 takes 50ms; it used 7.5 J", 8, traceID(3)),
+			2*time.Second, 1600*time.Millisecond),
+		during(found(semconv.GPUFindingKindThrottle, "gemm",
 			"2 of 3 spans of gemm ran with a throttled clock, 60ms of GPU time (sw_power_cap)", 2./3, traceID(20)),
-		pageable,
+			5*time.Second, 0),
+		during(pageable, 5*time.Second, 0),
 	} {
 		require.InDelta(t, want.Share, list[i].Share, 1e-3, want.Kind)
 		list[i].Share = want.Share
@@ -446,7 +454,9 @@ func TestDeviceErrorsAreFindings(t *testing.T) {
 			require.Empty(t, list, c.kind)
 			continue
 		}
-		require.Equal(t, []finding.Finding{found(semconv.GPUFindingKindDeviceError, "gpu0", c.want, 0, traceID(6))}, list)
+		last := map[float64]time.Duration{1: 20 * time.Second, 4: 20 * time.Second}[c.values[1]]
+		want := found(semconv.GPUFindingKindDeviceError, "gpu0", c.want, 0, traceID(6))
+		require.Equal(t, []finding.Finding{during(want, 20*time.Second, last)}, list)
 		require.Empty(t, m.State(Query{From: noon.Add(-15 * time.Second), To: noon}).Findings, "it was before")
 	}
 }
@@ -473,7 +483,8 @@ func TestMemoryNearItsLimitIsAFinding(t *testing.T) {
 		list := m.State(Query{Range: time.Minute}).Findings
 		require.Len(t, list, want)
 		if want > 0 {
-			require.Equal(t, found(semconv.GPUFindingKindMemoryLimit, "gpu0", "gpu0 had 78.4 of 80.0 GiB in use", list[0].Share, ""), list[0])
+			require.Equal(t, during(found(semconv.GPUFindingKindMemoryLimit, "gpu0", "gpu0 had 78.4 of 80.0 GiB in use",
+				list[0].Share, ""), 20*time.Second, 20*time.Second), list[0])
 		}
 	}
 }
@@ -503,7 +514,9 @@ func TestAStarvedDeviceIsAFinding(t *testing.T) {
 		list := m.State(Query{Range: time.Minute}).Findings
 		require.Len(t, list, c.want, name)
 		if name == "above the threshold" {
-			require.Equal(t, found(semconv.GPUFindingKindStarved, "gpu0", "svc leaves gpu0 without work for 30 % of its time", list[0].Share, traceID(3)), list[0])
+			require.Equal(t, during(found(semconv.GPUFindingKindStarved, "gpu0",
+				"svc leaves gpu0 without work for 30 % of its time", list[0].Share, traceID(3)),
+				10*time.Second, 10*time.Second), list[0])
 		}
 	}
 }

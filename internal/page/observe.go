@@ -290,7 +290,7 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 		m.health.FutureDropped++
 		return
 	}
-	if d.sampled == 0 {
+	if d.sampled == 0 || at < d.sampled {
 		d.sampled = at
 	}
 	if at > d.newest {

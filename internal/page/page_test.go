@@ -664,3 +664,37 @@ func TestContradictionsAreListed(t *testing.T) {
 	require.Equal(t, "counter_frozen", got[0].Reason)
 	require.EqualValues(t, 1, got[0].Count)
 }
+
+// The rates before a selection are the rates of a selection of that time.
+func TestTheTimeBeforeHasTheRatesOfThatTime(t *testing.T) {
+	m := at()
+	var list []span
+	for i := range 60 { // a step per second, from 30 s before noon every 2 s
+		if i >= 30 || i%2 == 0 {
+			list = append(list, span{
+				name: "train", kind: "step", start: time.Duration(i+1) * time.Second, length: 500 * time.Millisecond,
+				attributes: map[string]any{"gpu.step.index": 100 - i},
+			})
+		}
+	}
+	m.Traces(traces(t, list...))
+	for i := range 70 {
+		before := time.Duration(70-i) * time.Second
+		m.put("hw.power", before, 200+100*float64(i/40), false, nil) // 300 W in the last 30 s
+	}
+	for i, joules := range []float64{4, 8, 6} { // of 10 tokens each, 50, 40 and 10 s before noon
+		m.Traces(traces(t, span{
+			name: "decode", kind: "share", start: []time.Duration{50, 40, 10}[i] * time.Second, length: time.Second, trace: byte(i),
+			attributes: map[string]any{"gpu.energy": joules, "gpu.operation.items": 10, "gpu.operation.item.type": "token"},
+		}))
+	}
+	half := Query{Range: time.Minute, From: noon.Add(-30 * time.Second), To: noon}
+	b := m.State(half).Before
+	require.NotNil(t, b)
+	assert.Equal(t, &Before{Seconds: 30, Power: 200, PerItem: 0.6, Loop: "svc\ntrain\n1", StepRate: b.StepRate}, b)
+	assert.InEpsilon(t, 30/29.5, b.StepRate, 1e-3)
+	assert.Nil(t, m.State(Query{Range: 6 * time.Minute}).Before, "more than is kept")
+	assert.Equal(t, &Before{Seconds: 60}, m.State(Query{Range: time.Minute}).Before, "before all data")
+	half.Service = "other"
+	assert.Equal(t, &Before{Seconds: 30, Power: 200}, m.State(half).Before, "devices have no service")
+}

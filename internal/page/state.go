@@ -55,6 +55,7 @@ type State struct {
 	Requests   []Request         `json:"requests"`
 	Points     []Point           `json:"points"`                 // requests on the time axis
 	Bins       []Bin             `json:"bins"`                   // totals by time
+	Before     *Before           `json:"before,omitempty"`       // the time before From
 	Traces     []*Trace          `json:"traces,omitempty"`       // of a saved page, in which a server cannot be asked
 	MoreReqs   int               `json:"moreRequests,omitempty"` // that took less
 	Health     Health            `json:"health"`
@@ -249,10 +250,11 @@ func (m *Model) State(q Query) *State {
 	for _, entries := range m.sources {
 		s.Contradictions = append(s.Contradictions, entries()...)
 	}
+	s.Before = m.before(q, wanted)
 	m.stepsOf(s, from, to, total, wanted)
 	for _, q := range m.requests.All() {
 		if q.End >= from && q.Start <= to && wanted(q.Service) {
-			total.request(q)
+			total.at(int64(q.End/1000) / bucketSeconds).add(q)
 			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
 			r := *q
 			r.Parts = slices.Clone(q.Parts)
@@ -363,77 +365,6 @@ func ratio(a, b float64) float64 {
 		return 0
 	}
 	return a / b
-}
-
-func (m *Model) devicesOf(s *State, now, span int64) {
-	most := min(40, shownRecent/max(1, len(m.devices)))
-	for _, d := range m.devices {
-		out := d.strip(now, span)
-		skip := len(d.recent.list) - most
-		d.recent.each(func(r *recent) {
-			if skip--; skip < 0 {
-				out.Recent = append(out.Recent, Recent{millis(r.start), millis(r.end), r.name, r.trace.String()})
-			}
-		})
-		s.Devices = append(s.Devices, out)
-	}
-	slices.SortFunc(s.Devices, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
-	})
-}
-
-// strip returns the device's last seconds, in at most shownCells cells, each the mean of its
-// seconds.
-func (d *device) strip(newest, span int64) Device {
-	step := (span + shownCells - 1) / shownCells
-	first := (newest/step - span/step + 1) * step // so that cells keep their seconds as time passes
-	out := Device{
-		ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20),
-		Recent: []Recent{},
-	}
-	for at := first; at <= newest; at += step {
-		var covered mean
-		for i := at; i < min(at+step, newest+1); i++ {
-			covered.add(d.covered[i%keptSeconds].share(i), d.first > 0 && i >= d.first)
-		}
-		out.Covered = append(out.Covered, covered.value(1000))
-	}
-	out.Busy, out.Power = d.cells(busy, first, newest, step, 1000), d.cells(power, first, newest, step, 10)
-	out.Temperature, out.Memory = d.cells(temperature, first, newest, step, 10), d.cells(memory, first, newest, step, 1)
-	for _, v := range out.Memory {
-		if v != nil {
-			*v = math.Round(*v / (1 << 20))
-		}
-	}
-	out.Throttled, out.Metered = d.cells(throttled, first, newest, step, 1000), d.metered >= first
-	return out
-}
-
-// cells returns the means of a measure, rounded to 1/parts. A sample covers the time since the
-// previous one.
-func (d *device) cells(measure int, first, newest, step int64, parts float64) (list []*float64) {
-	read := func(i int64) bool { return d.samples[i%keptSeconds].at == i }
-	known := func(i int64) bool { return read(i) && d.samples[i%keptSeconds].known[measure] }
-	before := first - 1
-	for before > first-maxBetween && !read(before) {
-		before--
-	}
-	next := first
-	for at := first; at <= newest; at += step {
-		var m mean
-		for i := at; i < min(at+step, newest+1); i++ {
-			for next = max(next, i); next <= newest && !known(next); {
-				next++
-			}
-			held := next <= newest && (next == i || read(before) && next-before <= maxBetween)
-			m.add(d.samples[next%keptSeconds].value[measure], held)
-			if read(i) {
-				before = i
-			}
-		}
-		list = append(list, m.value(parts))
-	}
-	return list
 }
 
 // rounded returns a number with six significant digits, as many as a page can show. Shorter numbers

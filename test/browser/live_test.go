@@ -511,3 +511,27 @@ func TestManyDevicesAndOperations(t *testing.T) {
 	b.press("operations", "operation")
 	assert.True(t, slices.IsSorted(b.column("operations", "operation")[:3]), "it answers meanwhile")
 }
+
+// The headline compares a selection with the time before, and findings are marked when they occurred.
+func TestTheTimeBeforeAndTheTimesOfFindingsAreShown(t *testing.T) {
+	m := busy(t)
+	now := time.UnixMilli(m.State(page.Query{}).Now)
+	m.Traces(spans(t, "chat", "GPU-1", -1, span{
+		"prefill.long", "section", now.Add(-7 * time.Second), 2 * time.Second, 9,
+		map[string]any{"gpu.throttle.reasons": []any{"sw_power_cap"}},
+	}))
+	b := open(t, serve(t, m), 1300, 1000)
+	b.run(fmt.Sprintf(`choose(%d, %d)`, now.Add(-22*time.Second).UnixMilli(), now.Add(-2*time.Second).UnixMilli()))
+	b.until(`state.before.seconds === 20 && !pending.size`)
+	// 350 to 370 W after 370 to 390 W: each sample covers the second before it.
+	assert.Regexp(t, `Power72[01] Wmean of 2 devices▼ 5.\d+ % less than the 20 s before`, b.text("#headline"))
+	assert.Contains(t, b.text("#headline"), "Steps per second", "of rank 0, every second")
+	assert.Contains(t, b.text("#headline"), "≈ unchanged")
+
+	assert.Equal(t, "throttle", b.text("#when .track:has([data-key='strip findings']) .name"))
+	mark := eval[[]float64](b, `(() => { const r = document.querySelector("rect.finding.hot"); return [axis.at(Number(r.getAttribute("x"))), axis.at(Number(r.getAttribute("x")) + Number(r.getAttribute("width")))]; })()`)
+	from := now.Add(-5*time.Second).UnixMilli() / 5000 * 5000
+	assert.InDelta(t, from, mark[0], 100)
+	b.press("standsOut", "Show time")
+	b.until(fmt.Sprintf(`live.pick.from === %d && !pending.size`, from-500))
+}

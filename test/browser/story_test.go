@@ -76,8 +76,8 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 		assert.Contains(t, b.column("requests", "prefill.long")[0], "ms", "the slow one took most joules")
 		assert.Positive(t, eval[int](b, `document.querySelectorAll("#when .strip path.throttle").length`))
 		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#when path.level").length`))
-		assert.Equal(t, 8, eval[int](b, `document.querySelectorAll("#when .strip").length`),
-			"four devices, steps, ranks, requests and memory")
+		assert.Equal(t, 9, eval[int](b, `document.querySelectorAll("#when .strip").length`),
+			"findings, four devices, steps, ranks, requests and memory")
 		toldByFlames(b)
 	}
 	b := open(t, address, 1400, 1000)
@@ -117,7 +117,7 @@ func toldByFlames(b *tab) {
 				if (n.frame.name === %q) out[tag] = (out[tag] || 0) + n.sum;
 				else for (const c of flameMap(n).values()) visit(c, c.frame.kind === "tag" ? c.frame.name : tag);
 			};
-			if (!flame.made) draw(); // a refresh arrived and is not drawn yet
+			if (!flame.made) draw("flames"); // a refresh arrived and is not drawn yet
 			visit(flame.made.root, "");
 			return out;
 		})()`, name))
@@ -128,9 +128,9 @@ func toldByFlames(b *tab) {
 	assert.Regexp(t, `[\d.]+.m?s \([\d.]+.%\) in frames whose names contain this`, find("prefill.long"))
 	b.run(`(() => {
 		const path = [], visit = (n) => { if (n.frame.name === "prefill.long") { flame.at = flamePath(n); return; } for (const c of flameMap(n).values()) visit(c); };
-		if (!flame.made) draw();
+		if (!flame.made) draw("flames");
 		visit(flame.made.root);
-		draw();
+		draw("flames");
 	})()`)
 	trace := eval[string](b, `state.findings.find((f) => f.kind === "throttle").trace`)
 	assert.Contains(t, b.text("#flames .says"), "example trace "+trace[:8])

@@ -6,22 +6,34 @@ function headline() {
   const bins = state.bins || [], sum = (k) => bins.reduce((t, b) => t + (b[k] || 0), 0), spans = sum("spans");
   if (!spans && !state.devices.length) return null;
   const power = totalPower(), held = meanOf(state.devices.flatMap((d) => shownCells(d, "throttled"))), used = sum("energy");
-  const loop = loopRate(), metered = sum("metered"), items = sum("items");
-  const tiles = [["GPU spans", count(spans), `in ${seconds((state.to - state.from) / 1000)}`]];
-  if (power.joules) tiles.push(["Energy", scaled(power.joules, "J"), used ? `${percent(Math.min(1, used / power.joules))} of it in spans` : "of the devices"]);
-  else if (used) tiles.push(["Energy", scaled(used, "J"), "of spans"]);
-  if (power.watts) tiles.push(["Power", scaled(power.watts, "W"), `mean of ${plural(state.devices.length, "device")}`, power.line]);
-  if (held !== undefined) tiles.push(["Throttled", percent(held), held ? "of the time, mean of devices" : "no clock was throttled", null, held > 0.005]);
-  if (loop) tiles.push(["Steps per second", sig(loop.rate), `median step ${seconds(loop.median)}`]);
-  if (metered && items) tiles.push([`J per ${itemName()}`, sig(metered / items), `${plural(sum("requests"), "request")}, ${scaled(sum("used"), "J")}`]);
+  const before = state.before || {}, loop = loopRate(), metered = sum("metered"), items = sum("items");
+  const tiles = [{name: "GPU spans", value: count(spans), says: `in ${seconds((state.to - state.from) / 1000)}`}];
+  if (power.joules) tiles.push({name: "Energy", value: scaled(power.joules, "J"), says: used ? `${percent(Math.min(1, used / power.joules))} of it in spans` : "of the devices"});
+  else if (used) tiles.push({name: "Energy", value: scaled(used, "J"), says: "of spans"});
+  if (power.watts) tiles.push({name: "Power", value: scaled(power.watts, "W"), says: `mean of ${plural(state.devices.length, "device")}`, line: power.line, than: change(power.watts, before.power, 0)});
+  if (held !== undefined) tiles.push({name: "Throttled", value: percent(held), says: held ? "of the time, mean of devices" : "no clock was throttled", warns: held > 0.005, than: changeOfShare(held, before.throttled)});
+  if (loop) tiles.push({name: "Steps per second", value: sig(loop.rate), says: `median step ${seconds(loop.median)}`, than: loop.key === before.loop && change(loop.rate, before.stepRate, 1)});
+  if (metered && items) tiles.push({name: `J per ${itemName()}`, value: sig(metered / items), says: `${plural(sum("requests"), "request")}, ${scaled(sum("used"), "J")}`, than: change(metered / items, before.perItem, -1)});
   const slow = slowest();
-  if (slow) tiles.push(["Slowest " + slow.kind, seconds(slow.time), slow.says, null, false, slow.trace]);
-  return [el("div", {class: "tiles"}, ...tiles.map(([name, value, says, line, warns, trace]) => {
-    const [number, ...unit] = value.split(" ");
-    return el("div", {class: warns ? "tile warns" : "tile"}, el("span", {class: "dim"}, name),
-      el("span", {class: "value"}, el("strong", {}, number), unit.length ? " " + unit.join(" ") : ""), line || "",
-      el("span", {class: "dim says"}, trace ? el("button", {class: "plain", "data-key": "slowest", onclick: () => openTrace(trace)}, says) : named(says)));
+  if (slow) tiles.push({name: "Slowest " + slow.kind, value: seconds(slow.time), says: slow.says, trace: slow.trace});
+  return [el("div", {class: "tiles"}, ...tiles.map((t) => {
+    const [number, ...unit] = t.value.split(" ");
+    return el("div", {class: t.warns ? "tile warns" : "tile"}, el("span", {class: "dim"}, t.name),
+      el("span", {class: "value"}, el("strong", {}, number), unit.length ? " " + unit.join(" ") : ""), t.line || "",
+      el("span", {class: "dim says"}, t.trace ? el("button", {class: "plain", "data-key": "slowest", onclick: () => openTrace(t.trace)}, t.says) : named(t.says)), t.than || "");
   }))];
+}
+// change compares a value with the one before; better is 1 if more is better, -1 if less is, otherwise 0. Less than 2 % is
+// within the errors of both.
+function change(now, before, better) {
+  if (!(before > 0)) return null;
+  const d = now / before - 1;
+  return compared(Math.abs(d) < 0.02, d, percent(Math.abs(d)), better);
+}
+const changeOfShare = (now, before) => (before === undefined ? null : compared(Math.abs(now - before) < 0.005, now - before, sig(Math.abs(now - before) * 100) + " points", -1));
+function compared(same, d, size, better) {
+  const than = `than the ${seconds(state.before.seconds)} before`, word = d * better > 0 ? "better" : d * better < 0 ? "worse" : d > 0 ? "more" : "less";
+  return el("span", {class: "compared " + (word === "worse" && !same ? "greater" : "dim"), title: than}, same ? "≈ unchanged" : `${d > 0 ? "▲" : "▼"} ${size} ${word} `, same ? "" : el("span", {class: "dim"}, than));
 }
 const itemName = () => (state.requests.find((q) => q.itemType) || {itemType: "item"}).itemType.replace(/s$/, "");
 
@@ -54,7 +66,7 @@ function spark(values) {
 function loopRate() {
   const loops = new Map();
   for (const s of state.steps) {
-    const k = [s.service, s.name, s.rank].join("\n"), l = loops.get(k) || {steps: 0, from: Infinity, to: 0, times: []};
+    const k = [s.service, s.name, s.rank].join("\n"), l = loops.get(k) || {key: k, steps: 0, from: Infinity, to: 0, times: []};
     l.steps += s.count || 1;
     l.from = Math.min(l.from, stepStart(s));
     l.to = Math.max(l.to, s.t);
@@ -62,7 +74,7 @@ function loopRate() {
     loops.set(k, l);
   }
   const l = [...loops.values()].sort((a, b) => b.steps - a.steps)[0];
-  return l && l.to > l.from ? {rate: l.steps / (l.to - l.from) * 1000, median: median(l.times)} : null;
+  return l && l.to > l.from ? {key: l.key, rate: l.steps / (l.to - l.from) * 1000, median: median(l.times)} : null;
 }
 const stepStart = (s) => (s.count > 1 && s.start ? s.start : s.t - s.duration * 1000);
 // slowest returns the slowest request, otherwise the slowest step.
@@ -93,6 +105,7 @@ function standsOut() {
   const make = (f, i) => {
     const o = state.operations.find((o) => o.name === f.subject), links = [];
     if (o) links.push(el("button", {class: "plain", "data-key": "where " + i, onclick: () => { live.chosen = keyOf(o); changed(); draw(); byId("operations").scrollIntoView({block: "nearest"}); }}, "Show operation"));
+    if (f.from) links.push(el("button", {class: "plain", "data-key": "when " + i, onclick: () => choose(f.from - 500, f.to + 500)}, "Show time"));
     if (isTrace(f.trace)) links.push(traceLink(f.trace, "Show trace"));
     return card({kind: f.kind, says: f.chain.join(", then "), gain: f.gain_ns, of: (state.to - state.from) * 1e6, remedy: f.remedy, evidence: evidence(f), links, key: f.kind + f.subject});
   };

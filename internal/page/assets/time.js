@@ -53,7 +53,7 @@ const arriving = (H) => (axis.to - axis.settled > 1500 ? svg("rect", {x: axis.x(
 function when(view) {
   const {W, narrow} = trackWidth(view);
   setAxis(W);
-  const devices = state.devices, steps = stepTracks(), list = [...devices.map((d, i) => deviceTrack(d, i, devices.length)), ...steps, rankTrack(), requestTrack(), memoryTrack()].filter(Boolean);
+  const devices = state.devices, steps = stepTracks(), list = [findingTrack(), ...devices.map((d, i) => deviceTrack(d, i, devices.length)), ...steps, rankTrack(), requestTrack(), memoryTrack()].filter(Boolean);
   if (!list.length) return missing("devices", "No device has been seen yet.", "Send spans of GPU work with hw.id to this Collector (OTLP on 127.0.0.1:4317), or enable the gpu receiver, which needs DCGM or NVML.");
   axis.tracks = list;
   if (!list.some((t) => t.key === live.cursor?.key)) live.cursor = null;
@@ -140,6 +140,18 @@ function trackKeys(e) {
   moveCursor(panel, to);
   focusTip(now, [axis.x(to) + 0.5, 8]);
   if (from !== undefined && from !== to) choose(Math.min(from, to), Math.max(from, to));
+}
+
+// findingTrack marks when the findings occurred.
+function findingTrack() {
+  const list = state.findings.filter((f) => f.from && f.to >= axis.from && f.from <= axis.to), row = 14;
+  if (!list.length) return null;
+  const name = (f) => f.kind.replaceAll("_", " "), H = list.length * row, names = el("div", {class: "name ranks"}, ...list.map((f, i) => { const n = el("span", {}, short(name(f), 18)); n.style.top = i * row + "px"; return n; }));
+  names.style.height = H + "px";
+  const near = (t) => { const away = (f) => Math.max(0, f.from - t, t - f.to) * 1e6 + f.to - f.from; return list.reduce((a, b) => (away(b) < away(a) ? b : a)); };
+  return {key: "findings", label: "Findings", sub: list.map(name).join(", "), H, names, trace: (t) => near(t).trace,
+    parts: list.map((f, i) => svg("rect", {x: axis.x(f.from).toFixed(1), y: i * row + 3, width: Math.max(4, axis.x(f.to) - axis.x(f.from)).toFixed(1), height: 8, rx: 2, class: "finding " + (causeOf[f.kind] || "")})),
+    says: (t) => { const f = near(t); return [name(f) + ", " + clock(f.from) + (f.to - f.from > 1000 ? " to " + clock(f.to) : ""), inUnits(f.chain.join(", then ")), f.trace ? "click: its trace" : ""]; }};
 }
 
 const has = (v, f) => (v === null || v === undefined ? "" : f(v));
