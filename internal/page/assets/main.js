@@ -31,20 +31,21 @@ const visible = new IntersectionObserver((list) => {
 const stale = new Map(); // sections that are out of sight and have newer data, since when
 let scheduled = false;
 const channel = new MessageChannel();
-channel.port1.onmessage = () => { scheduled = false; work(0); };
+channel.port1.onmessage = () => { scheduled = false; work(); };
 function soon() {
   if (scheduled || !pending.size) return;
   scheduled = true;
   channel.port2.postMessage(0);
 }
 
-// draw draws the named sections now. Without names it draws all, visible ones now, others as soon as possible.
+// draw draws the named sections now. Without names it draws all as soon as possible, visible ones first.
 function draw(...names) {
   if (!state || live.dragging) return;
   prepare();
   for (const n of names.length ? names : order.split(",")) pending.add(n);
   for (const n of names) drawOne(n);
-  work(names.length ? 0 : 40);
+  if (names.length) work();
+  else soon();
 }
 // update draws what new data change. A section that is out of sight is drawn when it is seen, at least every 5 s.
 function update() {
@@ -63,13 +64,10 @@ function prepare() {
   const main = document.querySelector("main").clientWidth;
   if (main !== widths.get("main")) { widths.clear(); widths.set("main", main); }
 }
-// work draws pending sections for so many milliseconds, at least one.
-function work(budget) {
-  const until = performance.now() + budget;
-  do {
-    const name = [...pending].find((n) => seen.has(n)) || [...pending][0];
-    if (name) drawOne(name);
-  } while (pending.size && performance.now() < until);
+// work draws a pending section.
+function work() {
+  const name = [...pending].find((n) => seen.has(n)) || [...pending][0];
+  if (name) drawOne(name);
   if (pending.size) return soon();
   others();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
