@@ -34,6 +34,7 @@ type paced struct {
 const (
 	maxPaced    = 1 << 14 // kept kernels; beyond this number, every second is dropped and the interval doubles
 	leastPaced  = 12      // of a kind
+	leastSteps  = 6       // that run a kind equally often, for a comparison by position
 	leastLength = 2_000   // ns: shorter ones vary by the clock's resolution
 	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
@@ -69,28 +70,17 @@ type Slowdown struct {
 // part by the mean over its kernels, and slow parts with the others. ok is false if the data is
 // insufficient.
 func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
-	by := map[uint64][]int64{}
-	for _, x := range p.samples {
-		by[x.kind] = append(by[x.kind], x.length)
-	}
-	medians := map[uint64]float64{}
-	for kind, list := range by {
-		if len(list) >= leastPaced {
-			slices.Sort(list)
-			medians[kind] = float64(list[len(list)/2])
-		}
-	}
-	list := slices.DeleteFunc(slices.Clone(p.samples), func(x paced) bool { return medians[x.kind] == 0 })
+	list, median, compared := p.comparable()
 	n := min(maxSlots, len(list)/perSlot)
-	if n < 4 || len(medians) < 2 {
+	if n < 4 || compared < 2 {
 		return s, false
 	}
 	levels := make([]float64, n) // mean of length ÷ median length of its kind, over the middle half
 	noise := 0.0                 // variance of a level
 	for i := range levels {
 		var ratios []float64
-		for _, x := range list[i*len(list)/n : (i+1)*len(list)/n] {
-			ratios = append(ratios, float64(x.length)/medians[x.kind])
+		for k := i * len(list) / n; k < (i+1)*len(list)/n; k++ {
+			ratios = append(ratios, float64(list[k].length)/median[k])
 		}
 		_, v := moments(ratios)
 		noise += v / float64(len(ratios)*n)
@@ -103,10 +93,6 @@ func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 	}
 	var saved, all, slowTime float64
 	type pair struct{ slow, slowN, fast, fastN float64 }
-	type inStep struct {
-		kind     uint64
-		position int
-	}
 	kinds := map[inStep]*pair{}
 	at := placesOf(list)
 	for i, level := range levels {
@@ -132,17 +118,17 @@ func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 			s.To = last.start + last.length
 		}
 	}
-	compared := map[uint64]*pair{} // means of the positions at which a kind was in both
-	alike := 0.0                   // time of slow kernels that were fast at the same position
+	both := map[uint64]*pair{} // means of the positions at which a kind was in both
+	alike := 0.0               // time of slow kernels that were fast at the same position
 	for key, k := range kinds {
 		if k.slowN > 0 && k.fastN > 0 {
-			c := boundedmap.Of(compared, key.kind)
+			c := boundedmap.Of(both, key.kind)
 			alike += k.slow
 			c.slow += k.slow / k.slowN
 			c.fast += k.fast / k.fastN
 		}
 	}
-	for _, c := range compared {
+	for _, c := range both {
 		if s.All++; c.slow > (1+Slower)/2*c.fast {
 			s.Kinds++
 		}
@@ -155,21 +141,86 @@ func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 	return s, true
 }
 
+// inStep is a kernel's kind and its position in its step; -1: all positions.
+type inStep struct {
+	kind     uint64
+	position int
+}
+
+// comparable returns the samples that have others to compare with, the median of those others for
+// each, and the number of kinds. If most steps run a kind equally often, as a loop does, a kernel is
+// compared with those at the same position of other steps: without shapes, kernels of one name
+// differ by their inputs.
+func (p *pace) comparable() (list []paced, median []float64, kinds int) {
+	type step struct {
+		kind uint64
+		step int32
+	}
+	counts := map[step]int{}
+	for _, x := range p.samples {
+		counts[step{x.kind, x.step}]++
+	}
+	often := map[uint64]map[int]int{} // steps that run a kind a number of times
+	for k, n := range counts {
+		if k.step != 0 {
+			if often[k.kind] == nil {
+				often[k.kind] = map[int]int{}
+			}
+			often[k.kind][n]++
+		}
+	}
+	usual := map[uint64]int{}
+	for kind, sizes := range often {
+		all := 0
+		for _, n := range sizes {
+			all += n
+		}
+		if n := boundedmap.Largest(sizes); p.stride <= 1 && sizes[n] >= leastSteps && 4*sizes[n] >= 3*all {
+			usual[kind] = n
+		}
+	}
+	at := make([]inStep, len(p.samples))
+	seen := map[step]int{}
+	by := map[inStep][]int64{}
+	for i, x := range p.samples {
+		at[i] = inStep{x.kind, -1}
+		if k := (step{x.kind, x.step}); usual[x.kind] == counts[k] {
+			at[i].position = seen[k]
+			seen[k]++
+		}
+		by[at[i]] = append(by[at[i]], x.length)
+	}
+	medians, known := map[inStep]float64{}, map[uint64]bool{}
+	for k, lengths := range by {
+		if len(lengths) >= leastPaced || k.position >= 0 {
+			slices.Sort(lengths)
+			medians[k] = float64(lengths[len(lengths)/2])
+			known[k.kind] = true
+		}
+	}
+	for i, x := range p.samples {
+		if m := medians[at[i]]; m > 0 {
+			list, median = append(list, x), append(median, m)
+		}
+	}
+	return list, median, len(known)
+}
+
 // placesOf returns the position in its step of each sample among the samples of its kind, out of a
 // number of positions: parts of a step that differ by design (longer sequences, other layers) are
 // not compared with each other.
 func placesOf(list []paced) []int {
-	type inStep struct {
+	type step struct {
 		kind uint64
 		step int32
 	}
-	counts, seen := map[inStep]int{}, map[inStep]int{}
+	counts, seen := map[step]int{}, map[step]int{}
 	for _, x := range list {
-		counts[inStep{x.kind, x.step}]++
+		counts[step{x.kind, x.step}]++
 	}
 	at := make([]int, len(list))
 	for i, x := range list {
-		if k := (inStep{x.kind, x.step}); x.step != 0 {
+		if k := (step{x.kind, x.step}); x.step != 0 {
 			at[i] = positions * seen[k] / counts[k]
 			seen[k]++
 		}

@@ -14,14 +14,17 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// healthy reports that there is nothing to gain, unless most of the window could not be judged.
+// healthy reports that there is nothing to gain, unless work was not recorded, a few steps take far
+// longer than the others, or most of the window could not be judged.
 func (j *judge) healthy(r *facts.Report) []finding.Finding {
 	if slices.ContainsFunc(j.list, func(v finding.Finding) bool { return v.Gain > 0 }) {
 		return j.sorted()
 	}
-	for _, kind := range [...]string{semconv.GPUFindingKindNotRecorded, semconv.GPUFindingKindNotJudged} {
+	for _, kind := range [...]string{
+		semconv.GPUFindingKindNotRecorded, semconv.GPUFindingKindUnevenSteps, semconv.GPUFindingKindNotJudged,
+	} {
 		i := slices.IndexFunc(j.list, func(v finding.Finding) bool { return v.Kind == kind })
-		if i >= 0 {
+		if i >= 0 && (kind != semconv.GPUFindingKindUnevenSteps || j.uneven) {
 			return slices.Concat(j.list[i:i+1], j.list[:i], j.list[i+1:])
 		}
 	}

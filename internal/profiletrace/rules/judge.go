@@ -51,6 +51,7 @@ type judge struct {
 	account *facts.Spending
 	list    []finding.Finding
 	largest finding.Finding // below the threshold
+	uneven  bool            // a few steps last longer because they have more work
 }
 
 // add adds a finding. A rule states a remedy where the evidence points to a better one than the

@@ -21,6 +21,7 @@ const (
 	longStep   = semconv.FindingUnevenStepsFactor
 	mostLong   = semconv.FindingUnevenStepsLongSteps
 	leastSteps = semconv.FindingUnevenStepsSteps // without the first
+	inStep     = 0.8                             // of the window: steps that wait for the device
 )
 
 // unevenSteps notes steps that take much longer than the median one. It has no gain: what they wait
@@ -58,5 +59,7 @@ func (j *judge) unevenSteps(r *facts.Report) {
 	}
 	v.Evidence = fmt.Sprintf("%s longer than if they took %s, in %s", finding.Duration(excess), finding.Duration(median),
 		finding.Names(v.Where))
+	// The host's steps last as long as their work if they cover the window.
+	j.uneven = float64(all) >= inStep*float64(j.length)
 	j.note(v, float64(excess)/float64(all), semconv.FindingUnevenStepsThreshold)
 }

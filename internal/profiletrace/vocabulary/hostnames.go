@@ -52,6 +52,8 @@ func MeaningOf(kind event.Kind, name string) Meaning {
 		case (strings.HasSuffix(name, "__next__") || strings.HasSuffix(name, "__iter__")) && ContainsAny(name, dataModules),
 			queue(name):
 			f.Class = timeline.RangeLoader
+		case peerFrame(name):
+			f.Class = timeline.RangePeer
 		case waitFrame(name):
 			f.Class = timeline.CallWait
 		case ContainsAny(name, eventLoops):
@@ -169,7 +171,7 @@ func waitFrame(frame string) bool {
 var deviceModules = []string{"torch/cuda/", "torch/accelerator/", "torch/xpu/", "torch/mtia/"}
 
 // builtin reports whether a frame explains little by itself: it is built into Python, part of its
-// standard library, or a system call. Its caller explains more.
+// standard library or of a library of helpers, or a system call. Its caller explains more.
 func builtin(frame string) bool {
 	if strings.HasPrefix(frame, "<built-in ") || strings.HasPrefix(frame, "<method ") || strings.HasSuffix(frame, "()") {
 		return true
@@ -177,14 +179,18 @@ func builtin(frame string) bool {
 	file, _, ok := strings.Cut(frame, ".py(")
 	if i := strings.Index(file, "/lib/python3"); i >= 0 { // a whole path
 		_, file, _ = strings.Cut(file[i+len("/lib/"):], "/")
+		file = strings.TrimPrefix(strings.TrimPrefix(file, "site-packages/"), "dist-packages/")
 	}
 	return ok && (slices.Contains(standard, file) || slices.ContainsFunc(standard, func(module string) bool {
 		return strings.HasSuffix(module, "/") && strings.HasPrefix(file, module)
 	}))
 }
 
-// standard are modules of Python, and packages of them, as frames name them.
+// standard are modules of Python, packages of them, and libraries that a program calls for one
+// task, as frames name them. Frameworks that run a program's loop are not among them.
 var standard = []string{
+	"PIL/", "cv2/", "gymnasium/", "librosa/", "matplotlib/", "mlflow/", "nltk/", "numpy/", "pandas/", "psutil/",
+	"pyarrow/", "requests/", "scipy/", "skimage/", "sklearn/", "soundfile", "tqdm/", "urllib3/", "wandb/", "yaml/",
 	"asyncio/", "base64", "collections/", "concurrent/", "configparser", "contextlib", "copy", "csv", "dataclasses",
 	"encodings/", "fnmatch", "fractions", "functools", "gettext", "glob", "gzip", "hashlib", "heapq", "html/", "http/",
 	"importlib/", "inspect", "io", "json/", "locale", "logging/", "lzma", "multiprocessing/", "os", "pathlib", "pickle",
@@ -289,6 +295,15 @@ func words(name string) iter.Seq[string] {
 func peer(name string) bool {
 	return strings.HasPrefix(name, "gloo:") || strings.HasPrefix(name, "mpi:") || strings.HasPrefix(name, "MPI_") ||
 		strings.Contains(name, "barrier") && !strings.Contains(name, "cuda")
+}
+
+// peerFrame reports whether a frame waits for other ranks: a function for a barrier, or the wait for
+// a collective or a key of PyTorch's store.
+func peerFrame(frame string) bool {
+	if _, function, ok := strings.Cut(frame, "): "); ok {
+		return function == "wait_for_everyone" || strings.HasSuffix(function, "barrier") // the former of Accelerate
+	}
+	return strings.Contains(frame, "_distributed_c10d.") && strings.Contains(frame, "wait")
 }
 
 // WaitingFrames are parts of the names of frames in which a thread waits, or is in the system.
