@@ -5,6 +5,7 @@ package kinetoreceiver
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -37,9 +38,11 @@ type collect struct {
 	foreign      *producer             // the other writer of the file
 	found        int64                 // events that the profile was given
 	activities   int64                 // of devices among them
-	ranks        map[string]int64      // of a merged file, by the prefix of process ids
-	proton       int64                 // of these, from Triton's Proton
-	fractions    bool                  // some of Proton's times have a fraction
+	ranks        mergedRanks
+	pids         map[int64]int64 // first process id of a device's activities, or of calls: -1
+	several      bool            // there are others
+	proton       int64           // of these, from Triton's Proton
+	fractions    bool            // some of Proton's times have a fraction
 }
 
 var (
@@ -54,8 +57,10 @@ func (c *collect) Wants(phase byte) bool {
 
 // Event adds one event; unusable ones are counted by reason.
 func (c *collect) Event(j *chromejson.Event) error {
+	var rank int64
 	switch j.Phase {
 	case 'X':
+		rank, j.PID = c.ranks.cut(j.PID)
 	case 'i', 'I':
 		if string(j.Name) == "[memory]" {
 			return c.memory(j)
@@ -99,7 +104,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 		case string(j.Cat) == "Trace":
 			c.window(j)
 		case string(j.Name) == "Stream Wait Event" && c.opts.Paths:
-			c.streamWait(j.Args)
+			c.streamWait(rank, j.Args)
 		}
 		return nil
 	case kindNone:
@@ -147,9 +152,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 		name = parented(&e.Detail, name)
 	}
 	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but they may explain idle time
-	c.arguments(e, j, name)
-	if n := c.merged(j.PID); n > 0 && (e.Kind.Device() || e.Kind == event.KindRuntime) && e.Correlation != 0 {
-		e.Correlation |= n << event.CorrelationBits
+	c.arguments(e, rank, j, name)
+	if rank > 0 {
+		c.ranks.mark(e, rank)
 	}
 	if own {
 		e.Process, e.Thread = event.ProfilerProcess, 0
@@ -167,7 +172,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 
 // streamWait reads a wait of a stream for an event, which PyTorch writes with
 // enable_cuda_sync_events.
-func (c *collect) streamWait(args []byte) {
+func (c *collect) streamWait(rank int64, args []byte) {
 	w := event.StreamWait{On: -1}
 	chromejson.Fields(args, func(k, v []byte) bool {
 		switch string(k) {
@@ -184,6 +189,8 @@ func (c *collect) streamWait(args []byte) {
 		}
 		return true
 	})
+	w.Device |= rank << rankBits
+	w.Call, w.Record = w.Call|rank<<event.CorrelationBits, w.Record|rank<<event.CorrelationBits
 	c.p.StreamWait(w)
 }
 
@@ -222,6 +229,10 @@ func (c *collect) clock(j *chromejson.Event) bool {
 
 // memory adds an event of PyTorch's allocator; events of host memory are omitted.
 func (c *collect) memory(j *chromejson.Event) error {
+	if n, _ := c.ranks.cut(j.PID); n > 0 {
+		c.p.Skip("event of the allocator, in a file merged from several ranks")
+		return nil
+	}
 	e := &c.event
 	*e = event.Event{Kind: event.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
 	var ok bool
@@ -261,13 +272,16 @@ func parented(d *event.Detail, name []byte) []byte {
 	return []byte(rest)
 }
 
-func (c *collect) arguments(e *event.Event, j *chromejson.Event, name []byte) {
+func (c *collect) arguments(e *event.Event, rank int64, j *chromejson.Event, name []byte) {
 	if e.Kind.Device() {
 		var device, stream bool
 		if e.Kind == event.KindCopy {
 			e.Detail.Direction, e.Detail.HostMemory = vocabulary.CopyKind(string(name))
 		}
 		c.deviceArgs(e, j.Args, &device, &stream)
+		if pid, ok := chromejson.Int(j.PID); device && ok && rank == 0 && pid != e.Device {
+			c.sole(e.Device, pid)
+		}
 		if !device {
 			if e.Device = c.deviceOf(j.PID); stream && string(j.PID) == "-1" && bytes.Contains(j.Args, []byte(`"op_name"`)) {
 				e.Device = 0 // ONNX Runtime does not record the device
@@ -281,7 +295,9 @@ func (c *collect) arguments(e *event.Event, j *chromejson.Event, name []byte) {
 	e.Process, e.Thread = c.id(j.PID), c.id(j.TID)
 	switch e.Kind {
 	case event.KindRuntime:
-		c.runtimeArgs(e, j.Args)
+		if c.runtimeArgs(e, j.Args); e.Correlation != 0 && rank == 0 {
+			c.sole(-1, e.Process)
+		}
 	case event.KindFrame:
 		e.Correlation = pythonID.number(j.Args, &c.pythonAt)
 	case event.KindOperator:
@@ -290,6 +306,23 @@ func (c *collect) arguments(e *event.Event, j *chromejson.Event, name []byte) {
 		if e.Detail.TraceParent == "" {
 			annotationArgs(&e.Detail, j.Args)
 		}
+	}
+}
+
+// sole notes that calls, or activities of one device, are of several processes: a file was merged
+// from several ranks.
+func (c *collect) sole(row, pid int64) {
+	switch first, ok := c.pids[row]; {
+	case !ok && c.pids == nil:
+		c.pids = map[int64]int64{row: pid}
+	case !ok:
+		c.pids[row] = pid
+	case first != pid && !c.several:
+		c.several = true
+		c.meta.faults = append(c.meta.faults, fmt.Sprintf("the file seems to be merged from several ranks, "+
+			"whose process IDs (such as %d and %d) do not tell devices and calls apart: findings may be wrong "+
+			"(convert the files of the ranks, or give each process ID a prefix with its rank, such as \"[rank0] 4000\")",
+			first, pid))
 	}
 }
 
@@ -320,28 +353,6 @@ func (c *collect) id(v []byte) int64 {
 	}
 	return n
 }
-
-// merged returns the number of the rank whose events a merged file has under process ids with a
-// prefix, as SGLang merges files ("[TP00] 4000"); 0: there is none. Correlations are unique within a
-// rank only.
-func (c *collect) merged(pid []byte) int64 {
-	if !bytes.HasPrefix(pid, []byte(`"[`)) {
-		return 0
-	}
-	prefix, _, ok := bytes.Cut(pid, []byte("] "))
-	if !ok {
-		return 0
-	}
-	n := c.ranks[string(prefix)]
-	if n == 0 && len(c.ranks) < maxRanks {
-		n = int64(len(c.ranks)) + 1
-		c.ranks[string(prefix)] = n
-	}
-	return n
-}
-
-// maxRanks bounds the ranks of a merged file.
-const maxRanks = 1 << 12
 
 // maxTexts bounds the table of ids that are no numbers.
 const maxTexts = 1 << 16

@@ -187,8 +187,10 @@ func TestControlBytesInTextsOfROCprofiler(t *testing.T) {
 	assert.Equal(t, 2*time.Microsecond, st.Devices[0].Parts.Computing)
 }
 
-// Two ranks in one file, as SGLang merges them: each rank has the same correlations.
-func TestMergedRanksKeepTheirLaunches(t *testing.T) {
+// mergedFile writes two ranks into one file. Each rank has the same correlations and, unless they
+// are distinct, the same process and device.
+func mergedFile(t *testing.T, distinct bool, pid func(rank int, pid any) any) string {
+	t.Helper()
 	text, err := os.ReadFile(publicCase(t, "healthy"))
 	require.NoError(t, err)
 	var trace map[string]any
@@ -205,13 +207,13 @@ func TestMergedRanksKeepTheirLaunches(t *testing.T) {
 				e["name"] = operator
 				args["Input Dims"], args["Input type"] = []any{[]int{64, 64}, []int{64, 64}}, []string{"float", "float"}
 			}
-			if args["device"] != nil {
+			if args["device"] != nil && distinct {
 				args["device"] = rank
 			}
-			if e["pid"] == 4000.0 {
+			if e["pid"] == 4000.0 && distinct {
 				e["pid"] = 4000.0 + float64(rank)
 			}
-			e["pid"], e["ts"] = fmt.Sprintf("[TP%02d] %v", rank, e["pid"]), e["ts"].(float64)+float64(rank)*130
+			e["pid"], e["ts"] = pid(rank, e["pid"]), e["ts"].(float64)+float64(rank)*130
 			all = append(all, e)
 		}
 	}
@@ -220,18 +222,51 @@ func TestMergedRanksKeepTheirLaunches(t *testing.T) {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "merged.json")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	st, err := ReadFile(t.Context(), path, Options{Detail: DetailSteps, Paths: true},
-		func(_ context.Context, td ptrace.Traces) error {
-			_, ok := td.ResourceSpans().At(0).Resource().Attributes().Get(string(semconv.GPUJobRankKey))
-			assert.False(t, ok, "the file is of two ranks")
-			return nil
-		})
-	require.NoError(t, err)
-	require.Len(t, st.Devices, 2)
-	for i, operator := range []string{"aten::mm", "aten::bmm"} {
-		require.Len(t, st.Devices[i].Operators, 1, operator)
-		assert.Equal(t, operator, st.Devices[i].Operators[0].Name)
-		assert.EqualValues(t, 120, st.Devices[i].Operators[0].Kernels)
+	return path
+}
+
+// SGLang's form, and another one.
+func TestMergedRanksKeepTheirLaunches(t *testing.T) {
+	for _, form := range []string{"[TP%02d] %v", "rank%d: %v", "node0-rank%d-%v"} {
+		for _, distinct := range []bool{true, false} {
+			path := mergedFile(t, distinct, func(rank int, pid any) any { return fmt.Sprintf(form, rank, pid) })
+			pids := map[int64]bool{}
+			st, err := ReadFile(t.Context(), path, Options{Detail: DetailSteps, Paths: true},
+				func(_ context.Context, td ptrace.Traces) error {
+					for _, r := range td.ResourceSpans().All() {
+						_, ok := r.Resource().Attributes().Get(string(semconv.GPUJobRankKey))
+						assert.False(t, ok, "the file is of two ranks")
+						if pid, ok := r.Resource().Attributes().Get(string(semconv.ProcessPidKey)); ok {
+							pids[pid.Int()] = true
+						}
+					}
+					return nil
+				})
+			require.NoError(t, err)
+			assert.Empty(t, st.Faults)
+			if distinct {
+				assert.Equal(t, map[int64]bool{4000: true, 4001: true}, pids)
+			} else {
+				assert.Empty(t, pids, "two ranks have the same one")
+			}
+			require.Len(t, st.Devices, 2, form)
+			for i, operator := range []string{"aten::mm", "aten::bmm"} {
+				assert.EqualValues(t, i, st.Devices[i].Ordinal)
+				require.Len(t, st.Devices[i].Operators, 1, operator)
+				assert.Equal(t, operator, st.Devices[i].Operators[0].Name)
+				assert.EqualValues(t, 120, st.Devices[i].Operators[0].Kernels)
+			}
+		}
+	}
+}
+
+func TestRanksThatCannotBeToldApartAreNamed(t *testing.T) {
+	for _, distinct := range []bool{true, false} {
+		path := mergedFile(t, distinct, func(rank int, pid any) any { return pid.(float64) + float64(100_000*(rank+1)) })
+		st, err := ReadFile(t.Context(), path, Options{Detail: DetailSteps}, func(context.Context, ptrace.Traces) error { return nil })
+		require.NoError(t, err)
+		require.Len(t, st.Faults, 1)
+		assert.Contains(t, st.Faults[0], "merged from several ranks, whose process IDs (such as 10")
 	}
 }
 

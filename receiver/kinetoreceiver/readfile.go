@@ -128,7 +128,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 		Scope: scopeName, Root: "pytorch profile", Service: defaultService, Recording: recording,
 	})
 	defer p.Close()
-	c := &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}, ranks: map[string]int64{}}
+	c := &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}, ranks: mergedRanks{}}
 	st, err := c.read(ctx, path, r)
 	if err != nil {
 		return st, err
@@ -189,7 +189,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 	p.Meta = c.meta.result()
 	if len(c.ranks) > 1 { // what the file states about a rank is of the first one
 		p.Meta.HasRank, p.Meta.Rank, p.Meta.HasLocalRank = false, 0, false
-		p.Meta.LocalRank = 0
+		p.Meta.LocalRank, p.Meta.Ranks = 0, c.ranks.settle(p.Store)
 	}
 	p.Meta.Partial, st.Partial = partial, partial != ""
 	p.Faults = c.meta.faults

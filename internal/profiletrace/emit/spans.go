@@ -206,7 +206,7 @@ func topNames(times map[string]int64) []string {
 func (s *spans) resource(m pcommon.Map, p *link.Process) {
 	meta, o := &s.p.Meta, &s.p.Config
 	putText(m, semconv.ServiceNameKey, cmp.Or(meta.Service, s.p.Service))
-	if p.Known {
+	if p.Known && p.Pid >= 0 {
 		m.PutInt(string(semconv.ProcessPidKey), p.Pid)
 	}
 	putText(m, semconv.HostNameKey, meta.Host)

@@ -49,11 +49,18 @@ type Meta struct {
 	Windows      bool // the file states that the host runs Windows
 	Framework    Framework
 	Service      string
+	Ranks        []MergedRank      // of a file merged from those of several ranks
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file
 	TimingSource string            // value of gpu.timing.source of device activities; empty if it has no name
 	Partial      string            // why only the beginning of the file could be read; empty: all of it was
 	Dropped      string            // the profiler's own statement that records are missing; empty: none
+}
+
+// MergedRank is a rank of a file that was merged from several, with its processes and devices.
+type MergedRank struct {
+	Rank               int64
+	Processes, Devices map[int64]bool
 }
 
 // DeviceOf returns the description of a device. Files with one model return it for any ordinal:
@@ -275,6 +282,31 @@ func (s *Store) settleQueues() {
 				t.Inner = 0
 			}
 		}
+	}
+}
+
+// Rename gives processes and devices other numbers, of which no two may be equal.
+func (s *Store) Rename(process, device func(int64) int64) {
+	for i := range s.trackList {
+		t := &s.trackList[i]
+		delete(s.tracks, *t)
+		if t.Device {
+			t.Outer, t.Owner = device(t.Outer), process(t.Owner)
+		} else {
+			t.Outer = process(t.Outer)
+		}
+	}
+	for i, t := range s.trackList {
+		s.tracks[t] = uint32(i)
+	}
+	processes := map[int64]*ProcessCount{}
+	for id, c := range s.processes {
+		c.PID = process(id)
+		processes[c.PID] = c
+	}
+	s.processes, s.process = processes, nil
+	for i := range s.waits {
+		s.waits[i].Device = device(s.waits[i].Device)
 	}
 }
 

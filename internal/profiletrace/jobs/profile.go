@@ -38,6 +38,7 @@ type profile struct {
 	job         string
 	rank, world int64
 	window      intervals.Interval
+	devices     map[int64]bool // of a rank of a merged file
 
 	collectives []straggler.Collective
 	labels      map[string]string // of process groups, for people
@@ -112,13 +113,17 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 			continue
 		}
 		x.trim()
-		if len(devices) != 1 {
+		own := devices
+		if x.devices != nil {
+			own = slices.DeleteFunc(slices.Clone(devices), func(d facts.Report) bool { return !x.devices[d.Ordinal] })
+		}
+		if len(own) != 1 {
 			continue
 		}
-		x.model = devices[0].Model
-		x.unrecorded = float64(devices[0].Parts.NotRecorded) >=
-			semconv.FindingNotRecordedThreshold*float64(max(1, devices[0].Window))
-		for _, v := range devices[0].Findings {
+		d := &own[0]
+		x.model = d.Model
+		x.unrecorded = float64(d.Parts.NotRecorded) >= semconv.FindingNotRecordedThreshold*float64(max(1, d.Window))
+		for _, v := range d.Findings {
 			if v.Kind == semconv.GPUFindingKindHostWork && v.Certainty == finding.High && !v.Outside && len(v.Where) > 0 &&
 				v.Gain > x.idle.Time {
 				x.idle.Name, x.idle.Time = v.Where[0].Name, v.Gain

@@ -20,7 +20,72 @@ type recorder struct {
 	x      *profile
 	in     *link.Input
 	tracks []event.Track
-	texts  []texts // by name
+	texts  []texts         // by name
+	steps  map[int64]int64 // of a rank of a merged file: numbers by start; nil: by all steps of the file
+}
+
+// step returns the number of a step, from 1 on.
+func (r *recorder) step(st *link.Step) int64 {
+	if r.steps == nil {
+		return st.Ordinal + 1
+	}
+	n, ok := r.steps[st.Start]
+	if !ok && len(r.steps) < maxSteps {
+		n = int64(len(r.steps)) + 1
+		r.steps[st.Start] = n
+	}
+	return n
+}
+
+// merged passes what a sweep observes of a file merged from several ranks to the recorders of the
+// ranks. Entries are nil beyond the limit.
+type merged struct {
+	tracks          []event.Track
+	process, device map[int64]*recorder
+}
+
+// Range adds a host range to its rank.
+func (m *merged) Range(rec *event.Record) {
+	if r := m.process[m.tracks[rec.Track].Outer]; r != nil {
+		r.Range(rec)
+	}
+}
+
+// Activity adds an activity to the rank of its device.
+func (m *merged) Activity(a *link.Activity) {
+	if r := m.device[a.Device]; r != nil {
+		r.Activity(a)
+	}
+}
+
+// Step adds a step to its rank.
+func (m *merged) Step(st *link.Step) {
+	if r := m.process[m.tracks[st.Track()].Outer]; r != nil {
+		r.Step(st)
+	}
+}
+
+// observeMerged returns the observer of a file that was merged from several ranks.
+func (p *Profiles) observeMerged(file, job string, world int64, in *link.Input) link.Observer {
+	m := &merged{tracks: in.Tracks(), process: map[int64]*recorder{}, device: map[int64]*recorder{}}
+	if world < int64(len(in.Meta.Ranks)) {
+		world = -1
+	}
+	for _, rank := range in.Meta.Ranks {
+		x := p.profile(file, job, rank.Rank, world)
+		if x == nil {
+			break
+		}
+		x.devices = rank.Devices
+		r := &recorder{x: x, in: in, tracks: m.tracks, texts: make([]texts, in.Names.Len()), steps: map[int64]int64{}}
+		for id := range rank.Processes {
+			m.process[id] = r
+		}
+		for id := range rank.Devices {
+			m.device[id] = r
+		}
+	}
+	return m
 }
 
 // texts are what a job's report needs of a name, found when it is needed.
@@ -35,6 +100,9 @@ type texts struct {
 func (p *Profiles) Observe(file string, in *link.Input) link.Observer {
 	rank, world := in.Rank()
 	job := cmp.Or(in.Meta.JobID, in.JobID, in.Resource(semconv.GPUJobIDKey))
+	if len(in.Meta.Ranks) > 1 {
+		return p.observeMerged(file, job, world, in)
+	}
 	if n, ok := rankname.Of(file); rank < 0 && ok {
 		rank = n
 	}
@@ -103,7 +171,7 @@ func (r *recorder) Activity(a *link.Activity) {
 	case a.Communicates:
 		m := r.message(a)
 		if st := a.Launch.Step; st != nil {
-			m.step = st.Ordinal + 1
+			m.step = r.step(st)
 		}
 		r.x.communicate(m, at)
 	case a.Kind == event.KindKernel && a.Detail.WholeGraph:
@@ -134,5 +202,5 @@ func (r *recorder) Step(st *link.Step) {
 	if st.Comm.Any {
 		exposed = float64(st.Exposed()) / 1e9
 	}
-	r.x.step(st.Ordinal+1, r.in.Meta.Base+st.Start, float64(st.End-st.Start)/1e9, exposed)
+	r.x.step(r.step(st), r.in.Meta.Base+st.Start, float64(st.End-st.Start)/1e9, exposed)
 }

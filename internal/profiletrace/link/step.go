@@ -107,6 +107,9 @@ func (s *Step) addPhase(name string, start, end int64) {
 // maxPhaseRanges bounds the intervals that a step keeps; a step has a handful.
 const maxPhaseRanges = 1 << 12
 
+// Track returns the row of the step's thread.
+func (st *Step) Track() uint32 { return st.track }
+
 // Process is one process of the profile: one resource.
 type Process struct {
 	Pid    int64
