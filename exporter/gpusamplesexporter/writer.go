@@ -152,6 +152,7 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 	for _, d := range x.devices {
 		d.settle(&counts)
 	}
+	x.writeUses() // before the samples: see gpu_join's devicesOf
 	for id, d := range x.devices {
 		d.flush()
 		if now.Sub(d.last) > forgetAfter {
@@ -159,7 +160,6 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 			delete(x.devices, id)
 		}
 	}
-	x.writeUses()
 	x.warnUnknown()
 	for o, n := range counts {
 		sharedcomponent.Count(ctx, x.telemetry.ExporterGpuSamplesPoints, n, x.outcomes[o])

@@ -245,6 +245,7 @@ func (st *Store) ContradictionEntries() []plausibility.Entry { return st.ledger.
 // SetUses implements UseWriter.
 func (st *Store) SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {
 	st.uses.set(origin, uses, refresh)
+	st.wake()
 }
 
 // DevicesOf implements UseReader.

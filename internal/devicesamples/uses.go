@@ -144,6 +144,7 @@ type heldUse struct {
 	hostID, hostName string
 	from, until      int64
 	seen             int64 // when it was listed last
+	early            int64 // by how much it may have begun before from
 }
 
 // useKey identifies a use.
@@ -178,9 +179,17 @@ type useIndex struct {
 
 type podName struct{ namespace, name string }
 
+// labelDelay is how old the labels of pods can be: dcgm-exporter reads the pods when it collects,
+// every 30 s by default, and is scraped later.
+const labelDelay = 40 * time.Second
+
 func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {
 	now := t.now().UnixNano()
 	holds := now + 2*int64(refresh)
+	early := int64(0)
+	if origin.Kind == UsesOfPods {
+		early = max(0, int64(labelDelay-refresh))
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list, known := t.origins[origin], true
@@ -226,7 +235,7 @@ func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration
 		// reused.
 		u := &heldUse{
 			DeviceUse: uses[i], hostID: origin.HostID, hostName: origin.HostName,
-			from: now - int64(refresh), until: holds, seen: now,
+			from: now - int64(refresh), until: holds, seen: now, early: early,
 		}
 		if !known {
 			u.from = math.MinInt64 // it existed before the first read
@@ -346,7 +355,9 @@ type useQuery struct {
 	base       int // number of ids before
 }
 
-func (q *useQuery) during(u *heldUse) bool { return u.from <= q.end && u.until >= q.start }
+func (q *useQuery) during(u *heldUse) bool {
+	return (u.from <= q.end || u.from-u.early <= q.end) && u.until >= q.start
+}
 
 func (q *useQuery) sameContainer(u *heldUse) bool {
 	return q.w.Container == "" || u.Container == "" || u.Container == q.w.Container

@@ -157,6 +157,19 @@ func TestAUseIsValidForItsTime(t *testing.T) {
 	assert.Equal(t, "none: []", at(25), "forgotten after max_age")
 }
 
+// An exporter reads its labels of pods when it collects, and may be scraped 30 s later.
+func TestAPodUsesItsDeviceBeforeItIsRead(t *testing.T) {
+	r := newUseRig(t)
+	r.say(UsesOfPods)
+	r.clock = r.clock.Add(time.Hour)
+	r.say(UsesOfPods, DeviceUse{Device: "GPU-0", Pod: "p"})
+	for ago, want := range map[time.Duration]string{39 * time.Second: "pod: [GPU-0]", 41 * time.Second: "none: []"} {
+		moment := r.clock.Add(-ago).UnixNano()
+		ids, by := r.DevicesOf(nil, &Workload{Pod: "p"}, moment, moment)
+		assert.Equal(t, want, fmt.Sprint(by, ": ", ids), ago)
+	}
+}
+
 // A clock that is set back neither hides a current use nor extends one that has ended.
 func TestUsesFollowAClockThatIsSetBack(t *testing.T) {
 	r := newUseRig(t)

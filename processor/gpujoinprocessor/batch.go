@@ -37,9 +37,13 @@ type batch struct {
 	only      map[attribution.Key]bool // the spans that are sent again; nil: all
 	tally     tally
 	seed      maphash.Seed
-	waiting   int   // the spans that are waited for
-	latest    int64 // end of those
-	seen      int64 // when the first of them arrived first
+	waiting   int             // the spans that are waited for, undecided ones included
+	undecided int64           // until when the devices of some may become known; 0: all are decided
+	urgent    bool            // nothing is undecided
+	stored    bool            // the queue has a copy
+	unplaced  [outcomes]int64 // spans whose device is not found, by the reason
+	latest    int64           // end of those
+	seen      int64           // when the first of them arrived first
 }
 
 // scope is the GPU spans of one instrumentation scope of a request.
@@ -87,6 +91,7 @@ func (b *batch) reset() {
 	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
 	b.wire, b.more, b.shares = nil, b.more[:0], b.shares[:0]
 	b.frame, b.waiting, b.tally, b.only = ptrace.Traces{}, 0, tally{}, nil
+	b.undecided, b.unplaced, b.urgent, b.stored = 0, [outcomes]int64{}, false, false
 	if b.results != nil {
 		b.results.reset()
 		resultScratch.Put(b.results)
@@ -193,7 +198,8 @@ func (b *batch) others() (sum uint64) {
 		add(&b.host[i].key)
 	}
 	for i := range b.spans {
-		if g := &b.spans[i]; g.fault != sound || b.targets.list[g.target].outcome != found {
+		g := &b.spans[i]
+		if x := &b.targets.list[g.target]; g.fault != sound || x.outcome != found && !x.undecided {
 			add(&g.Key)
 		}
 	}
@@ -296,6 +302,7 @@ func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) (*batch, ptr
 	defer e.mu.Unlock()
 	replaced := func(x boardEnd) bool { return e.boards[x.board.id] != x.board || x.board.dev != x.dev }
 	if b.waiting == 0 || slices.ContainsFunc(b.boards, replaced) {
+		e.undecided.remove(b)
 		return nil, b.build(nil)
 	}
 	return b, td

@@ -168,7 +168,7 @@ func (x *joins) join(b *testing.B, td ptrace.Traces) time.Duration {
 
 	t := p.batches.Get().(*batch)
 	t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
-	p.engine.look(t)
+	p.engine.look(t, arrived)
 	through := context.WithValue(context.Background(), pendingKey{}, &pendingRequest{td: td, batch: t})
 	p.engine.arrive(t, arrived, true)
 	t.pack(td)

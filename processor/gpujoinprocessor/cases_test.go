@@ -143,22 +143,30 @@ func TestSpansWithUnknownOperationTypeAreNotGPUSpans(t *testing.T) {
 	})
 }
 
-func TestSpansOfUnknownDevicesPassAtOnceAndUntouched(t *testing.T) {
+func TestSpansOfUnknownDevicesWaitOnceAndPassUntouched(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		r.device(devicesamples.Device{ID: "GPU-00000000-0000-0000-0000-000000000001"}) // so it may be either
 		time.Sleep(time.Second)
-		td := newTraces("a")
-		td.gpu(1, 0, zero, time.Now()).Attributes().PutStr("hw.id", "GPU-ffffffff-0000-0000-0000-000000000000")
-		s := td.gpu(2, 0, zero, time.Now())
-		s.Attributes().Remove("hw.id")
-		s.Attributes().PutInt("gpu.device.ordinal", 0)
-		want := ptrace.NewTraces()
-		td.CopyTo(want)
-		r.consume(td.Traces)
-		require.Equal(t, 2, r.sink.SpanCount())
-		assert.Equal(t, text(t, want), text(t, r.sink.AllTraces()[0]))
-		assert.EqualValues(t, 1, r.count("uncovered_spans", "unknown_device"))
-		assert.EqualValues(t, 1, r.count("uncovered_spans", "no_identity"), "an ordinal is no identity")
+		for n := uint64(1); n <= 2; n++ {
+			td := newTraces("a")
+			td.gpu(2*n, 0, zero, time.Now()).Attributes().PutStr("hw.id", "GPU-ffffffff-0000-0000-0000-000000000000")
+			s := td.gpu(2*n+1, 0, zero, time.Now())
+			s.Attributes().Remove("hw.id")
+			s.Attributes().PutInt("gpu.device.ordinal", 0)
+			want := ptrace.NewTraces()
+			td.CopyTo(want)
+			r.consume(td.Traces)
+			if n == 1 {
+				require.Zero(t, r.sink.SpanCount(), "their device may become known")
+				assert.EqualValues(t, 2, r.gauge("held_spans"))
+				time.Sleep(r.maxWait() + time.Millisecond)
+			}
+			require.EqualValues(t, 2*n, r.sink.SpanCount())
+			assert.Equal(t, text(t, want), text(t, r.sink.AllTraces()[n-1]))
+			assert.EqualValues(t, n, r.count("uncovered_spans", "unknown_device"))
+			assert.EqualValues(t, n, r.count("uncovered_spans", "no_identity"), "an ordinal is no identity")
+			assert.Zero(t, r.gauge("held_spans"))
+		}
 	})
 }
 

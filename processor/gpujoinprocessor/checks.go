@@ -5,10 +5,13 @@ package gpujoinprocessor
 
 import (
 	"fmt"
+	"math"
+	"sync"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
 const (
@@ -135,4 +138,120 @@ func (b *board) checkIdle(contradict func(plausibility.Contradiction)) {
 		})
 	}
 	x.from, x.busy = settled, b.dev.Busy()
+}
+
+const (
+	// spanAhead is by how much spans may end after they arrive. Clocks that are synchronized differ
+	// by less.
+	spanAhead = 2 * time.Second
+	// spanBehind is how old even the newest spans of a process must be when they arrive, in
+	// behindCount arrivals within at least behindWindow, before it is reported. Exporters wait 5 s.
+	spanBehind, behindWindow, behindCount = 30 * time.Second, 30 * time.Second, 10
+	// aheadCount is how many batches must arrive early before it is certain, with less than aheadFor
+	// between them. It is certain for so long after the last one.
+	aheadCount, aheadFor = 3, 10 * time.Minute
+)
+
+// spanClocks compare the clocks of processes that send spans with the clock of the samples.
+type spanClocks struct {
+	mu sync.Mutex
+	of map[uint64]*spanClock // by process
+}
+
+// spanClock is what the arrivals of one process show. Times are Unix nanoseconds.
+type spanClock struct {
+	since, least  int64 // of the window
+	arrivals      int
+	early         int   // arrivals that were ahead
+	newest        int64 // the last of them
+	ahead, behind bool  // reported
+}
+
+// arrive adds the newest span of a batch. age is the time since its end, by the clock of samples.
+func (c *spanClocks) arrive(x *resourceInfo, now, age int64, report func(plausibility.Contradiction)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.of[x.process]
+	if p == nil {
+		if c.of == nil || len(c.of) >= maxServers {
+			c.of = map[uint64]*spanClock{}
+		}
+		p = &spanClock{}
+		c.of[x.process] = p
+	}
+	found := ""
+	switch {
+	case age < -int64(spanAhead):
+		if now-p.newest > int64(aheadFor) {
+			p.early = 0
+		}
+		p.newest = now
+		if p.early++; p.early < aheadCount {
+			break
+		}
+		if !p.ahead {
+			p.ahead = true
+			found = fmt.Sprintf("a span ended %.3g s after it arrived", -float64(age)*1e-9)
+		}
+	case p.arrivals == 0 || age < int64(spanBehind):
+		p.since, p.least, p.arrivals, p.behind = now, age, 1, false
+	default:
+		p.least = min(p.least, age)
+		if p.arrivals++; p.arrivals >= behindCount && now-p.since >= int64(behindWindow) && !p.behind {
+			p.behind = true
+			found = fmt.Sprintf("each of %d batches arrived at least %.3g s after its spans had ended", p.arrivals,
+				float64(p.least)*1e-9)
+		}
+	}
+	if found != "" {
+		reason := plausibility.SpanAhead
+		if age > 0 {
+			reason = plausibility.SpanBehind
+		}
+		report(plausibility.Contradiction{
+			Source: serverSource(x.service), Reason: reason, Found: found, Other: "the clock of the samples",
+		})
+	}
+}
+
+// offset returns whether the clock of a process is ahead, and by how many ns it is behind, if its
+// spans are not merely delayed.
+func (c *spanClocks) offset(process uint64, now int64) (ahead bool, behind int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.of[process]
+	if p == nil {
+		return false, 0
+	}
+	if p.behind {
+		behind = p.least
+	}
+	return p.early >= aheadCount && now-p.newest < int64(aheadFor), behind
+}
+
+// withhold counts the energy of a span that is not shown because its times are wrong.
+func (x *target) withhold(g *gpuSpan, share attribution.Share, more []attribution.Handle) {
+	x.board.energy.withheld += max(0, share.Own)
+	for i, at := range more {
+		if s, ok := x.more[i].board.dev.Share(g.Key, at); ok && !x.more[i].again {
+			x.more[i].board.energy.withheld += max(0, s.Own)
+		}
+	}
+}
+
+// misplaced returns the part of a span's energy that is wrong if it ran as much later as its
+// process's clock is behind.
+func (x *target) misplaced(start, end int64) float64 {
+	power := func(shift int64) float64 {
+		dev := x.board.meter.dev
+		watts, known := dev.Mean(devicesamples.Energy, start+shift, end+shift)
+		if known == 0 {
+			watts, _ = dev.Mean(devicesamples.Power, start+shift, end+shift)
+		}
+		return watts
+	}
+	if here, later := power(0), power(x.behind); here > 0 && later > 0 {
+		return math.Abs(later/here - 1)
+	}
+	return 1
 }

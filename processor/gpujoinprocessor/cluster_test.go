@@ -48,19 +48,35 @@ func TestPodsOfAClusterAreJoined(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, e.Start(context.Background(), r.host))
 				begin := time.Now()
-				id, sent := uint64(0), map[uint64]string{}
+				id, sent, powered := uint64(0), map[uint64]string{}, map[uint64]bool{}
+				// The first scrape is one interval after the start. At 6 minutes a pod replaces another one, of which the
+				// exporter's labels tell when it collects next.
+				const replaced = 6 * time.Minute
 				for time.Since(begin) < 12*time.Minute {
 					now := time.Now()
-					if now.Sub(begin)%scrape == 0 {
-						require.NoError(t, e.ConsumeMetrics(context.Background(), clusterScrape(now.Sub(begin).Truncate(collect), watts)))
+					pods := map[string]string{"a": "a", "b": "b"}
+					collected := now.Sub(begin).Truncate(collect)
+					if collected > replaced {
+						pods["a"] = "c"
 					}
-					// Spans of 2 s and of 40 s, while the devices are known and until the last
-					// samples.
-					if since := now.Sub(begin); since > 3*time.Minute && since < 8*time.Minute && since%(20*time.Second) == 0 {
-						for pod := range watts {
-							for _, length := range []time.Duration{2 * time.Second, 40 * time.Second} {
+					if since := now.Sub(begin); since >= scrape && since%scrape == 0 {
+						require.NoError(t, e.ConsumeMetrics(context.Background(), clusterScrape(collected, watts, pods)))
+					}
+					if now.Sub(begin) > replaced+time.Second {
+						pods["a"] = "c"
+					}
+					// Spans of 2 s and of 40 s, until the last samples, and of 1 s in the first seconds of pods.
+					since := now.Sub(begin)
+					lengths := []time.Duration{2 * time.Second, 40 * time.Second}
+					first := since%replaced < 10*time.Second && since%replaced > time.Second
+					if first {
+						lengths = []time.Duration{time.Second}
+					}
+					if since < 8*time.Minute && (first || since%(20*time.Second) == 0) {
+						for device, pod := range pods {
+							for _, length := range lengths {
 								id++
-								sent[id] = pod
+								sent[id], powered[id] = device, since > 3*time.Minute && !first
 								td := newTraces("server-" + pod)
 								td.rs.Resource().Attributes().PutStr("k8s.namespace.name", "ml")
 								td.rs.Resource().Attributes().PutStr("k8s.pod.name", pod)
@@ -73,9 +89,12 @@ func TestPodsOfAClusterAreJoined(t *testing.T) {
 				}
 				spans := r.spans()
 				require.Greater(t, len(sent), 30)
-				for id, pod := range sent {
+				for id, device := range sent {
 					attrs := spans[id].Attributes().AsRaw()
-					assert.InDelta(t, watts[pod], attrs[string(semconv.GPUPowerKey)], 1e-9, "span %d of pod %s", id, pod)
+					assert.Equal(t, "GPU-"+device, attrs[string(semconv.HWIDKey)], "span %d", id)
+					if powered[id] {
+						assert.InDelta(t, watts[device], attrs[string(semconv.GPUPowerKey)], 1e-9, "span %d on %s", id, device)
+					}
 				}
 				require.NoError(t, e.Shutdown(context.Background()))
 				r.close()
@@ -84,8 +103,9 @@ func TestPodsOfAClusterAreJoined(t *testing.T) {
 	}
 }
 
-// clusterScrape returns a scrape of an exporter that last collected at a time since its start.
-func clusterScrape(collected time.Duration, watts map[string]float64) pmetric.Metrics {
+// clusterScrape returns a scrape of an exporter that last collected at a time since its start, when
+// each device had one pod.
+func clusterScrape(collected time.Duration, watts map[string]float64, pods map[string]string) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	ms := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
 	power, energy := ms.AppendEmpty(), ms.AppendEmpty()
@@ -94,12 +114,12 @@ func clusterScrape(collected time.Duration, watts map[string]float64) pmetric.Me
 	power.SetEmptyGauge()
 	energy.SetEmptySum().SetIsMonotonic(true)
 	energy.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
-	for pod, w := range watts {
+	for device, w := range watts {
 		for _, p := range []pmetric.NumberDataPoint{power.Gauge().DataPoints().AppendEmpty(), energy.Sum().DataPoints().AppendEmpty()} {
 			p.SetTimestamp(pcommon.NewTimestampFromTime(time.Now()))
 			for k, v := range map[string]string{
-				"gpu": fmt.Sprint(pod[0] - 'a'), "UUID": "GPU-" + pod, "device": fmt.Sprint("nvidia", pod[0]-'a'),
-				"modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n1", "namespace": "ml", "pod": pod, "container": "server",
+				"gpu": fmt.Sprint(device[0] - 'a'), "UUID": "GPU-" + device, "device": fmt.Sprint("nvidia", device[0]-'a'),
+				"modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n1", "namespace": "ml", "pod": pods[device], "container": "server",
 			} {
 				p.Attributes().PutStr(k, v)
 			}

@@ -37,6 +37,8 @@ type engine struct {
 	budget attribution.Budget
 	beside boundedmap.Recent[uint64, struct{}] // other spans of batches, by batch.others
 	hosts  hosts
+
+	undecided undecided
 }
 
 // boardOf returns the physical GPU of a device, bound to the current view. A MIG instance whose
@@ -75,15 +77,14 @@ func (e *engine) contradict(c plausibility.Contradiction) {
 // look finds the devices of a batch's spans, and which of the spans are waited for. known is how
 // many of these have arrived before. again means that the batch must be read again, see
 // findSharedIDs.
-func (e *engine) look(b *batch) (known int, again bool) {
+func (e *engine) look(b *batch, now time.Time) (known int, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
 	e.find(view, &b.targets)
-	b.waiting = 0
+	known = e.await(b, now)
 	for i := range b.joinable() {
-		b.waiting++
 		e.budget.Hash(&b.shares[i])
 	}
 	for i, p := range b.joinable() {
@@ -98,29 +99,53 @@ func (e *engine) look(b *batch) (known int, again bool) {
 }
 
 // arrive adds the spans of a batch to the energy attribution, pins them there until the batch is
-// written, and determines what they wait for. fresh means that not all of them were known. leaving
-// means that the batch comes from the queue: then its known spans are its own, which arrived before
-// it was stored; otherwise they are another batch's, which arrived in the meantime.
-func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
+// written, and determines what they wait for. fresh means that not all of them were known, and
+// decided that all devices are. leaving means that the batch comes from the queue: then its known
+// spans are its own, which arrived before it was stored; otherwise they are another batch's, which
+// arrived in the meantime.
+func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh, decided bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
 
 	e.find(view, &b.targets)
-	known := 0
-	b.seen, b.waiting = now.UnixNano(), 0
+	waited := e.await(b, now)
 	e.follow(b.host)
+	known, seen := e.add(b, now, leaving)
+	known, b.seen = known+waited, seen
+	b.latest = 0
+	for i := range b.targets.list {
+		p := &b.targets.list[i]
+		if p.arrived || p.undecided {
+			b.latest = max(b.latest, p.latest)
+		}
+		// If the clock of the samples is off, that is judged instead.
+		if !leaving && p.arrived && p.board.checks.clock.Possible(p.board.meter.dev.Interval()) == 0 {
+			age := now.UnixNano() - p.latest // now is on the clock of spans
+			e.clocks.arrive(p.res, now.UnixNano(), age, e.contradict)
+		}
+	}
+	if e.postpone(b, leaving) {
+		known = b.waiting
+	}
+	return known == 0 || known < b.waiting, b.undecided == 0
+}
+
+// add adds the spans of found devices that have not arrived.
+func (e *engine) add(b *batch, now time.Time, leaving bool) (known int, first int64) {
+	first = now.UnixNano()
 	var from attribution.Key // siblings mostly follow each other
 	var parent [8]byte
 	for i, p := range b.joinable() {
+		if p.arrived {
+			continue
+		}
 		g, share := &b.spans[i], &b.shares[i]
 		if k := (attribution.Key{Trace: share.Trace, Span: share.Parent}); k != from {
 			from, parent = k, e.hosts.above(k)
 		}
 		share.Parent = parent
-		b.waiting++
-		p.latest = max(p.latest, g.end)
 		p.board.meter.sharing.add(share.Process, &p.res.workload, g.end)
 		a, at, seen := p.board.dev.Add(*share, now.UnixNano(), &p.board.meter)
 		if a == attribution.Known {
@@ -135,86 +160,21 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 		if p.request && p.res.server != 0 && a == attribution.Taken {
 			e.loads.arrive(p, share)
 		}
-		b.seen = min(b.seen, seen)
+		first = min(first, seen)
 	}
-	if !leaving {
-		for i := range b.targets.list {
-			if p := &b.targets.list[i]; p.latest > 0 {
-				// If the clock of the samples is off, that is judged instead.
-				if p.board.checks.clock.Possible(p.board.meter.dev.Interval()) > 0 {
-					continue
-				}
-				age := now.UnixNano() - p.latest // now is on the clock of spans
-				e.clocks.arrive(p.res, now.UnixNano(), age, e.contradict)
+	for i := range b.targets.list {
+		if p := &b.targets.list[i]; p.outcome == found && p.latest > 0 && !p.arrived {
+			p.arrived = true
+			b.awaitBoard(p.board, p.latest)
+			for i := range p.more {
+				b.awaitBoard(p.more[i].board, p.latest)
 			}
 		}
 	}
-	b.await()
 	e.reunite(b)
 	e.connect(b)
 	e.sawBeside(b.others())
-	return known == 0 || known < b.waiting
-}
-
-// follow remembers host spans, and moves what waits for them to their parents.
-func (e *engine) follow(list []hostSpan) {
-	for i := range list {
-		e.hosts.add(list[i])
-	}
-	for _, b := range e.boards {
-		if !b.dev.Awaiting() {
-			continue
-		}
-		for i := range list {
-			if k := list[i].key; b.dev.Awaits(k) {
-				b.dev.Pass(k, e.hosts.above(k))
-			}
-		}
-	}
-}
-
-// awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived
-// there themselves. The list is valid until the next call.
-func (e *engine) awaiting() []*board {
-	e.others = e.others[:0]
-	if len(e.boards) < 2 {
-		return nil
-	}
-	for _, b := range e.boards {
-		if b.dev.Awaiting() {
-			e.others = append(e.others, b)
-		}
-	}
-	return e.others
-}
-
-// connect gives the parents of spans on one device what descendants of the spans have on others,
-// whichever of them arrives first.
-func (e *engine) connect(b *batch) {
-	others := e.awaiting()
-	if len(others) == 0 {
-		return
-	}
-	for i, p := range b.joinable() {
-		if b.shares[i].Parent == ([8]byte{}) {
-			continue
-		}
-		for _, o := range others {
-			if o != p.board {
-				o.dev.Pass(b.spans[i].Key, b.shares[i].Parent)
-			}
-		}
-	}
-	for _, o := range others {
-		o.dev.Adopt(func(k attribution.Key) (parent [8]byte, ok bool) {
-			for _, of := range e.boards {
-				if parent, ok = of.dev.Parent(k); ok {
-					return parent, true
-				}
-			}
-			return parent, false
-		})
-	}
+	return known, first
 }
 
 // repeats reports whether all waiting spans of a batch have arrived before, as a whole request with
@@ -250,6 +210,11 @@ func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 			known[b.wire[b.spans[i].wire]] = true
 		}
 	}
+	for i := range b.spans {
+		if g := &b.spans[i]; g.fault == sound && e.waits(b, g) {
+			known[b.wire[g.wire]] = true
+		}
+	}
 	return remove(td, known)
 }
 
@@ -278,22 +243,6 @@ func (e *engine) giveBack(b *batch) {
 	}
 }
 
-// await sets until when the batch waits for which physical GPUs.
-func (b *batch) await() {
-	b.latest = 0
-	for i := range b.targets.list {
-		p := &b.targets.list[i]
-		if p.latest == 0 {
-			continue
-		}
-		b.latest = max(b.latest, p.latest)
-		b.awaitBoard(p.board, p.latest)
-		for i := range p.more {
-			b.awaitBoard(p.more[i].board, p.latest)
-		}
-	}
-}
-
 func (b *batch) awaitBoard(of *board, end int64) {
 	k := slices.IndexFunc(b.boards, func(e boardEnd) bool { return e.board == of })
 	if k < 0 {
@@ -311,7 +260,8 @@ func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
-	ready := true
+	e.decide(view, now)
+	ready := b.undecided <= now.UnixNano()
 	for _, w := range b.boards {
 		if e.boards[w.board.id] != w.board {
 			continue // the device was removed
@@ -381,6 +331,7 @@ func (e *engine) tick(now time.Time, views []devicesamples.DeviceView,
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
+	e.decide(view, now)
 	views = view.Devices(views[:0])
 	for _, dev := range views {
 		if dev.Device().Parent == "" && dev.Newest() > 0 {
@@ -401,20 +352,6 @@ func (e *engine) tick(now time.Time, views []devicesamples.DeviceView,
 		}
 	}
 	return views
-}
-
-// elsewhere returns what the descendants of a span have on the physical GPUs where the span itself
-// is not, and the bound of its error.
-func elsewhere(others []*board, own *board, g *gpuSpan) (value, bound float64) {
-	for _, o := range others {
-		if o == own {
-			continue
-		}
-		if v := o.dev.OnOtherDevices(g.Key); v > 0 {
-			value, bound = value+v, bound+o.boundOf(g.start+o.meter.shift, g.end+o.meter.shift, v)
-		}
-	}
-	return value, bound
 }
 
 // known returns the number of spans that energy attribution keeps.

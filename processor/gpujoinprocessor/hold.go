@@ -20,7 +20,7 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		b = p.batches.Get().(*batch)
 		now := p.now()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-		if p.engine.arrive(b, now, true) && p.cfg.Queue.Storage != nil {
+		if fresh, _ := p.engine.arrive(b, now, true); fresh && p.cfg.Queue.Storage != nil {
 			p.stats.held.Add(int64(b.waiting)) // from the storage
 			b.tally.passes = b.waiting == 0    // after a restart, before its devices are known
 		}
@@ -30,6 +30,7 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 	if b.waiting > 0 {
 		b.tally.released(p.wait(b), b, p.now())
 		p.write(b)
+		p.remedy(b.unplaced)
 	}
 	return p.deliver(ctx, b)
 }
@@ -89,6 +90,7 @@ func (p *joinProcessor) write(b *batch) {
 	view := e.reader.Acquire()
 	defer view.Release()
 	e.find(view, &b.targets)
+	e.conclude(b, p.now())
 	if p.attrs.level == spanfacts.Lean {
 		b.mark()
 	}
@@ -146,6 +148,7 @@ func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
 	defer p.put(b)
 	now := p.now()
 	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+	b.urgent = true
 	p.engine.arrive(b, now, true)
 	p.engine.settled(b, now, false)
 	b.tally.released(oversize, b, now)

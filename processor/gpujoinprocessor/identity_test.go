@@ -89,6 +89,7 @@ func TestPCIAddressOfAnotherHostDoesNotMatch(t *testing.T) {
 		s.Attributes().PutStr("gpu.pci.bdf", "0000:17:00.0")
 		td.rs.Resource().Attributes().PutStr("host.name", "node2")
 		r.consume(td.Traces)
+		time.Sleep(r.maxWait() + time.Millisecond)
 		assert.NotContains(t, r.spans()[1].Attributes().AsRaw(), "gpu.join.coverage")
 	})
 }

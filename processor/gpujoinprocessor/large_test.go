@@ -66,6 +66,7 @@ func TestSpansAboveTheSizeAreDroppedAlone(t *testing.T) {
 		total += dropped
 		r := newRig(t).join(func(c *Config) { c.MaxSpanSize = limit })
 		r.consume(td)
+		require.NoError(t, r.proc.Shutdown(t.Context())) // ends the search for the device
 		for _, sent := range r.sink.AllTraces() {
 			for s := range spansOf(sent) {
 				got = append(got, s.SpanID())
@@ -91,6 +92,7 @@ func TestTheLargestSpanPasses(t *testing.T) {
 		s.SetName(strings.Repeat("x", 6_500_000+more-aloneSize(rs, rs.ScopeSpans().At(0), s)))
 		require.Equal(t, 3_500_000+more, aloneSize(rs, rs.ScopeSpans().At(0), s))
 		r.consume(td.Traces)
+		require.NoError(t, r.proc.Shutdown(t.Context()))
 		assert.Equal(t, 2-more, r.sink.SpanCount())
 		r.close()
 	}

@@ -26,7 +26,7 @@ func lean(t *testing.T, put func(td *traces, zero, end time.Time)) ptrace.Traces
 	td := newTraces("a")
 	put(td, zero, time.Now())
 	r.consume(td.Traces)
-	time.Sleep(7 * time.Second)
+	time.Sleep(r.maxWait() + time.Second)
 	out := ptrace.NewTraces()
 	for _, x := range r.sink.AllTraces() {
 		x.ResourceSpans().MoveAndAppendTo(out.ResourceSpans())

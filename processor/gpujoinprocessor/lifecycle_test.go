@@ -382,6 +382,7 @@ func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
 			td.gpu(2*i+2, 0, zero, time.Now()).Attributes().Remove("hw.id")
 			r.consume(td.Traces)
 		}
+		time.Sleep(r.maxWait() + time.Millisecond)
 		require.Len(t, r.spans(), 6, "they pass")
 		require.Equal(t, 2, logs.Len())
 		assert.Contains(t, logs.FilterField(zap.String("reason", "unknown_device")).All()[0].Message,
@@ -401,26 +402,29 @@ func (r *rig) othersDevices() {
 
 // On a host without a device, spans are not to blame; once a device is added, they may be.
 func TestSpansOnAHostWithoutADeviceAreReported(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
-	r := newRig(t)
-	r.logger = zap.New(core)
-	r.join()
-	defer r.close()
-	consume := func() {
-		td := newTraces("a")
-		td.gpu(1, 0, time.Now().Add(-time.Second), time.Now()).Attributes().Remove("hw.id")
-		td.gpu(2, 0, time.Now().Add(-time.Second), time.Now())
-		r.consume(td.Traces)
-	}
-	consume()
-	consume()
-	require.Equal(t, 1, logs.Len())
-	require.Contains(t, logs.All()[0].Message, "no device is known here")
-	require.Equal(t, "no_device", logs.All()[0].ContextMap()["reason"])
-	r.othersDevices()
-	consume()
-	require.Len(t, logs.FilterMessageSnippet("hw.id on the span").All(), 1)
-	require.Len(t, logs.FilterMessageSnippet("on this host?").All(), 1)
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		r := newRig(t)
+		r.logger = zap.New(core)
+		r.join()
+		defer r.close()
+		consume := func() {
+			td := newTraces("a")
+			td.gpu(1, 0, time.Now().Add(-time.Second), time.Now()).Attributes().Remove("hw.id")
+			td.gpu(2, 0, time.Now().Add(-time.Second), time.Now())
+			r.consume(td.Traces)
+			time.Sleep(r.maxWait() + time.Millisecond)
+		}
+		consume()
+		consume()
+		require.Equal(t, 1, logs.Len())
+		require.Contains(t, logs.All()[0].Message, "no device is known here")
+		require.Equal(t, "no_device", logs.All()[0].ContextMap()["reason"])
+		r.othersDevices()
+		consume()
+		require.Len(t, logs.FilterMessageSnippet("hw.id on the span").All(), 1)
+		require.Len(t, logs.FilterMessageSnippet("on this host?").All(), 1)
+	})
 }
 
 func TestManySendersAtOnceLoseNothing(t *testing.T) {

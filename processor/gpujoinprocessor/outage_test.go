@@ -76,7 +76,7 @@ func TestAShutdownLogsTheSpansThatStayInTheStorage(t *testing.T) {
 				stay = append(stay, e.ContextMap()["gpu_spans"])
 			}
 			if rejects {
-				assert.Equal(t, []any{int64(10)}, stay, "the others are not of a GPU")
+				assert.Equal(t, []any{int64(15)}, stay, "the others are not of a GPU")
 			} else {
 				assert.Empty(t, stay)
 			}

@@ -86,7 +86,8 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 	p.batches.New = func() any { return new(batch) }
 	p.engine = &engine{
 		cfg: cfg, boards: map[string]*board{}, ordinals: map[int64]string{},
-		beside: boundedmap.NewRecent[uint64, struct{}](maxSums),
+		beside:    boundedmap.NewRecent[uint64, struct{}](maxSums),
+		undecided: undecided{since: boundedmap.NewRecent[uint64, int64](maxSums)},
 	}
 	p.ident, p.attrs.loads = identifier{maphash.MakeSeed(), &p.engine.loads, &p.engine.shared}, &p.engine.loads
 	p.engine.loads.wait = int64(cfg.MaxWait)
@@ -246,7 +247,7 @@ func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int)
 		p.engine.mu.Unlock()
 		return 0, p.next.ConsumeTraces(ctx, td)
 	}
-	known, again := p.engine.look(b)
+	known, again := p.engine.look(b, now)
 	if again {
 		p.sharedIDs.Do(func() {
 			p.logger.Warn("spans of one job or service have equal IDs and different times, so trace stores merge them " +
@@ -255,7 +256,7 @@ func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int)
 		})
 		b.reset()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-		known, _ = p.engine.look(b)
+		known, _ = p.engine.look(b, now)
 	}
 	switch {
 	case b.waiting == 0:
@@ -289,8 +290,11 @@ func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int)
 		return 0, p.refused(ctx, td, err)
 	}
 	held = true
-	fresh := p.engine.arrive(b, now, false)
-	b.arrived()
+	b.stored = p.cfg.Queue.Storage != nil
+	fresh, decided := p.engine.arrive(b, now, false)
+	if decided {
+		b.arrived()
+	}
 	if p.cfg.Queue.Storage == nil { // a storage has its own copy, and returns that
 		b.pack(td)
 	}
@@ -298,6 +302,9 @@ func (p *joinProcessor) consume(ctx context.Context, td ptrace.Traces, size int)
 		p.stats.held.Add(int64(b.waiting))
 	}
 	p.accepted(ctx, b)
+	if !b.stored {
+		b.unplaced = [outcomes]int64{}
+	}
 	return repeated, nil
 }
 
@@ -335,10 +342,15 @@ func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error
 	return err
 }
 
-// accepted counts the GPU spans of a request that will never have samples, and logs the remedy the
-// first time.
+// accepted counts the GPU spans of a request that will never have samples.
 func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
-	for i, n := range p.stats.accepted(ctx, b) {
+	p.stats.accepted(ctx, b)
+	p.remedy(b.unplaced)
+}
+
+// remedy logs the remedy for spans whose device is not found, the first time.
+func (p *joinProcessor) remedy(unplaced [outcomes]int64) {
+	for i, n := range unplaced {
 		if n > 0 && remedies[i] != "" {
 			p.said[i].Do(func() {
 				p.logger.Warn("GPU spans pass without device samples: "+remedies[i]+"; further ones are counted, not logged",

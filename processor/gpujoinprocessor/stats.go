@@ -70,9 +70,8 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 
 func (s *stats) shutdown() { s.tb.Shutdown() }
 
-// accepted counts the GPU spans of an accepted request which will never have samples; it returns
-// those whose device was not found.
-func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
+// accepted counts the GPU spans of an accepted request which will never have samples.
+func (s *stats) accepted(ctx context.Context, b *batch) {
 	var bad [faults]int64
 	for i := range b.spans {
 		if g := &b.spans[i]; g.fault != sound {
@@ -82,22 +81,14 @@ func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
 	for i, k := range bad {
 		sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinBadSpans, k, s.faults[i])
 	}
-	return s.unplaced(ctx, b)
+	s.unplaced(ctx, b)
 }
 
 // unplaced counts the spans of a batch whose device is not found, by the reason.
-func (s *stats) unplaced(ctx context.Context, b *batch) (lost [outcomes]int64) {
-	for i := range b.spans {
-		if g := &b.spans[i]; g.fault == sound {
-			lost[b.targets.list[g.target].outcome]++
-		}
+func (s *stats) unplaced(ctx context.Context, b *batch) {
+	for i, k := range b.unplaced {
+		sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, k, s.outcomes[i])
 	}
-	for i, k := range lost {
-		if k > 0 && outcome(i) != found {
-			s.tb.ProcessorGpuJoinUncoveredSpans.Add(ctx, k, s.outcomes[i])
-		}
-	}
-	return lost
 }
 
 // tally is what is counted of a batch when the next component has accepted it.
@@ -106,7 +97,7 @@ type tally struct {
 
 	reason releaseReason
 	hold   float64 // seconds from the latest end to the release
-	passes bool    // its devices are unknown since a restart
+	passes bool    // devices are not found after it was queued
 }
 
 func (t *tally) released(why releaseReason, b *batch, now time.Time) {

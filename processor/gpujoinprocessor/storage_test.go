@@ -144,6 +144,7 @@ func TestStorageKeepsSpansRefusedAtShutdown(t *testing.T) {
 	r.joinTo(next, func(c *Config) {
 		c.Queue.Storage = &storageID
 		c.RetryOnFailure.InitialInterval = 10 * time.Millisecond
+		c.Settle, c.MaxWait = 500*time.Millisecond, time.Second
 	})
 	require.Eventually(t, func() bool { return r.sink.SpanCount() == 10 }, time.Minute, 10*time.Millisecond)
 	assert.EqualValues(t, 10, r.count("uncovered_spans", "no_device"), "spans before their device are counted")

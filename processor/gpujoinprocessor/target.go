@@ -5,9 +5,12 @@ package gpujoinprocessor
 
 import (
 	"cmp"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -42,9 +45,13 @@ type target struct {
 	targetName
 	outcome outcome
 	board   *board
-	latest  int64                    // end of its spans that are waited for; 0 if there is none
-	dev     devicesamples.DeviceView // while the samples are locked
-	cell    int64                    // ns; shorter spans have the values of their surroundings
+	// undecided means that the device is not known yet, see engine.undecided; arrived that its spans
+	// take part in the energy attribution.
+	undecided, arrived bool
+
+	latest int64                    // end of its spans that are waited for; 0 if there is none
+	dev    devicesamples.DeviceView // while the samples are locked
+	cell   int64                    // ns; shorter spans have the values of their surroundings
 
 	from, to int64    // of its spans, unix ns
 	looked   bool     // ids are set
@@ -136,15 +143,15 @@ func (e *engine) search(view devicesamples.View, p *targetName) (devicesamples.D
 }
 
 // find looks up the targets of a batch in the current view. A target that was not found stays so
-// for the batch.
+// for the batch, unless it is undecided.
 func (e *engine) find(view devicesamples.View, p *targets) {
 	for i := range p.list {
 		x := &p.list[i]
-		if x.outcome != found {
+		if x.outcome != found && !x.undecided {
 			continue
 		}
-		if !x.looked {
-			x.ids, x.looked = e.devicesOf(x), true
+		if !x.looked || x.undecided {
+			x.ids, x.looked = e.devicesOf(view, x), true
 		}
 		if len(x.ids) > 0 {
 			x.outcome = e.searchSeveral(view, x)
@@ -154,6 +161,7 @@ func (e *engine) find(view devicesamples.View, p *targets) {
 		if x.outcome != found && view.Empty() {
 			x.outcome = noDevice // whatever the spans say
 		}
+		x.undecided = x.undecided && x.outcome != found
 		if x.outcome == found {
 			// A counter that is refreshed more rarely than maxCell affects the energy only, which
 			// states its error.
@@ -171,4 +179,187 @@ func (x *target) method(length int64) string {
 		return semconv.GPUJoinMethodCell
 	}
 	return semconv.GPUJoinMethodInterval
+}
+
+// spot is a further device of spans on several devices, such as spans of a model that is divided
+// among them.
+type spot struct {
+	board *board
+	dev   devicesamples.DeviceView // while the samples are locked
+	again bool                     // the physical GPU belongs to a device before it, too, another instance
+}
+
+// devicesOf returns the devices of spans that do not name one: a list in hw.id, otherwise the
+// devices of the span's process, pod or host (devicesamples.UseReader). nil: the target names a
+// device, or it is unknown.
+func (e *engine) devicesOf(view devicesamples.View, x *target) []string {
+	switch {
+	case strings.Contains(x.hwID, ","):
+		return strings.FieldsFunc(x.hwID, func(r rune) bool { return r == ',' || r == ' ' })
+	case x.hwID != "" || x.bdf != "" || x.unreadable || e.uses == nil:
+		return nil
+	}
+	if _, mapped := e.ordinals[x.ordinal]; mapped {
+		return nil
+	}
+	ids, by := e.uses.DevicesOf(nil, &x.res.workload, x.from, x.to)
+	if by == devicesamples.FoundByHost {
+		// Sources write samples after they have registered all devices and pods that they know: until
+		// then the host may have others.
+		if dev, ok := view.Lookup(ids[0]); ok && dev.Newest() == 0 {
+			return nil
+		}
+	}
+	return ids
+}
+
+// searchSeveral binds all devices of a target. Only a request may be on several: it is unknown
+// which of them ran a section. All must have samples, because a sum over some of them would be
+// mistaken for the whole.
+func (e *engine) searchSeveral(view devicesamples.View, x *target) outcome {
+	if len(x.ids) > 1 && !x.request {
+		return severalDevices
+	}
+	x.more, x.board = x.more[:0], nil
+	for _, id := range x.ids {
+		dev, ok := view.Lookup(id)
+		if !ok {
+			return unknownDevice
+		}
+		b := e.boardOf(dev)
+		if x.board == nil {
+			x.dev, x.board = dev, b
+			continue
+		}
+		same, again := x.dev == dev, x.board == b
+		for _, s := range x.more {
+			same, again = same || s.dev == dev, again || s.board == b
+		}
+		if !same {
+			x.more = append(x.more, spot{b, dev, again})
+		}
+	}
+	return found
+}
+
+// arriveMore adds a span to the energy attribution of the target's further physical GPUs, and pins
+// it there if pin is true.
+func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now int64, pin bool) {
+	g.more, g.further = int32(len(b.more)), int32(len(x.more))
+	for _, s := range x.more {
+		var at attribution.Handle
+		if !s.again {
+			s.board.meter.sharing.add(share.Process, &x.res.workload, g.end)
+			if _, at, _ = s.board.dev.Add(*share, now, &s.board.meter); pin {
+				s.board.dev.Pin(g.Key, at)
+			}
+		}
+		b.more = append(b.more, at)
+	}
+}
+
+// writeSeveral joins a span with all devices of its target: energy is the sum over their physical
+// GPUs, and known only if each one's is; means are over all that measure; memory is the sum,
+// temperature and throttle time are the worst. It returns false if no sample is near one of them.
+func (a *attributes) writeSeveral(
+	to *results, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
+	further, furtherBound float64,
+) bool {
+	start, end := g.start+a.shift, g.end+a.shift
+	lean := a.level == spanfacts.Lean
+
+	a.values, a.weights = a.values[:0], a.weights[:0]
+	for range measured {
+		a.values, a.weights = append(a.values, 0), append(a.weights, 0)
+	}
+	var memory, own float64
+	energy, bound := further, furtherBound
+	var late int64
+	var held holdback
+	a.events = a.events[:0]
+	coverage, samples, known := 1.0, math.MaxInt, shared
+	hasMemory := true
+	measure := func(dev devicesamples.DeviceView, b *board) {
+		board := b.meter.dev
+		c, n := dev.Coverage(start, end)
+		coverage, samples = min(coverage, c), min(samples, n)
+		for i := range measured {
+			switch v, ok := b.measure(dev, measured[i].quantity, start, end); {
+			case ok && measured[i].Max && a.weights[i] > 0:
+				a.values[i] = max(a.values[i], v)
+			case ok && measured[i].Max:
+				a.values[i], a.weights[i] = v, 1
+			case ok:
+				a.values[i] += v
+				a.weights[i]++
+			}
+		}
+		used, k := dev.Mean(devicesamples.MemoryUsed, start, end)
+		memory += used
+		hasMemory = hasMemory && k > 0
+		held.add(either(dev, board, devicesamples.Throttle), start, end)
+		known = known && (a.energyOnMIG || dev.Device().Parent == "")
+	}
+	var shares []float64
+	var boards []*board
+	count := func(b *board, s attribution.Share) {
+		shares, boards = append(shares, max(0, s.Own)), append(boards, b)
+		a.events = b.meter.dev.Events(start, end, a.events)
+		late = max(late, s.Late)
+		energy += max(0, s.Value)
+		bound += b.boundOf(start, end, s.Value) + s.Short
+		bound += b.meter.shareError(x.res, start, end, s.Value)
+		own += max(0, s.Own)
+		known = known && s.Ended && s.Covered > 0
+		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))
+	}
+	measure(x.dev, x.board)
+	count(x.board, share)
+	for i, m := range x.more {
+		measure(m.dev, m.board)
+		if !m.again {
+			s, ok := m.board.dev.Share(g.Key, more[i])
+			known = known && ok
+			count(m.board, s)
+		}
+	}
+
+	to.putInt(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
+	if coverage > 0 {
+		for i, weight := range a.weights {
+			switch {
+			case weight == 0:
+			case !lean:
+				to.putDouble(measured[i].key, spanfacts.Round12(a.values[i]/weight))
+			case measured[i].Lean:
+				to.putDouble(measured[i].key, spanfacts.Round5(a.values[i]/weight))
+			}
+		}
+		if hasMemory && !g.hasMemory && !lean {
+			to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
+		}
+		a.throttle(to, &held, end-start)
+		switch {
+		case known && energy > 0 && bound > energy:
+			to.withheld++
+			for i, s := range shares {
+				boards[i].energy.withheld += s
+			}
+		case known:
+			a.energy(g, x, to, energy, own, bound)
+		}
+	}
+	to.putEvents(a.events)
+	if late > 0 {
+		to.putDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(late)*1e-9))
+	}
+	to.putDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
+	to.putInt(string(semconv.GPUJoinSamplesKey), int64(samples))
+	if source := x.dev.Device().Source; source != "" {
+		to.putStr(string(semconv.GPUMeasurementSourceKey), source)
+	}
+	if coverage > 0 {
+		to.putStr(string(semconv.GPUJoinMethodKey), x.method(end-start))
+	}
+	return coverage > 0
 }

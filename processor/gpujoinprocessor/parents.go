@@ -87,3 +87,78 @@ func (h *hosts) above(k attribution.Key) [8]byte {
 	}
 	return k.Span
 }
+
+// follow remembers host spans, and moves what waits for them to their parents.
+func (e *engine) follow(list []hostSpan) {
+	for i := range list {
+		e.hosts.add(list[i])
+	}
+	for _, b := range e.boards {
+		if !b.dev.Awaiting() {
+			continue
+		}
+		for i := range list {
+			if k := list[i].key; b.dev.Awaits(k) {
+				b.dev.Pass(k, e.hosts.above(k))
+			}
+		}
+	}
+}
+
+// awaiting returns the physical GPUs where descendants of spans have arrived that have not arrived
+// there themselves. The list is valid until the next call.
+func (e *engine) awaiting() []*board {
+	e.others = e.others[:0]
+	if len(e.boards) < 2 {
+		return nil
+	}
+	for _, b := range e.boards {
+		if b.dev.Awaiting() {
+			e.others = append(e.others, b)
+		}
+	}
+	return e.others
+}
+
+// connect gives the parents of spans on one device what descendants of the spans have on others,
+// whichever of them arrives first.
+func (e *engine) connect(b *batch) {
+	others := e.awaiting()
+	if len(others) == 0 {
+		return
+	}
+	for i, p := range b.joinable() {
+		if b.shares[i].Parent == ([8]byte{}) {
+			continue
+		}
+		for _, o := range others {
+			if o != p.board {
+				o.dev.Pass(b.spans[i].Key, b.shares[i].Parent)
+			}
+		}
+	}
+	for _, o := range others {
+		o.dev.Adopt(func(k attribution.Key) (parent [8]byte, ok bool) {
+			for _, of := range e.boards {
+				if parent, ok = of.dev.Parent(k); ok {
+					return parent, true
+				}
+			}
+			return parent, false
+		})
+	}
+}
+
+// elsewhere returns what the descendants of a span have on the physical GPUs where the span itself
+// is not, and the bound of its error.
+func elsewhere(others []*board, own *board, g *gpuSpan) (value, bound float64) {
+	for _, o := range others {
+		if o == own {
+			continue
+		}
+		if v := o.dev.OnOtherDevices(g.Key); v > 0 {
+			value, bound = value+v, bound+o.boundOf(g.start+o.meter.shift, g.end+o.meter.shift, v)
+		}
+	}
+	return value, bound
+}
