@@ -118,7 +118,7 @@ func BenchmarkProcesses(b *testing.B) {
 	r.nextMetrics = consumertest.NewNop()
 	r.processes = processes.New(proc)
 	samples := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
-	r.processReader = newProcessReader(cfg, r.processes, driver, samples, zap.NewNop())
+	r.processReader = newProcessReader(cfg, r.processes, driver, samples, &r.operational, zap.NewNop())
 	w := newProcessWriter(r)
 	r.adopt(devices)
 	now, joules := t0, 0.0

@@ -24,6 +24,7 @@ type processReader struct {
 	set    ProcessesConfig
 	retry  time.Duration
 	log    *zap.Logger
+	faults *operationalEvents
 	done   chan struct{}
 
 	// Of its goroutine only.
@@ -45,11 +46,12 @@ const (
 )
 
 func newProcessReader(
-	cfg *Config, host *processes.Host, source gpudata.ProcessSource, shares devicesamples.ShareWriter, log *zap.Logger,
+	cfg *Config, host *processes.Host, source gpudata.ProcessSource, shares devicesamples.ShareWriter,
+	faults *operationalEvents, log *zap.Logger,
 ) *processReader {
 	return &processReader{
 		meter: processmeter.New(host, cfg.Processes.MaxPerDevice, shares), source: source, set: cfg.Processes,
-		retry: cfg.RetryInterval, log: log, done: make(chan struct{}), reported: map[string]bool{},
+		retry: cfg.RetryInterval, log: log, faults: faults, done: make(chan struct{}), reported: map[string]bool{},
 	}
 }
 
@@ -104,6 +106,7 @@ func (p *processReader) read(now time.Time) {
 					"machines), so that processes that share one of them or an instance get equal parts of its energy")
 			}
 			p.meter.Use(u)
+			p.faults.put(u)
 		}
 		if list && err == nil && p.uses != nil && now.Sub(p.used) >= usesEvery {
 			p.used = now
@@ -120,7 +123,10 @@ func (p *processReader) open(now time.Time) bool {
 	}
 	p.tried = now
 	err := p.source.Open()
-	if p.opened = err == nil; !p.opened && !errors.Is(err, gpudata.ErrUnavailable) {
+	if p.opened = err == nil; !p.opened {
+		p.faults.set(false)
+	}
+	if !p.opened && !errors.Is(err, gpudata.ErrUnavailable) {
 		p.once("open", "Processes that share a GPU get equal parts of its energy (give the Collector access to the NVIDIA "+
 			"driver's library libnvidia-ml.so.1)", zap.Error(err))
 	}

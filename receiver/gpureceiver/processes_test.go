@@ -103,7 +103,7 @@ func newProcessRig(t *testing.T) *processRig {
 	r.nextMetrics = rig.sink
 	r.processes = processes.New(proc)
 	require.NotNil(t, r.processes)
-	r.processReader = newProcessReader(r.cfg, r.processes, rig.driver, rig.shares, r.set.Logger)
+	r.processReader = newProcessReader(r.cfg, r.processes, rig.driver, rig.shares, &r.operational, r.set.Logger)
 	rig.w = newProcessWriter(r)
 	dev := h100
 	dev.Limits.Power = 700
@@ -308,7 +308,7 @@ func TestMissingRightsAreLoggedOnceWithTheirRemedy(t *testing.T) {
 	rig.set.Logger = zap.New(core)
 	rig.cfg.Kubernetes.Get().ContainerLogs = filepath.Join(t.TempDir(), "absent")
 	rig.processes = nil
-	rig.processReader = newProcessReader(rig.cfg, nil, rig.driver, nil, rig.set.Logger)
+	rig.processReader = newProcessReader(rig.cfg, nil, rig.driver, nil, &rig.operational, rig.set.Logger)
 	rig.processReader.meter.Adopt(rig.known)
 	for range 2 {
 		rig.run(5, 400, map[int64]uint32{1: 100}, 1)

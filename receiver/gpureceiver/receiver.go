@@ -72,16 +72,18 @@ type gpuReceiver struct {
 	logs    plog.Logs
 
 	// Of the engine's goroutine only.
-	current   []*deviceState // by index of the batch
-	known     []devicesamples.Device
-	scratch   []devicesamples.Sample
-	ordered   int // so many of scratch are in order of time
-	events    []devicesamples.Event
-	trouble   string            // the problem with the source; empty if there is none
-	notices   map[string]string // reasons for missing data, by kind and devices
-	xidsOnly  bool              // it was logged that the source has no operational events
-	clock     clockState
-	dropAttrs [gpudata.NumDropReasons]metric.MeasurementOption
+	current  []*deviceState // by index of the batch
+	known    []devicesamples.Device
+	scratch  []devicesamples.Sample
+	ordered  int // so many of scratch are in order of time
+	events   []devicesamples.Event
+	trouble  string            // the problem with the source; empty if there is none
+	notices  map[string]string // reasons for missing data, by kind and devices
+	xidsOnly bool              // it was logged that the source has no operational events
+	clock    clockState
+	// operational is also used by the goroutine that reads processes.
+	operational operationalEvents
+	dropAttrs   [gpudata.NumDropReasons]metric.MeasurementOption
 }
 
 // maxLogs bounds the log records that wait for a pipeline.
@@ -156,20 +158,30 @@ func (r *gpuReceiver) begin(host component.Host) error {
 	r.cancel = cancel
 	if r.nextMetrics != nil && r.cfg.Processes.Enabled {
 		shares, _ := r.samples.(devicesamples.ShareWriter)
-		r.processReader = newProcessReader(r.cfg, r.processes, r.processSource, shares, r.set.Logger)
+		r.processReader = newProcessReader(r.cfg, r.processes, r.processSource, shares, &r.operational, r.set.Logger)
 		if r.samples != nil {
 			r.processReader.uses = r.setProcessUses
 		}
 		go r.processReader.run(ctx)
 	}
+	// Plain XIDs arrive with the next read of DCGM, operational events with the next read of processes.
+	r.operational.pairs.PlainAfter = int64(r.cfg.CollectionInterval + 2*time.Second)
+	r.operational.pairs.OperationalAfter = int64(r.cfg.Processes.Interval + 2*time.Second)
+	if r.processReader == nil {
+		r.operational.set(false)
+	}
 	e := newEngine(r.cfg, r.sources, r)
+	logs, end := context.WithCancel(context.WithoutCancel(ctx))
 	r.done.Go(func() {
+		defer end() // after the last records
 		_ = e.run(ctx)
+		r.flushFaults()
 		r.giveUpDevices()
 		r.forgetUses()
+		<-ctx.Done()
 	})
 	if r.nextLogs != nil {
-		r.done.Go(func() { emit(ctx, r.wakeLogs, r.emitLogs) })
+		r.done.Go(func() { emit(logs, r.wakeLogs, r.emitLogs) })
 	}
 	r.startEmitting(ctx)
 	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.samples != nil) {

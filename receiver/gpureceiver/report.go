@@ -27,11 +27,6 @@ func (r *gpuReceiver) opened(source string, devices []devicesamples.Device, skip
 		fields = append(fields, zap.NamedError("instead_of", skipped))
 	}
 	r.set.Logger.Info("GPU source opened", fields...)
-	if source == sourceDCGM && !r.xidsOnly && slices.ContainsFunc(devices, reportsOperationalEvents) {
-		r.xidsOnly = true
-		r.set.Logger.Info("DCGM reports faults as XIDs only, without the GPU Operational Events of the driver (set " +
-			"`source` to nvml to read them)")
-	}
 	r.trouble = ""
 	r.clock.reset(time.Now())
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
@@ -48,6 +43,14 @@ func reportsOperationalEvents(d devicesamples.Device) bool {
 func (r *gpuReceiver) read(source string, devices []devicesamples.Device, b *gpudata.Batch, d time.Duration) {
 	if b.Changed {
 		r.adopt(devices)
+	}
+	r.pair(source, devices, b)
+	if source == sourceDCGM && !r.xidsOnly && r.operational.absent() &&
+		slices.ContainsFunc(devices, reportsOperationalEvents) {
+		r.xidsOnly = true
+		r.set.Logger.Info("DCGM reports faults as XIDs only, and the GPU Operational Events of the driver cannot be read " +
+			"(give the Collector access to the NVIDIA driver's library libnvidia-ml.so.1 and list the receiver in a " +
+			"metrics pipeline, or set `source` to nvml)")
 	}
 	ctx := context.Background()
 	attrs := sharedcomponent.Label("source", source)

@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -82,14 +82,79 @@ func TestASourceWithoutOperationalEventsIsReportedOnce(t *testing.T) {
 	r, logs, _ := loggedReceiver(t)
 	for _, c := range []struct {
 		source, driver string
+		present        bool
 		want           int
 	}{
-		{"dcgm", "610.43.02", 1}, {"dcgm", "", 1}, {"nvml", "615.12", 1}, {"dcgm", "615.12", 2}, {"dcgm", "615.12", 1},
+		{"dcgm", "610.43.02", false, 0},
+		{"dcgm", "", false, 0},
+		{"nvml", "615.12", false, 0},
+		{"dcgm", "615.12", true, 0},
+		{"dcgm", "615.12", false, 1},
+		{"dcgm", "615.12", false, 0},
 	} {
-		r.opened(c.source, []devicesamples.Device{{ID: "GPU-1", DriverVersion: c.driver}}, nil)
-		lines := slices.DeleteFunc(logs(), func(line string) bool { return strings.Contains(line, "detected") })
+		r.operational.set(c.present)
+		r.read(c.source, []devicesamples.Device{{ID: "GPU-1", DriverVersion: c.driver}}, &gpudata.Batch{}, 0)
+		lines := logs()
 		assert.Len(t, lines, c.want, c)
-		assert.Equal(t, c.want == 2, strings.Contains(lines[len(lines)-1], "set `source` to nvml"), c)
+		assert.Equal(t, c.want == 1, strings.Contains(fmt.Sprint(lines), "libnvidia-ml.so.1"), c)
+	}
+}
+
+// TestAFaultOfTwoSourcesIsOneEvent reads an XID from DCGM and what the driver reports of it.
+func TestAFaultOfTwoSourcesIsOneEvent(t *testing.T) {
+	link := devicesamples.Fault{Module: "GPU-NVLINK", Category: 3, Code: 5, Severity: 40}
+	const dcgm, driver, other = 1, 2, 4 // notifications: an XID, an operational event with it, one without
+	for name, c := range map[string]struct {
+		seconds []int
+		want    []string
+	}{
+		"the driver first":     {[]int{driver, 0, 0, dcgm}, []string{"XID 74 GPU-NVLINK"}},
+		"DCGM first":           {[]int{dcgm, driver}, []string{"XID 74 GPU-NVLINK"}},
+		"at the same time":     {[]int{dcgm | driver}, []string{"XID 74 GPU-NVLINK"}},
+		"DCGM only":            {[]int{dcgm}, []string{"XID 74 "}},
+		"the driver only":      {[]int{driver}, []string{"XID 74 GPU-NVLINK"}},
+		"an event without XID": {[]int{other, dcgm}, []string{"fault 5 GPU-NVLINK", "XID 74 "}},
+		"two faults":           {[]int{driver, driver, dcgm, dcgm}, []string{"XID 74 GPU-NVLINK", "XID 74 GPU-NVLINK"}},
+		"long apart":           {append([]int{driver}, append(make([]int, 20), dcgm)...), []string{"XID 74 GPU-NVLINK", "XID 74 "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, logs := testReceiver(t, nil)
+				r.operational.pairs.PlainAfter, r.operational.pairs.OperationalAfter = int64(12*time.Second), int64(2*time.Second)
+				devices := []devicesamples.Device{h100}
+				r.adopt(devices)
+				var got []string
+				for second := range len(c.seconds) + 20 {
+					sent := 0
+					if second < len(c.seconds) {
+						sent = c.seconds[second]
+					}
+					use, b := gpudata.ProcessUse{Device: h100.ID, Operational: true}, &gpudata.Batch{}
+					event := devicesamples.Event{Time: time.Now().UnixNano(), Kind: devicesamples.EventXID, Code: 74, Count: 1}
+					if sent&dcgm != 0 {
+						b.Events = append(b.Events, gpudata.Event{Event: event})
+					}
+					event.Fault = link
+					if sent&driver != 0 {
+						use.Faults = append(use.Faults, event)
+					}
+					event.Kind, event.Code = devicesamples.EventFault, 5
+					if sent&other != 0 {
+						use.Faults = append(use.Faults, event)
+					}
+					r.operational.put(&use)
+					r.read("dcgm", devices, b, 0)
+					for _, e := range b.Events {
+						kind := map[devicesamples.EventKind]string{devicesamples.EventXID: "XID", devicesamples.EventFault: "fault"}[e.Kind]
+						got = append(got, fmt.Sprint(kind, " ", e.Code, " ", e.Fault.Module))
+					}
+					time.Sleep(time.Second)
+				}
+				assert.Equal(t, c.want, got)
+				r.emitLogs(t.Context())
+				assert.Equal(t, len(c.want), logs.LogRecordCount())
+			})
+		})
 	}
 }
 

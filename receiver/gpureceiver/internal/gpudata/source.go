@@ -250,6 +250,9 @@ type ProcessUse struct {
 	// GPUs with MIG instances.
 	Reported bool
 	Running  []ProcessMemory // that have a context, if they were listed
+	// Operational states whether the driver reports GPU Operational Events, and Faults are new ones.
+	Operational bool
+	Faults      []devicesamples.Event
 }
 
 // ProcessPercent is the utilization of a device by one process in whole percent. Drivers report

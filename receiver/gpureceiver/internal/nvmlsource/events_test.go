@@ -7,6 +7,7 @@ package nvmlsource
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -83,7 +84,7 @@ func TestAFaultIsOneEvent(t *testing.T) {
 		},
 		"another event bit": {[]operationalEvent{{EventWait: nvml.EventWait{EventType: 0x100}}}, nil, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, inFakeTime(func(t *testing.T) {
 			m := newMachine(2)
 			m.operational = []operationalEvent{}
 			s := open(t, m)
@@ -91,9 +92,7 @@ func TestAFaultIsOneEvent(t *testing.T) {
 			m.operational = c.notified
 			b := read(t, s)
 			assert.Empty(t, b.Events, "each waits for a second notification")
-			for i := range s.faults.waiting {
-				s.faults.waiting[i].read -= pairing
-			}
+			time.Sleep(time.Second)
 			b = read(t, s)
 			require.Len(t, b.Events, len(c.xids))
 			xids := 0.
@@ -113,11 +112,48 @@ func TestAFaultIsOneEvent(t *testing.T) {
 			assert.Empty(t, read(t, s).Events)
 			require.NotEmpty(t, m.config)
 			assert.Equal(t, "GPU-0", nvml.Text(m.config[0].UUID[:]))
-		})
+		}))
 	}
 }
 
+// inFakeTime returns a test in which no time passes but by Sleep.
+func inFakeTime(test func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
+}
+
+// TestOperationalEventsBesideAnotherSource reads them together with the processes, without XIDs, which
+// the other source reports.
+func TestOperationalEventsBesideAnotherSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(2)
+		m.operational = []operationalEvent{}
+		m.missing = map[string]bool{processUtilization: true}
+		p := newProcesses(m.lib())
+		require.NoError(t, p.Open())
+		m.operational = []operationalEvent{goe("GPU-NVLINK", 3, 5, 40, 74), goe("GPU-RAS", 2, 0x17, 20)}
+		var got []devicesamples.Event
+		for range 3 {
+			uses, err := p.Read(func(string) int64 { return 0 }, false)
+			require.NoError(t, err)
+			require.Len(t, uses, 2)
+			assert.True(t, uses[1].Operational)
+			assert.Empty(t, uses[0].Faults)
+			got = append(got, uses[1].Faults...)
+			time.Sleep(time.Second)
+		}
+		require.Len(t, got, 2)
+		assert.Equal(t, devicesamples.EventXID, got[0].Kind)
+		assert.Equal(t, int64(74), got[0].Code)
+		assert.Equal(t, devicesamples.EventFault, got[1].Kind)
+		require.NoError(t, p.Close())
+	})
+}
+
 func TestAnEventHasItsOwnTimeIfTheDriverReportsIt(t *testing.T) {
+	synctest.Test(t, testEventTime)
+}
+
+func testEventTime(t *testing.T) {
 	m := newMachine(2)
 	m.operational = []operationalEvent{}
 	s := open(t, m)
@@ -127,9 +163,7 @@ func TestAnEventHasItsOwnTimeIfTheDriverReportsIt(t *testing.T) {
 	clear(lost.UUID[:])
 	m.operational = []operationalEvent{e, lost}
 	dropped := read(t, s).Dropped
-	for i := range s.faults.waiting {
-		s.faults.waiting[i].read -= pairing
-	}
+	time.Sleep(time.Second)
 	b := read(t, s)
 	require.Len(t, b.Events, 1)
 	assert.Equal(t, at*1000, b.Events[0].Time)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
@@ -16,7 +17,8 @@ import (
 // processes implements gpudata.ProcessSource. It has its own handle of the library, since it works
 // together with every source of device values.
 type processes struct {
-	source  source // of which only the calls are used
+	source  source // of which only the calls and the operational events are used
+	batch   gpudata.Batch
 	boards  []processBoard
 	listed  time.Time // when the boards were
 	buffer  []nvml.ProcessUtilizationSample
@@ -44,7 +46,9 @@ type processInstance struct {
 // path, or the loader's if it is empty.
 func NewProcesses(library string) gpudata.ProcessSource { return newProcesses(nvml.New(library)) }
 
-func newProcesses(lib nvml.Library) *processes { return &processes{source: source{lib: lib}} }
+func newProcesses(lib nvml.Library) *processes {
+	return &processes{source: source{lib: lib, xids: map[string]float64{}}}
+}
 
 func (p *processes) Open() error {
 	if err := p.source.initialize(); err != nil {
@@ -55,7 +59,8 @@ func (p *processes) Open() error {
 }
 
 func (p *processes) Close() error {
-	p.boards = nil
+	p.boards, p.source.units, p.source.devices = nil, nil, nil
+	p.source.unwatch()
 	_ = p.source.lib.Call("nvmlShutdown")
 	return nil
 }
@@ -65,6 +70,8 @@ const relist = 10 * time.Second
 
 func (p *processes) list() {
 	p.boards, p.listed = p.boards[:0], time.Now()
+	before := p.source.devices
+	p.source.units, p.source.devices = nil, nil
 	n, _ := p.source.number("nvmlDeviceGetCount_v2")
 	for i := range int(n) {
 		handle, ret := p.source.number("nvmlDeviceGetHandleByIndex_v2", i)
@@ -81,6 +88,11 @@ func (p *processes) list() {
 			b.instances = append(b.instances, processInstance{u.handle, u.desc.ID})
 		}
 		p.boards = append(p.boards, b)
+		p.source.units = append(p.source.units, &unit{handle: b.handle, instance: -1})
+		p.source.devices = append(p.source.devices, devicesamples.Device{ID: b.id})
+	}
+	if !slices.EqualFunc(before, p.source.devices, func(x, y devicesamples.Device) bool { return x.ID == y.ID }) {
+		p.source.watchEvents(false)
 	}
 }
 
@@ -89,9 +101,16 @@ func (p *processes) Read(since func(id string) int64, list bool) ([]gpudata.Proc
 		p.list()
 	}
 	p.uses, p.percent = p.uses[:0], p.percent[:0]
+	p.batch.Reset()
+	p.source.readEvents(&p.batch)
 	for i := range p.boards {
 		b := &p.boards[i]
-		u := gpudata.ProcessUse{Device: b.id}
+		u := gpudata.ProcessUse{Device: b.id, Operational: p.source.faults.Operational}
+		for _, e := range p.batch.Events {
+			if int(e.Device) == i {
+				u.Faults = append(u.Faults, e.Event)
+			}
+		}
 		first := len(p.percent)
 		u.Reported = p.utilization(b, since(b.id))
 		u.Percent, u.Time = p.percent[first:len(p.percent):len(p.percent)], time.Now().UnixNano()

@@ -13,6 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/incidents"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
@@ -24,7 +25,7 @@ type source struct {
 	units   []*unit
 	slow    time.Time // of the last slow round
 	events  nvml.Handle
-	faults  faults
+	faults  incidents.Pairs
 	xids    map[string]float64 // by device ID, since Open
 
 	// ordinals of boards by UUID, which outlive Close: a name means the same board for as long as
@@ -72,7 +73,7 @@ func (s *source) Open() error {
 		_ = s.Close()
 		return err
 	}
-	s.watchEvents()
+	s.watchEvents(true)
 	return nil
 }
 
@@ -106,7 +107,7 @@ func (s *source) Read(b *gpudata.Batch) error {
 		}
 		if changed {
 			b.Changed = true
-			s.watchEvents()
+			s.watchEvents(true)
 		}
 	}
 	b.Listed = round && s.set.Processes // unless a device does not report it
