@@ -5,6 +5,32 @@ package link
 
 import "github.com/otelgpu/otelgpu/internal/profiletrace/event"
 
+// Activity is a device event during the sweep.
+type Activity struct {
+	Kind           event.Kind
+	Seq            uint32
+	Start, End     int64
+	Duration       int64
+	Name           uint32
+	Correlation    int64
+	Device, Stream int64
+	Communicates   bool
+	Detail         event.Detail
+	Launch         launch
+	HasLaunch      bool
+	Within         uint32 // annotation or module around that; 0: none, or unknown
+	Replayed       bool   // launch states the node of a graph with a known capture
+}
+
+// Visitor is the purpose of a sweep: finding captures, choosing spans, or writing them.
+type Visitor interface {
+	// Range is called for every host range in order, with the node around it and the number of
+	// operators around it. It returns the node of the range if the range is kept, otherwise nil.
+	Range(r *event.Record, above *Node, depth int, p *Process, st *Step) *Node
+	// Activity is called for every activity of a device, with the node above it.
+	Activity(a *Activity, above *Node, p *Process)
+}
+
 // Observer gets what a sweep links, whatever the visitor keeps of it. Its methods are called by one
 // goroutine, but not necessarily by the goroutine of the visitor's output: an observer must not use
 // the caches of the input.
