@@ -4,6 +4,8 @@
 // Package hashindex finds the positions of elements in a list by the hashes of their keys.
 package hashindex
 
+import "iter"
+
 // Index maps keys to positions in a list that has the keys. It holds 8 bytes for each, in open
 // addressing with linear probing: a map from keys of 24 bytes to positions is four times as large,
 // so that fewer lookups are in the processor's cache. The zero value is empty. It is not safe for
@@ -34,6 +36,26 @@ func (x *Index) Get(hash uint64, is func(at int32) bool) (at int32, ok bool) {
 	}
 	s := x.find(uint32(hash), is)
 	return s.at - 1, s.at > 0
+}
+
+// Peek reads the memory at which the search for a key starts. What it returns has no meaning; use it,
+// so that the read is not optimized away. Independent reads of memory that is not cached overlap.
+func (x *Index) Peek(hash uint64) uint32 {
+	if x.used == 0 {
+		return 0
+	}
+	return x.slots[uint32(hash)&uint32(len(x.slots)-1)].hash
+}
+
+// All returns the positions of all keys, in no order. The index must not change meanwhile.
+func (x *Index) All() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for _, s := range x.slots {
+			if s.at > 0 && !yield(s.at-1) {
+				return
+			}
+		}
+	}
 }
 
 // Put sets the position of a key.

@@ -48,8 +48,12 @@ func TestIndexEqualsAMap(t *testing.T) {
 		for key := range uint64(1500 << round) {
 			compare(key)
 		}
+		for at := range x.All() {
+			require.Equal(t, at, oracle[list[at]])
+			delete(oracle, list[at])
+		}
+		require.Empty(t, oracle, "All returns each")
 		x.Clear()
-		clear(oracle)
 		list = list[:0]
 	}
 }

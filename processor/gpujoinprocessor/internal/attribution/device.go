@@ -6,6 +6,8 @@ package attribution
 import (
 	"cmp"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/hashindex"
 )
 
 // Limits bound the memory of a Device. Zero fields mean the defaults.
@@ -57,7 +59,8 @@ type Device struct {
 	covered int64
 	weights []float64 // of the spans; the first is 1
 
-	nodes      index
+	nodes      hashindex.Index // by key
+	fetched    uint32          // result of prefetching, so that it is not optimized away
 	awaited    awaited
 	fresh      []Key // placeholders that were created since the last call of Adopt
 	caller     ref   // the last parent: spans that arrive together often share one
@@ -94,7 +97,6 @@ func New(l Limits, b *Budget) *Device {
 		limits:     l,
 		budget:     b,
 		procs:      processes{byID: map[uint64]int32{}},
-		nodes:      newIndex(&b.slab),
 		remembered: list{slab: &b.slab},
 		free:       freeTime{max: l.FreeIntervals},
 		weights:    []float64{1},
@@ -206,7 +208,7 @@ func (d *Device) placeholder(k Key) *node {
 	if d.awaited.counts[hash%uint32(len(d.awaited.counts))] == 0 {
 		return nil
 	}
-	if n := d.nodes.find(&k, hash); n != nil && !n.known {
+	if n := d.find(&k, hash); n != nil && !n.known {
 		return n
 	}
 	return nil
@@ -255,12 +257,13 @@ func (d *Device) Adopt(parentOf func(Key) (parent [8]byte, ok bool)) {
 
 // Close releases the budget. The device is not used afterwards.
 func (d *Device) Close() {
-	d.budget.used -= d.nodes.n
-	d.nodes.each(func(n *node) {
+	d.budget.used -= d.nodes.Len()
+	for at := range d.nodes.All() {
+		n := d.at(ref(at))
 		n.key = Key{}
 		d.budget.slab.give(n)
-	})
-	d.nodes, d.caller = newIndex(&d.budget.slab), 0
+	}
+	d.nodes, d.caller = hashindex.Index{}, 0
 	d.awaited, d.fresh = awaited{}, nil
 	d.claims, d.waiting, d.short = nil, nil, map[ref]float64{}
 }
@@ -346,7 +349,7 @@ func (d *Device) link(n *node, parent Key) {
 	p := d.at(d.caller)
 	if p == nil || p.key != parent {
 		hash := d.budget.slab.hash(&parent)
-		if p = d.nodes.find(&parent, hash); p == nil {
+		if p = d.find(&parent, hash); p == nil {
 			if p = d.newNode(&parent, hash); p == nil {
 				return
 			}

@@ -85,7 +85,7 @@ func TestProcessesAndSpansAreForgotten(t *testing.T) {
 		d.Settle(10*p, g)
 		require.LessOrEqual(t, len(d.procs.byID), 3)
 		require.LessOrEqual(t, len(d.procs.all), 4)
-		require.LessOrEqual(t, d.nodes.n, 4)
+		require.LessOrEqual(t, d.nodes.Len(), 4)
 		require.LessOrEqual(t, int(d.budget.slab.made), 4)
 	}
 	d.Settle(1e6, g)

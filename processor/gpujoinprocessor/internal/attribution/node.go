@@ -138,7 +138,7 @@ func (d *Device) newNode(k *Key, hash uint32) *node {
 	d.awaited.add(hash, 1)
 	n := d.budget.slab.take()
 	n.key = *k
-	d.nodes.add(n, hash)
+	d.nodes.Put(uint64(hash), int32(n.self), func(int32) bool { return false })
 	return n
 }
 
@@ -175,8 +175,9 @@ func (d *Device) forget(n *node) {
 	if !n.known && !n.met && n.below > 0 {
 		d.totals.Orphans++
 	}
+	hash := d.budget.slab.hash(&n.key)
 	if !n.known {
-		d.awaited.add(d.budget.slab.hash(&n.key), -1)
+		d.awaited.add(hash, -1)
 	}
 	if parent := d.at(n.parent); parent != nil {
 		parent.kids--
@@ -185,7 +186,7 @@ func (d *Device) forget(n *node) {
 		d.caller = 0
 	}
 	d.remembered.remove(n)
-	d.nodes.remove(n)
+	d.nodes.Delete(uint64(hash), int32(n.self))
 	delete(d.short, n.self)
 	n.key = Key{}
 	d.budget.used--
@@ -193,7 +194,7 @@ func (d *Device) forget(n *node) {
 }
 
 // node returns the node of a key, nil if unknown.
-func (d *Device) node(k *Key) *node { return d.nodes.find(k, d.budget.slab.hash(k)) }
+func (d *Device) node(k *Key) *node { return d.find(k, d.budget.slab.hash(k)) }
 
 // of returns the node of a span, nil if there is none. The span's hash is computed once: lookup,
 // arrival and pinning use it.
@@ -201,7 +202,7 @@ func (d *Device) of(s *Span) *node {
 	if s.hash == 0 {
 		d.budget.Hash(s)
 	}
-	return d.nodes.find(&s.Key, s.hash)
+	return d.find(&s.Key, s.hash)
 }
 
 // Hash computes what Fetch needs of a span, for all devices of the budget.
@@ -210,6 +211,6 @@ func (b *Budget) Hash(s *Span) { s.hash = b.slab.hash(&s.Key) }
 // Fetch reads the memory at which the search for a span will start; the span has its hash. That
 // memory is not cached, and a search waits for it. Independent reads overlap, so a caller with many
 // spans calls Hash for all of them, then Fetch, then searches.
-func (d *Device) Fetch(s *Span) { d.nodes.fetched ^= d.nodes.slots[d.nodes.home(s.hash)].hash }
+func (d *Device) Fetch(s *Span) { d.fetched ^= d.nodes.Peek(uint64(s.hash)) }
 
 func (d *Device) at(r ref) *node { return d.budget.slab.at(r) }

@@ -49,96 +49,20 @@ func (s *slab) at(r ref) *node {
 	return &s.chunks[(r-1)/chunkNodes][(r-1)%chunkNodes]
 }
 
-// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was
-// rejected: it stores the keys, which the nodes have already, and among a quarter of a million of
-// those the needed one is never cached. Here a new span, the usual case, costs one read of a small
-// slot and none of a node.
-type index struct {
-	slab  *slab
-	slots []slot // a power of two, at most half of them in use
-	n     int
-
-	fetched uint32 // result of prefetching, so that it is not optimized away
-}
-
-// slot is free if its node is none.
-type slot struct {
-	hash uint32
-	node ref
-}
-
-const minSlots = 64
-
-func newIndex(s *slab) index {
+// hash returns the hash of a key in the indexes of all devices, never 0.
+func (s *slab) hash(k *Key) uint32 {
 	if s.seed == (maphash.Seed{}) {
 		s.seed = maphash.MakeSeed()
 	}
-	return index{slab: s, slots: make([]slot, minSlots)}
+	return uint32(maphash.Comparable(s.seed, *k)) | 1<<31
 }
 
-// hash returns the hash of a key in all indexes of the slab, never 0.
-func (s *slab) hash(k *Key) uint32 { return uint32(maphash.Comparable(s.seed, *k)) | 1<<31 }
-
-// find searches for a key with its hash; nil if there is no such node.
-func (x *index) find(k *Key, h uint32) *node {
-	for i := x.home(h); x.slots[i].node != 0; i = x.next(i) {
-		if x.slots[i].hash == h {
-			if n := x.slab.at(x.slots[i].node); n.key == *k {
-				return n
-			}
-		}
+// find searches for the node of a key with its hash; nil if there is none.
+func (d *Device) find(k *Key, hash uint32) *node {
+	s := &d.budget.slab
+	at, ok := d.nodes.Get(uint64(hash), func(at int32) bool { return s.at(ref(at)).key == *k })
+	if !ok {
+		return nil
 	}
-	return nil
+	return s.at(ref(at))
 }
-
-// add adds a node whose key is not in the index yet, with its hash.
-func (x *index) add(n *node, hash uint32) {
-	if x.n++; 2*x.n > len(x.slots) {
-		old := x.slots
-		x.slots = make([]slot, 2*len(old))
-		for _, s := range old {
-			if s.node != 0 {
-				x.put(s)
-			}
-		}
-	}
-	x.put(slot{hash, n.self})
-}
-
-func (x *index) put(s slot) {
-	i := x.home(s.hash)
-	for x.slots[i].node != 0 {
-		i = x.next(i)
-	}
-	x.slots[i] = s
-}
-
-// remove removes a node of the index. The nodes after it move up, so that no search ends at the
-// gap.
-func (x *index) remove(n *node) {
-	gap := x.home(x.slab.hash(&n.key))
-	for x.slots[gap].node != n.self {
-		gap = x.next(gap)
-	}
-	for i := x.next(gap); x.slots[i].node != 0; i = x.next(i) {
-		if x.distance(x.home(x.slots[i].hash), i) >= x.distance(gap, i) {
-			x.slots[gap] = x.slots[i]
-			gap = i
-		}
-	}
-	x.slots[gap] = slot{}
-	x.n--
-}
-
-// each calls fn for every node, in no order; fn does not change the index.
-func (x *index) each(fn func(*node)) {
-	for _, s := range x.slots {
-		if s.node != 0 {
-			fn(x.slab.at(s.node))
-		}
-	}
-}
-
-func (x *index) home(h uint32) int         { return int(h) & (len(x.slots) - 1) }
-func (x *index) next(i int) int            { return (i + 1) & (len(x.slots) - 1) }
-func (x *index) distance(from, to int) int { return (to - from) & (len(x.slots) - 1) }

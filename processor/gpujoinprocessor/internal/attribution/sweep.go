@@ -50,7 +50,7 @@ func (d *Device) fetch(to int64) {
 		r := &d.points.runs[i]
 		for j := r.head; j < len(r.list) && r.list[j].t <= to; j++ {
 			n := d.at(r.list[j].n)
-			d.nodes.fetched ^= n.times ^ uint32(n.seen) // one of each cache line
+			d.fetched ^= n.times ^ uint32(n.seen) // one of each cache line
 		}
 	}
 }
