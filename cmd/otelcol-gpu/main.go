@@ -93,9 +93,16 @@ func run(args []string) error {
 }
 
 // named replaces the name of a ready pipeline behind --config by its text. A file with that name
-// has priority.
+// has priority. With --set alone it adds the default pipeline, which the Collector would forget.
 func named(args []string) []string {
 	out := slices.Clone(args)
+	given := func(flag string) bool {
+		return slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") })
+	}
+	runs := len(args) > 0 && (strings.HasPrefix(args[0], "-") || args[0] == "validate" || args[0] == "print-config")
+	if text, err := config.YAML(config.AllInOne); err == nil && runs && given("--set") && !given("--config") {
+		out = append(out, "--config=yaml:"+text)
+	}
 	for i, arg := range out {
 		value, joined := strings.CutPrefix(arg, "--config=")
 		if !joined && (i == 0 || out[i-1] != "--config") {

@@ -35,6 +35,20 @@ func TestNamesOfReadyPipelinesAreConfigurations(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestSetOverridesTheDefaultPipeline changes one value of the pipeline that runs without --config.
+func TestSetOverridesTheDefaultPipeline(t *testing.T) {
+	for _, args := range [][]string{
+		{"print-config", "--set=receivers.gpu.source=simulated"}, {"print-config", "--set", "receivers.gpu.source=simulated"},
+	} {
+		stdout, _, err := inProcess(t, named(args)...)
+		require.NoError(t, err)
+		require.Contains(t, stdout, "source: simulated")
+		require.Contains(t, stdout, "gpu_join:")
+	}
+	require.Len(t, named([]string{"--set=a=b", "--config=c"}), 2)
+	require.Len(t, named([]string{"convert", "--set=a=b"}), 2, "another command")
+}
+
 func TestTheVersionIsReportedInOneWay(t *testing.T) {
 	require.Equal(t, gpuspan.Version, version)
 	require.Equal(t, version, buildInfo().Version)
