@@ -89,12 +89,15 @@ func read(t *testing.T, p *session, observe func(*link.Input) link.Observer) (de
 func (k *fresh) judgeJob(t *testing.T, ps []*session) string {
 	t.Helper()
 	var all jobs.Profiles
+	var merged string
+	var devices []facts.Report
 	if k.merged {
 		var lines []string
 		for _, p := range ps {
 			lines = append(lines, p.lines(fmt.Sprintf("TP%02d", p.rank))...)
 		}
 		path := filepath.Join(t.TempDir(), "merged-1759.trace.json")
+		merged = path
 		require.NoError(t, os.WriteFile(path, []byte(ps[0].head()+strings.Join(lines, ",\n")+"\n]}\n"), 0o600))
 		o := kinetoreceiver.Options{
 			Detail:  kinetoreceiver.DetailSteps,
@@ -102,7 +105,8 @@ func (k *fresh) judgeJob(t *testing.T, ps []*session) string {
 		}
 		st, err := kinetoreceiver.ReadFile(t.Context(), path, o, func(context.Context, ptrace.Traces) error { return nil })
 		require.NoError(t, err)
-		all.Judged(path, st.Devices)
+		devices = st.Devices
+		all.Judged(path, devices)
 	} else {
 		for _, p := range ps {
 			file := fmt.Sprintf("rank%d.pt.trace.json", p.rank)
@@ -119,6 +123,9 @@ func (k *fresh) judgeJob(t *testing.T, ps []*session) string {
 	case k.late < 0 && len(j.Late) == 0:
 		return ""
 	case k.late >= 0 && len(j.Late) > 0 && j.Late[0].Rank == int64(k.late):
+		if jobs.Revise(found, merged, devices); k.merged {
+			assert.Contains(t, fmt.Sprint(devices[0].Findings), fmt.Sprintf("rank %d arrived late", k.late))
+		}
 		return ""
 	case len(j.Late) > 0:
 		return fmt.Sprintf("rank %d is called late instead of %d", j.Late[0].Rank, k.late)

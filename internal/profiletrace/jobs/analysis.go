@@ -56,7 +56,8 @@ func (a *analysis) run() Job {
 			window = x.window
 		}
 		r := Rank{
-			Rank: x.rank, File: filepath.Base(x.file), path: x.file, Computing: time.Duration(a.lines[x].computing.Length()),
+			Rank: x.rank, File: filepath.Base(x.file), path: x.file, devices: x.devices,
+			Computing: time.Duration(a.lines[x].computing.Length()),
 			Communicating: time.Duration(a.lines[x].communicating.Length()),
 		}
 		if x.steps > 0 {

@@ -76,14 +76,15 @@ type Rank struct {
 	Rank          int64  `json:"rank"`
 	File          string `json:"file"`
 	path          string
-	Step          time.Duration `json:"step_ns,omitzero"` // mean; 0: no steps
-	Own           time.Duration `json:"own_ns,omitzero"`  // mean step without exposed communication
-	Computing     time.Duration `json:"computing_ns"`
-	Communicating time.Duration `json:"communicating_ns"`
-	Collectives   int           `json:"collectives"` // that match
-	Last          int           `json:"last"`        // of those, at which it came last
-	Waited        time.Duration `json:"waited_ns"`
-	HeldUp        time.Duration `json:"held_up_ns"` // how long the others together waited for it
+	devices       map[int64]bool // see profile
+	Step          time.Duration  `json:"step_ns,omitzero"` // mean; 0: no steps
+	Own           time.Duration  `json:"own_ns,omitzero"`  // mean step without exposed communication
+	Computing     time.Duration  `json:"computing_ns"`
+	Communicating time.Duration  `json:"communicating_ns"`
+	Collectives   int            `json:"collectives"` // that match
+	Last          int            `json:"last"`        // of those, at which it came last
+	Waited        time.Duration  `json:"waited_ns"`
+	HeldUp        time.Duration  `json:"held_up_ns"` // how long the others together waited for it
 	// Caused is how long the others waited because of it, at any collective: if it arrived last
 	// because it had to wait itself, for a rank that the others do not meet, that rank caused it.
 	Caused time.Duration `json:"caused_ns"`

@@ -113,14 +113,10 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 			continue
 		}
 		x.trim()
-		own := devices
-		if x.devices != nil {
-			own = slices.DeleteFunc(slices.Clone(devices), func(d facts.Report) bool { return !x.devices[d.Ordinal] })
-		}
-		if len(own) != 1 {
+		d := deviceOf(x.devices, devices)
+		if d == nil {
 			continue
 		}
-		d := &own[0]
 		x.model = d.Model
 		x.unrecorded = float64(d.Parts.NotRecorded) >= semconv.FindingNotRecordedThreshold*float64(max(1, d.Window))
 		for _, v := range d.Findings {
@@ -133,6 +129,20 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 			}
 		}
 	}
+}
+
+// deviceOf returns the only device of a rank among the devices of its file, all of which are its own
+// if own is nil; nil: it has none or several.
+func deviceOf(own map[int64]bool, devices []facts.Report) (only *facts.Report) {
+	for i := range devices {
+		if d := &devices[i]; own == nil || own[d.Ordinal] {
+			if only != nil {
+				return nil
+			}
+			only = d
+		}
+	}
+	return only
 }
 
 // trim keeps a complete profile in little memory until all files are read.

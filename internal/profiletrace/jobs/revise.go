@@ -32,14 +32,15 @@ func (j *Job) Findings() []finding.Finding {
 // alone judges communication by its shortest run, which contains a wait if a rank waits every time;
 // the job knows the waits.
 func Revise(found []Job, file string, devices []facts.Report) {
-	if len(devices) != 1 {
-		return
-	}
 	for i := range found {
-		j := &found[i]
-		k := slices.IndexFunc(j.Ranks, func(r Rank) bool { return r.path == file })
-		if k >= 0 && j.Ranks[k].Collectives > 0 {
-			j.revise(&j.Ranks[k], devices[0].Findings, devices[0].Window)
+		for k := range found[i].Ranks {
+			r := &found[i].Ranks[k]
+			if r.path != file || r.Collectives == 0 {
+				continue
+			}
+			if d := deviceOf(r.devices, devices); d != nil {
+				found[i].revise(r, d.Findings, d.Window)
+			}
 		}
 	}
 }
