@@ -57,7 +57,7 @@ func (a *analysis) run() Job {
 		}
 		r := Rank{
 			Rank: x.rank, File: filepath.Base(x.file), path: x.file, devices: x.devices,
-			Computing: time.Duration(a.lines[x].computing.Length()),
+			Computing:     time.Duration(a.lines[x].computing.Length()),
 			Communicating: time.Duration(a.lines[x].communicating.Length()),
 		}
 		if x.steps > 0 {
