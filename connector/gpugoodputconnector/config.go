@@ -5,7 +5,6 @@ package gpugoodputconnector
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
 	"github.com/otelgpu/otelgpu/internal/goodput"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // Config configures the connector.
@@ -70,8 +70,7 @@ func (c *Config) Validate() error {
 	}
 	for i := range c.Spans {
 		key, s := fmt.Sprintf("spans::%d", i), &c.Spans[i]
-		_, err := path.Match(s.Name, "")
-		bad.If(s.Name == "" || err != nil, "`%s::name` must be a pattern, found %q", key, s.Name)
+		bad.If(s.Name == "" || spanfacts.CheckPattern(s.Name) != nil, "`%s::name` must be a pattern, found %q", key, s.Name)
 		bad.If(!slices.Contains(names, s.Bucket), "`%s::bucket` must be one of %s, found %q", key,
 			strings.Join(names, ", "), s.Bucket)
 	}

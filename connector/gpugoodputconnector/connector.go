@@ -6,7 +6,6 @@ package gpugoodputconnector
 import (
 	"context"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -206,7 +205,7 @@ func (c *gpuGoodput) span(s ptrace.Span, f *spanfacts.Facts, gpu bool) (goodput.
 		operation = v.Str()
 	}
 	for _, r := range c.rules {
-		if matches(r.pattern, name) || operation != "" && matches(r.pattern, operation) {
+		if spanfacts.Matches(r.pattern, name) || operation != "" && spanfacts.Matches(r.pattern, operation) {
 			out.Bucket = r.bucket
 			return out, true
 		}
@@ -229,11 +228,6 @@ func (c *gpuGoodput) span(s ptrace.Span, f *spanfacts.Facts, gpu bool) (goodput.
 		out.Sync += int64(1e9 * max(0, f.Exposed()))
 	}
 	return out, true
-}
-
-func matches(pattern, name string) bool {
-	ok, _ := path.Match(pattern, name)
-	return ok
 }
 
 func (c *gpuGoodput) flush(ctx context.Context, now time.Time, final bool) {

@@ -39,7 +39,7 @@ type gpuMetrics struct {
 	passed     series.Clock
 	explained  [aloneReasons]bool // in the log
 
-	refusal refusal // of metrics; of flush
+	refusal resend.Rejections // of metrics; of flush
 }
 
 func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
@@ -49,7 +49,8 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	}
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
-		aggregator: newAggregator(cfg, sharedcomponent.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
+		aggregator: newAggregator(cfg, sharedcomponent.InstanceID(cfg.InstanceID, set)),
+		refusal:    resend.Rejections{What: "metrics", Log: set.Logger},
 	}
 	c.aggregator.since = uint64(c.clock().UnixNano())
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
@@ -65,7 +66,7 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 	if c.spans != nil {
 		return false
 	}
-	refusal := refusal{what: "spans of stragglers"}
+	refusal := resend.Rejections{What: "spans of stragglers", Log: c.log}
 	c.spans = newFindingQueue(func(ctx context.Context, found []*reported) {
 		td := findingSpans(found, c.scope)
 		if td.SpanCount() == 0 {
@@ -74,7 +75,7 @@ func (c *gpuMetrics) GiveTraces(next consumer.Traces) bool {
 		n := td.SpanCount()
 		err := resend.Copies(ctx, td, ptrace.NewTraces, func(ctx context.Context, try ptrace.Traces) error {
 			err := next.ConsumeTraces(ctx, try)
-			refusal.note(c.log, n, err)
+			refusal.Note(n, err)
 			return err
 		})
 		if err != nil {
@@ -187,7 +188,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
 	}
 	if sends {
-		c.refusal.note(c.log, n, err)
+		c.refusal.Note(n, err)
 	}
 }
 
@@ -220,22 +221,4 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	for why, n := range s.uncompared {
 		sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsUncompared, n, uncompared[why])
 	}
-}
-
-// refusal logs when the next component starts and stops to refuse data, but not each refusal. It is
-// not safe for concurrent use.
-type refusal struct {
-	what  string // in the plural
-	lasts bool
-}
-
-// note records whether n items were accepted.
-func (r *refusal) note(log *zap.Logger, n int, err error) {
-	switch {
-	case err != nil && !r.lasts:
-		log.Warn(r.what+" are rejected; further rejections are counted, not logged", zap.Int("count", n), zap.Error(err))
-	case err == nil && r.lasts:
-		log.Info(r.what + " are accepted again")
-	}
-	r.lasts = err != nil
 }

@@ -5,20 +5,17 @@ package gpuprofilesconnector
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/xconsumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/metric"
-	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpuprofilesconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/resend"
@@ -28,9 +25,8 @@ import (
 
 // gpuProfiles is the connector: spans in, and profiles out when their window has settled.
 type gpuProfiles struct {
+	sharedcomponent.Connector
 	cfg     *Config
-	next    xconsumer.Profiles
-	log     *zap.Logger
 	tel     *metadata.TelemetryBuilder
 	version string
 	clock   func() time.Time
@@ -38,10 +34,7 @@ type gpuProfiles struct {
 	mu      sync.Mutex
 	builder *stackprofile.Builder
 
-	waiting []pprofile.Profiles // rejected by the next component, the oldest first; of run
-	refused bool
-	stop    context.CancelFunc
-	done    sync.WaitGroup
+	queue resend.Queue[pprofile.Profiles]
 }
 
 func newConnector(cfg *Config, set connector.Settings, next xconsumer.Profiles) (*gpuProfiles, error) {
@@ -50,8 +43,12 @@ func newConnector(cfg *Config, set connector.Settings, next xconsumer.Profiles) 
 		return nil, err
 	}
 	c := &gpuProfiles{
-		cfg: cfg, next: next, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
+		cfg: cfg, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
 		builder: stackprofile.New(cfg.options()),
+	}
+	c.queue = resend.Queue[pprofile.Profiles]{
+		Rejections: resend.Rejections{What: "samples of profiles", Log: set.Logger}, Empty: pprofile.NewProfiles,
+		Send: next.ConsumeProfiles, Count: pprofile.Profiles.SampleCount, Drop: c.drop, Max: maxWaiting,
 	}
 	observe := func(f func(*stackprofile.Builder) int) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
@@ -67,16 +64,9 @@ func newConnector(cfg *Config, set connector.Settings, next xconsumer.Profiles) 
 	return c, tel.RegisterConnectorGpuProfilesStacksCallback(observe((*stackprofile.Builder).Stacks))
 }
 
-// Capabilities implements consumer.Traces.
-func (*gpuProfiles) Capabilities() consumer.Capabilities {
-	return consumer.Capabilities{MutatesData: false}
-}
-
 // Start begins the output.
 func (c *gpuProfiles) Start(context.Context, component.Host) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.stop = cancel
-	c.done.Go(func() {
+	c.Begin(func() {}, func(ctx context.Context) {
 		tick := time.NewTicker(max(time.Second, min(c.cfg.Settle, c.cfg.Window)))
 		defer tick.Stop()
 		for {
@@ -91,26 +81,12 @@ func (c *gpuProfiles) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// Shutdown writes the remaining windows.
+// Shutdown sends what is left, for up to resend.DrainTimeout or until ctx ends.
 func (c *gpuProfiles) Shutdown(ctx context.Context) error {
-	if c.stop == nil {
+	return c.End(ctx, func() {
+		c.flush(ctx, true)
 		c.tel.Shutdown()
-		return nil
-	}
-	c.stop()
-	c.stop = nil
-	err := sharedcomponent.Wait(ctx, &c.done)
-	if err == nil {
-		c.done.Go(func() {
-			c.flush(ctx, true)
-			c.tel.Shutdown()
-		})
-		err = sharedcomponent.Wait(ctx, &c.done)
-	}
-	if err != nil {
-		return fmt.Errorf("gpu_profiles connector: %w", err)
-	}
-	return nil
+	})
 }
 
 // ConsumeTraces adds spans. It never fails and never waits for the next component.
@@ -142,53 +118,18 @@ func (c *gpuProfiles) flush(ctx context.Context, final bool) {
 		s.SetVersion(c.version)
 	})
 	if out.SampleCount() > 0 {
-		c.waiting = append(c.waiting, out)
+		c.queue.Add(out)
 	}
-	if !final {
-		_ = c.send(ctx) // what is rejected is sent again
+	if final {
+		c.queue.Drain(ctx)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
-	defer cancel()
-	_ = resend.Until(ctx, c.send)
-	for _, lost := range c.waiting {
-		c.drop(ctx, lost.SampleCount())
-	}
+	_ = c.queue.Flush(ctx) // what is rejected is sent again
 }
 
 // maxWaiting is how many rejected profiles wait; then the oldest are dropped. Stores reject
 // profiles that are older than an hour.
 const maxWaiting = 60
-
-// send passes on what is pending. Rejected data is sent again next time, unless the error is
-// permanent.
-func (c *gpuProfiles) send(ctx context.Context) error {
-	for len(c.waiting) > 0 {
-		try := pprofile.NewProfiles() // the next component may change it
-		c.waiting[0].CopyTo(try)
-		err := c.next.ConsumeProfiles(ctx, try)
-		if err != nil && !c.refused {
-			c.log.Warn("profiles are rejected; further rejections are not logged",
-				zap.Int("samples", c.waiting[0].SampleCount()), zap.Error(err))
-		} else if err == nil && c.refused {
-			c.log.Info("profiles are accepted again")
-		}
-		c.refused = err != nil
-		switch {
-		case err == nil:
-		case resend.Permanent(err):
-			c.drop(ctx, c.waiting[0].SampleCount())
-		default:
-			for ; len(c.waiting) > maxWaiting; c.waiting = c.waiting[1:] {
-				c.drop(ctx, c.waiting[0].SampleCount())
-			}
-			return err
-		}
-		c.waiting = c.waiting[1:]
-	}
-	c.waiting = nil
-	return nil
-}
 
 func (c *gpuProfiles) drop(ctx context.Context, samples int) {
 	c.tel.ConnectorGpuProfilesDropped.Add(ctx, int64(samples), sharedcomponent.Label("reason", "profiles"))

@@ -44,8 +44,7 @@ type gpuRequests struct {
 	passed series.Clock
 	meters *meters // of the goroutine that closes and writes
 
-	waiting  []ptrace.Traces // refused by the next component, the oldest first
-	refusing bool
+	queue resend.Queue[ptrace.Traces]
 }
 
 func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
@@ -56,6 +55,12 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	c := &gpuRequests{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
 		book: newBook(cfg), meters: newMeters(cfg, sharedcomponent.InstanceID(cfg.InstanceID, set), set.Logger),
+	}
+	c.queue = resend.Queue[ptrace.Traces]{
+		Rejections: resend.Rejections{What: "spans of requests", Log: set.Logger}, Empty: ptrace.NewTraces,
+		Send:  func(ctx context.Context, td ptrace.Traces) error { return c.traces.ConsumeTraces(ctx, td) },
+		Count: ptrace.Traces.SpanCount, Max: max(1, cfg.MaxRequests/maxBatch),
+		Drop: func(ctx context.Context, n int) { c.drop(ctx, "spans", n) },
 	}
 	return c, tel.RegisterConnectorGpuRequestsOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
@@ -108,17 +113,8 @@ func (c *gpuRequests) run(ctx context.Context) {
 func (c *gpuRequests) Shutdown(ctx context.Context) error {
 	return c.End(ctx, func() {
 		c.closeDue(ctx, true)
-		if len(c.waiting) > 0 {
-			limit, cancel := context.WithTimeout(ctx, resend.DrainTimeout)
-			_ = resend.Until(limit, c.send)
-			cancel()
-		}
+		c.queue.Drain(ctx)
 		c.flush(ctx, true)
-		lost := 0
-		for _, td := range c.waiting {
-			lost += td.SpanCount()
-		}
-		c.drop(ctx, "spans", lost)
 		c.tel.Shutdown()
 	})
 }
@@ -151,43 +147,12 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	for first := 0; first < len(closed); first += maxBatch {
 		td := spans(closed[first:min(first+maxBatch, len(closed))], c.cfg.QueueSpan, c.scope)
 		if td.SpanCount() > 0 {
-			c.waiting = append(c.waiting, td)
+			c.queue.Add(td)
 		}
 	}
-	_ = c.send(ctx) // what is rejected is sent again
-}
-
-// send passes on what is pending. Refused data is sent again next time, unless the error is
-// permanent; IDs are derived from the contents of a span, so that data that arrived nevertheless is
-// not duplicated.
-func (c *gpuRequests) send(ctx context.Context) error {
-	for len(c.waiting) > 0 {
-		td := c.waiting[0]
-		n := td.SpanCount()
-		try := ptrace.NewTraces() // the next component may remove the spans
-		td.CopyTo(try)
-		err := c.traces.ConsumeTraces(ctx, try)
-		if err != nil && !c.refusing {
-			c.log.Warn("spans of requests are rejected; further rejections are not logged", zap.Int("spans", n), zap.Error(err))
-		} else if err == nil && c.refusing {
-			c.log.Info("spans of requests are accepted again")
-		}
-		c.refusing = err != nil
-		switch {
-		case err == nil:
-		case resend.Permanent(err):
-			c.drop(ctx, "spans", n)
-		default:
-			for len(c.waiting)*maxBatch > max(c.cfg.MaxRequests, maxBatch) {
-				c.drop(ctx, "spans", c.waiting[0].SpanCount())
-				c.waiting = c.waiting[1:]
-			}
-			return err
-		}
-		c.waiting = c.waiting[1:]
-	}
-	c.waiting = nil
-	return nil
+	// What is rejected is sent again; IDs are derived from the contents of a span, so that data that
+	// arrived nevertheless is not duplicated.
+	_ = c.queue.Flush(ctx)
 }
 
 func (c *gpuRequests) flush(ctx context.Context, final bool) {

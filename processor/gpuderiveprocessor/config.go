@@ -138,7 +138,7 @@ func (p *PeakConfig) validate(key string) error {
 	var bad configvalidate.List
 	if p.Model == "" {
 		bad.Add("`%s::model` must not be empty (`*` matches every model)", key)
-	} else if err := checkPattern(p.Model); err != nil {
+	} else if err := spanfacts.CheckPattern(p.Model); err != nil {
 		bad.Add("`%s::model` must be a pattern, found %q: %w", key, p.Model, err)
 	}
 	rate := func(name, unit string, v float64) {

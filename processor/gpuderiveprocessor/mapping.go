@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +74,7 @@ var kinds = map[string]ptrace.SpanKind{
 func (m *MappingConfig) validate(key string, presets bool) error {
 	var bad configvalidate.List
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
-		if err := checkPattern(pattern); err != nil {
+		if err := spanfacts.CheckPattern(pattern); err != nil {
 			bad.Add("`%s::%s` must be a pattern, found %q: %w", key, name, pattern, err)
 		}
 	}
@@ -84,7 +83,7 @@ func (m *MappingConfig) validate(key string, presets bool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Resource)) {
 		pattern := m.Resource[name]
-		bad.If(pattern == "" || checkPattern(pattern) != nil,
+		bad.If(pattern == "" || spanfacts.CheckPattern(pattern) != nil,
 			"`%s::resource::%s` must be a pattern (`*`: any value), found %q", key, name, pattern)
 	}
 	bad.If(m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" && len(m.Resource) == 0,
@@ -167,7 +166,7 @@ func (m *mapper) mapAll(td ptrace.Traces) (mapped int64) {
 // inScope appends the mappings that apply to a resource and a scope to dst.
 func inScope(all []MappingConfig, resource pcommon.Map, scope string, dst []*MappingConfig) []*MappingConfig {
 	for i := range all {
-		if (all[i].Scope == "" || matches(all[i].Scope, scope)) && all[i].on(resource) {
+		if (all[i].Scope == "" || spanfacts.Matches(all[i].Scope, scope)) && all[i].on(resource) {
 			dst = append(dst, &all[i])
 		}
 	}
@@ -177,7 +176,7 @@ func inScope(all []MappingConfig, resource pcommon.Map, scope string, dst []*Map
 // on reports whether the mapping applies to the resource.
 func (m *MappingConfig) on(resource pcommon.Map) bool {
 	for name, pattern := range m.Resource {
-		if v, ok := resource.Get(name); !ok || !matches(pattern, v.AsString()) {
+		if v, ok := resource.Get(name); !ok || !spanfacts.Matches(pattern, v.AsString()) {
 			return false
 		}
 	}
@@ -259,7 +258,7 @@ func (m *MappingConfig) fits(s ptrace.Span) bool {
 			return false
 		}
 	}
-	return m.Span == "" || matches(m.Span, s.Name())
+	return m.Span == "" || spanfacts.Matches(m.Span, s.Name())
 }
 
 // apply copies the type and the attributes; existing values are kept.
@@ -352,18 +351,3 @@ func numberOf(v pcommon.Value) (float64, bool) {
 	}
 	return spanfacts.Number(v)
 }
-
-// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match,
-// except that the slash is an ordinary character: scopes are often named by import paths.
-func matches(pattern, name string) bool {
-	ok, _ := path.Match(noSlash(pattern), noSlash(name))
-	return ok
-}
-
-// checkPattern returns an error if the pattern is malformed.
-func checkPattern(pattern string) error {
-	_, err := path.Match(noSlash(pattern), "")
-	return err
-}
-
-func noSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }

@@ -14,6 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/roofline"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 const (
@@ -119,7 +120,7 @@ func (r *resolver) override(made *roof, model string) {
 	model = strings.ToLower(model)
 	for i := range r.cfg.Peaks {
 		p := &r.cfg.Peaks[i]
-		if !matches(strings.ToLower(p.Model), model) {
+		if !spanfacts.Matches(strings.ToLower(p.Model), model) {
 			continue
 		}
 		made.Memory.Set(p.MemoryBandwidth, roofline.FromConfig)
