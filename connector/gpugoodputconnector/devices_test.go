@@ -17,7 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// samplesExtension is a store with a clock of its own.
+// samplesExtension is a store whose clock the test sets.
 type samplesExtension struct {
 	*devicesamples.Store
 	component.StartFunc

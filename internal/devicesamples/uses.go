@@ -37,7 +37,7 @@ type DeviceUse struct {
 }
 
 // TimedUse is a use from the time when it may have begun until it was listed last, in Unix
-// nanoseconds. One that was in the first list has existed for ever.
+// nanoseconds. One that was in the first list has always existed.
 type TimedUse struct {
 	*DeviceUse
 	From, Seen int64

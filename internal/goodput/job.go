@@ -93,8 +93,8 @@ func (j *Job) Busy(of int64) int64 {
 
 // Account returns the seconds of each bucket, over all GPUs of the job, and how often a rank's process
 // began again. What no span says is busy or idle where the activity of the device is known. The buckets
-// sum to the wall time times the number of GPUs: of ranks, those without spans included, and of devices
-// without a rank.
+// sum to the wall time times the number of GPUs: of all ranks, also if they send no spans, and of
+// devices without a rank.
 func (j *Job) Account() (seconds [Buckets]float64, restarts int) {
 	for _, r := range j.ranks {
 		for b, ns := range r.total(j.Start, j.End, &j.own) {

@@ -61,6 +61,7 @@ type Model struct {
 	late       ring[late]
 	errors     ring[deviceError]
 	sections   ring[sectionTime]
+	jobs       map[string]*JobTime
 	health     Health
 	sources    []func() []plausibility.Entry
 	stacks     *stackprofile.Builder // of a live page
@@ -85,6 +86,7 @@ func New() *Model { return NewWithClock(time.Now) }
 func NewWithClock(now func() time.Time) *Model {
 	return &Model{
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
+		jobs:     map[string]*JobTime{},
 		requests: boundedmap.NewRecent[pcommon.TraceID, *Request](maxRequests),
 		lengths:  boundedmap.NewRecent[pcommon.TraceID, float64](maxRequests),
 		stacks:   stackprofile.New(liveProfile),

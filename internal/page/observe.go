@@ -221,7 +221,7 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 	}
 }
 
-// Metrics adds the metrics of devices.
+// Metrics adds the metrics of devices and jobs.
 func (m *Model) Metrics(md pmetric.Metrics) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -261,6 +261,8 @@ func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
 			m.errorPoint(p, delta)
 		case x.Name() == semconv.GPUSectionTimeName:
 			m.sectionPoint(service, resource, p, delta)
+		case x.Name() == semconv.GPUJobTimeName, x.Name() == semconv.GPUJobRestartsName:
+			m.jobPoint(x.Name(), p)
 		}
 	}
 }

@@ -13,12 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each picture of the page in docs/images has a file with the titles in it. A title that the page no
+// Each picture in docs/images of the page, or of what the program prints, has a file with titles in it. A title that the page no
 // longer has means that the picture is old.
 func TestThePicturesSayWhatThePageSays(t *testing.T) {
 	var product strings.Builder
 	sources, err := filepath.Glob("assets/*")
 	require.NoError(t, err)
+	for _, of := range []string{"ncclinspector", "flightrecorder"} { // pictures of what convert prints
+		more, err := filepath.Glob(filepath.Join("..", of, "*.go"))
+		require.NoError(t, err)
+		sources = append(sources, more...)
+	}
 	for _, path := range sources {
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)

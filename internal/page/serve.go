@@ -35,7 +35,8 @@ var assets embed.FS
 // scripts are the page's, in this order one script.
 var scripts = []string{
 	"base.js", "charts.js", "flames.js", "live.js", "summary.js", "time.js", "operations.js", "requests.js", "launches.js",
-	"collectives.js", "profile.js", "ranks.js", "modules.js", "criticalpath.js", "main.js",
+	"collectives.js", "profile.js", "ranks.js", "modules.js", "criticalpath.js", "goodput.js",
+	"main.js",
 }
 
 const (

@@ -59,6 +59,7 @@ type State struct {
 	Traces     []*Trace          `json:"traces,omitempty"`       // of a saved page, in which a server cannot be asked
 	MoreReqs   int               `json:"moreRequests,omitempty"` // that took less
 	Health     Health            `json:"health"`
+	Goodput    []JobTime         `json:"goodput,omitempty"` // of each job since it began
 
 	// Contradictions between device values and other evidence.
 	Contradictions []plausibility.Entry `json:"contradictions,omitempty"`
@@ -251,6 +252,7 @@ func (m *Model) State(q Query) *State {
 		s.Contradictions = append(s.Contradictions, entries()...)
 	}
 	s.Before = m.before(q, wanted)
+	s.Goodput = m.jobsOf(now.Unix())
 	m.stepsOf(s, from, to, total, wanted)
 	for _, q := range m.requests.All() {
 		if q.End >= from && q.Start <= to && wanted(q.Service) {

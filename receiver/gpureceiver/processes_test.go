@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -429,4 +430,26 @@ func TestPodsOfOtherComponents(t *testing.T) {
 	got = emit(20)
 	assert.Equal(t, -1., got["other MIG-1 gpu.process.energy b"], "the series has ended")
 	assert.Equal(t, 30., got[on+"gpu.process.energy a"])
+}
+
+func TestProcessesOfAJobAreUses(t *testing.T) {
+	now := t0
+	source := simsource.Processes(1, 7, func() time.Time { return now })
+	cfg := createDefaultConfig().(*Config)
+	r := newProcessReader(cfg, nil, source, nil, zap.NewNop())
+	id := simsource.Loads(1, 7, func() time.Time { return now })[0].Describe().ID
+	r.meter.Adopt([]devicesamples.Device{{ID: id}})
+	var calls int
+	var uses []devicesamples.DeviceUse
+	r.uses = func(list []devicesamples.DeviceUse) { calls, uses = calls+1, list }
+	for range 12 {
+		r.read(now)
+		now = now.Add(time.Second)
+	}
+	assert.Equal(t, 2, calls, "every 10 s")
+	require.Len(t, uses, 2)
+	jobs := []string{uses[0].Job, uses[1].Job}
+	slices.Sort(jobs)
+	assert.Equal(t, []string{"", "slurm-48213"}, jobs)
+	assert.Equal(t, []string{id, ""}, []string{uses[0].Device, uses[0].Pod}, "the kubelet names pods")
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"flag"
 	"fmt"
+	"html"
 	"image"
 	"image/color"
 	"image/png"
@@ -233,30 +234,78 @@ func TestIntegrationPicturesOfATrace(t *testing.T) {
 	b.picture("trace", "body", "body")
 }
 
+// TestPicturesOfTraining takes pictures of the page of a job that hangs and starts again, and of what
+// convert prints about the files of jobs like it.
+func TestPicturesOfTraining(t *testing.T) {
+	needsPictures(t)
+	dumps := t.TempDir()
+	page, _, otlp := pipeline(t, "training", "OTELGPU_DUMPS="+dumps)
+	text, err := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "examples", "hang", "job.py"),
+		"--otlp", "http://"+otlp, "--dumps", filepath.Join(dumps, "demo-job")).CombinedOutput()
+	require.NoError(t, err, string(text))
+	b := open(t, page, 1280, 900)
+	b.until(`state && (state.goodput || []).some((j) => j.restarts === 1)`)
+	b.run(`live.paused = true`)
+	b.redraw()
+	b.picture("goodput", "#goodput", "#goodput")
+	b.picture("training", "#standsOut", "#when")
+
+	for name, x := range map[string]struct {
+		folder string
+		says   []string // words of the program, for TestThePicturesSayWhatThePageSays
+	}{
+		"inspector": {recorded.Path(t, "nccl-inspector", "late-2.30"), []string{"arrives last at collectives of", "its kernels are the shortest in"}},
+		"hang":      {recorded.Path(t, "flight-recorder-nccl", "missing-v2.10"), []string{"has not entered", "wait there"}},
+	} {
+		cmd := exec.CommandContext(t.Context(), *program, "convert", filepath.Base(x.folder))
+		cmd.Dir = filepath.Dir(x.folder)
+		text, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(text))
+		shown := filepath.Join(t.TempDir(), "terminal.html")
+		require.NoError(t, os.WriteFile(shown, []byte("<meta charset=utf-8><body><pre>$ otelcol-gpu convert "+filepath.Base(x.folder)+"\n"+
+			html.EscapeString(strings.TrimSpace(string(text)))), 0o600))
+		ctx, cancel := chromedp.NewContext(allocator)
+		t.Cleanup(cancel)
+		b := &tab{t: t, ctx: ctx}
+		b.do(chromedp.EmulateViewport(1280, 400), chromedp.Navigate("file://"+shown))
+		b.picture(name, "pre", "pre")
+		for _, words := range x.says {
+			assert.Contains(t, string(text), words)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(*pictures, name+".txt"), []byte(strings.Join(x.says, "\n")+"\n"), 0o644))
+	}
+}
+
 // served returns the address of the page of the pipeline for inference servers, with vLLM's spans
 // of seven requests.
 func served(t *testing.T) string {
+	t.Helper()
+	page, otlp, _ := pipeline(t, "llm", "OTELGPU_SETTLE=6s")
+	vllm := exec.CommandContext(t.Context(), "go", "test", "-count", "1", "-run", "^TestStubOfVLLM$", "./test")
+	vllm.Dir = filepath.Join("..", "..")
+	vllm.Env = append(os.Environ(), "GOWORK=", "FIRST_HOUR_ENDPOINT="+otlp)
+	text, err := vllm.CombinedOutput()
+	require.NoError(t, err, string(text))
+	return page
+}
+
+// pipeline runs a ready pipeline, and returns the addresses of its page, and of OTLP over gRPC and HTTP.
+func pipeline(t *testing.T, config string, env ...string) (page, grpc, http string) {
 	t.Helper()
 	free := func() string {
 		address, err := freeport.Address()
 		require.NoError(t, err)
 		return address
 	}
-	otlp, page := free(), free()
+	page, grpc, http = free(), free(), free()
 	_, telemetry, _ := strings.Cut(free(), ":")
 	said := &output{}
-	cmd := exec.Command(*program, "--config", "llm") // runs for longer than its page is open
-	cmd.Env = append(os.Environ(), "OTELGPU_SOURCE=simulated", "OTELGPU_SETTLE=6s", "OTELGPU_PAGE="+page,
-		"OTELGPU_OTLP_GRPC="+otlp, "OTELGPU_OTLP_HTTP="+free(), "OTELGPU_METRICS="+free(), "OTELGPU_HEALTH="+free(),
-		"OTELGPU_TELEMETRY_PORT="+telemetry)
+	cmd := exec.Command(*program, "--config", config) // runs for longer than its page is open
+	cmd.Env = append(append(os.Environ(), "OTELGPU_SOURCE=simulated", "OTELGPU_PAGE="+page, "OTELGPU_OTLP_GRPC="+grpc,
+		"OTELGPU_OTLP_HTTP="+http, "OTELGPU_METRICS="+free(), "OTELGPU_HEALTH="+free(), "OTELGPU_TELEMETRY_PORT="+telemetry), env...)
 	cmd.Stdout, cmd.Stderr = said, said
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	require.Eventually(t, func() bool { return strings.Contains(said.String(), page) }, patience, 50*time.Millisecond)
-	vllm := exec.CommandContext(t.Context(), "go", "test", "-count", "1", "-run", "^TestStubOfVLLM$", "./test")
-	vllm.Dir = filepath.Join("..", "..")
-	vllm.Env = append(os.Environ(), "GOWORK=", "FIRST_HOUR_ENDPOINT="+otlp)
-	text, err := vllm.CombinedOutput()
-	require.NoError(t, err, string(text))
-	return "http://" + page
+	return "http://" + page, grpc, http
 }

@@ -3,7 +3,7 @@
 
 // Views by the section that they fill, in the order of a page with steps. A view that returns null does not apply and is
 // not shown; one without data names what is missing.
-const liveViews = {headline, standsOut, when, operations, requests, flames, health, trace: waterfall};
+const liveViews = {headline, standsOut, when, goodput, operations, requests, flames, health, trace: waterfall};
 const reportViews = {profileRanks, comparison, findings, hostWork, where, profileSteps, profilePath, timeline, flames, profileModules, profileRoofline, lists, communication, copies, bandwidth, profileMemory, sources};
 // Views of many devices that are closed at first: a report of a job starts with which rank is late.
 const foldedViews = new Set(["profilePath", "flames", "profileModules", "profileRoofline", "lists", "copies", "bandwidth", "sources", "profileSteps", "communication", "profileMemory", "where"]);
