@@ -436,7 +436,7 @@ func TestProcessesOfAJobAreUses(t *testing.T) {
 	now := t0
 	source := simsource.Processes(1, 7, func() time.Time { return now })
 	cfg := createDefaultConfig().(*Config)
-	r := newProcessReader(cfg, nil, source, nil, zap.NewNop())
+	r := newProcessReader(cfg, nil, source, nil, &operationalEvents{}, zap.NewNop())
 	id := simsource.Loads(1, 7, func() time.Time { return now })[0].Describe().ID
 	r.meter.Adopt([]devicesamples.Device{{ID: id}})
 	var calls int

@@ -254,7 +254,7 @@ func TestPicturesOfTraining(t *testing.T) {
 		folder string
 		says   []string // words of the program, for TestThePicturesSayWhatThePageSays
 	}{
-		"inspector": {recorded.Path(t, "nccl-inspector", "late-2.30"), []string{"arrives last at collectives of", "its kernels are the shortest in"}},
+		"inspector": {recorded.Path(t, "nccl-inspector", "late-2.30"), []string{"arrives last at", "its kernels are the shortest in"}},
 		"hang":      {recorded.Path(t, "flight-recorder-nccl", "missing-v2.10"), []string{"has not entered", "wait there"}},
 	} {
 		cmd := exec.CommandContext(t.Context(), *program, "convert", filepath.Base(x.folder))
