@@ -716,6 +716,9 @@ const (
 	// the resource if otelgpu wrote the file.
 	GPUTracePartialKey = attribute.Key("gpu.trace.partial")
 
+	// GPUUnattributedReasonKey (string): Reason for which energy is not attributed to a process.
+	GPUUnattributedReasonKey = attribute.Key("gpu.unattributed.reason")
+
 	// GPUUtilizationKey (double, 1): Mean share of time in which a kernel of any process ran; 1 does not mean
 	// fully used.
 	GPUUtilizationKey = attribute.Key("gpu.utilization")
@@ -1361,6 +1364,12 @@ const (
 	GPUTraceDetailKernels     = "kernels"     // all device work and its launches
 	GPUTraceDetailOperators   = "operators"   // framework operators too
 	GPUTraceDetailSteps       = "steps"       // steps only
+)
+
+// Values of gpu.unattributed.reason.
+const (
+	GPUUnattributedReasonUnexplained  = "unexplained"   // No known process explains the activity of the device.
+	GPUUnattributedReasonProcessLimit = "process_limit" // Of processes beyond the receiver's limit for one device.
 )
 
 // Values of gpu.window.extent.

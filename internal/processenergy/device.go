@@ -129,7 +129,8 @@ type Device struct {
 	parts    []part          // scratch
 	divided  []Share         // scratch
 	total    float64
-	rest     Usage
+	rest     Usage // without beyond
+	beyond   Usage
 	overflow int64
 	used     map[Key]*Usage
 }
@@ -329,11 +330,16 @@ func (d *Device) Total() float64 { return d.total }
 // Idle returns the idle energy without or with a context on the device.
 func (d *Device) Idle(context bool) Usage { return d.idle[index(context)].used }
 
-// Unattributed returns the active energy that no process explains.
-func (d *Device) Unattributed() Usage { return d.rest }
+// Unattributed returns the active energy of no process.
+func (d *Device) Unattributed() Usage {
+	u := d.rest
+	u.add(d.beyond)
+	return u
+}
 
-// Dropped returns for how many samples there was no room among the processes.
-func (d *Device) Dropped() int64 { return d.overflow }
+// Beyond returns the part of Unattributed for whose processes there was no room, and the number of their
+// samples.
+func (d *Device) Beyond() (Usage, int64) { return d.beyond, d.overflow }
 
 // Processes calls f for each process and what it has used.
 func (d *Device) Processes(f func(Key, Usage)) {

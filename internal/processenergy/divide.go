@@ -248,7 +248,7 @@ func (d *Device) account(k Key, u Usage) {
 	if of == nil {
 		if len(d.used) >= d.most {
 			d.overflow++
-			d.rest.add(u)
+			d.beyond.add(u)
 			return
 		}
 		of = &Usage{}

@@ -27,6 +27,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processmeter"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
 )
 
@@ -152,7 +153,7 @@ func (rig *processRig) emit(t *testing.T) (values map[string]float64, ended map[
 			}
 			for _, p := range points().All() {
 				name := strings.TrimPrefix(m.Name(), "gpu.")
-				for _, k := range []string{"process.pid", "k8s.pod.name", "gpu.job.id", "gpu.idle.context"} {
+				for _, k := range []string{"process.pid", "k8s.pod.name", "gpu.job.id", "gpu.idle.context", "gpu.unattributed.reason"} {
 					if v, ok := p.Attributes().Get(k); ok {
 						name += " " + v.AsString()
 					}
@@ -188,7 +189,7 @@ func TestProcessesIdleAndTheRestAreTheDevicesEnergy(t *testing.T) {
 	assert.InDelta(t, 1900, values["idle.energy true"], 1)
 	var sum float64
 	for name, v := range values {
-		if strings.Contains(name, "energy ") || name == "unattributed.energy" {
+		if strings.Contains(name, "energy ") {
 			sum += v
 		}
 	}
@@ -362,6 +363,34 @@ func TestTheBuiltInLoadIsDividedAmongItsProcesses(t *testing.T) {
 	assert.InDelta(t, 60*78, values["idle.energy true"]+values["idle.energy false"], 500)
 	assert.Less(t, values["unattributed.energy"], 0.03*(trainer+server))
 	assert.InDelta(t, 40<<30, values["process.memory.usage 4711 slurm-48213"], 0)
+}
+
+// TestMoreProcessesThanTheLimit runs idle processes up to the limit, a busy one in their place, and short
+// ones beyond it: the energy of what has no room is unattributed with its reason, counted and reported.
+func TestMoreProcessesThanTheLimit(t *testing.T) {
+	rig := newProcessRig(t)
+	rig.processReader.meter = processmeter.New(rig.processes, 3, nil)
+	rig.processReader.meter.Adopt(rig.known)
+	core, logs := observer.New(zap.WarnLevel)
+	rig.set.Logger = zap.New(core)
+	rig.run(20, 100, nil, 101, 102, 103)
+	rig.emit(t)
+	rig.run(10, 400, map[int64]uint32{104: 100}, 101, 102, 103, 104)
+	values, _ := rig.emit(t)
+	assert.Positive(t, values["process.energy 104"])
+	for pid := int64(200); pid < 210; pid++ {
+		rig.run(2, 400, map[int64]uint32{pid: 100}, 101, 102, 103, pid)
+	}
+	values, _ = rig.emit(t)
+	var sum float64
+	for name, v := range values {
+		if strings.Contains(name, "energy ") {
+			sum += v
+		}
+	}
+	assert.Greater(t, values["unattributed.energy process_limit"], 8*2*250.)
+	assert.InDelta(t, rig.joules-100, sum, 1e-6)
+	assert.Equal(t, 1, logs.FilterMessageSnippet("max_per_device").Len())
 }
 
 // TestPodsOfOtherComponents emits what another component has divided among pods, of this host and of

@@ -40,6 +40,7 @@ type processSeries struct {
 // processSeriesKey identifies series; the zero process is the device.
 type processSeriesKey struct {
 	board   string
+	rest    string // reason for unattributed energy
 	context bool
 	process processenergy.Key
 }
@@ -189,10 +190,24 @@ func (w *processWriter) device(r *processmeter.Reading) {
 		idle := processSeriesKey{board: r.Device.ID, context: context, process: processenergy.Key{PID: -1}}
 		w.counter(w.seriesOf(idle, &r.Device, attributes), semconv.GPUIdleEnergyName, joules)
 	}
+	w.unattributed(r, semconv.GPUUnattributedReasonUnexplained, r.Unattributed-r.Beyond)
+	if r.Beyond > 0 {
+		w.unattributed(r, semconv.GPUUnattributedReasonProcessLimit, r.Beyond)
+	}
+	if r.Dropped > 0 {
+		w.r.telemetry.ReceiverGpuDropped.Add(context.Background(), r.Dropped, w.r.dropAttrs[gpudata.DropProcess])
+		w.warnOnce("limit", "More processes used a GPU between two outputs than it may have, and the energy of further ones "+
+			"is unattributed (raise `processes::max_per_device`)", zap.String("hw.id", r.Device.ID),
+			zap.Int("max_per_device", w.r.cfg.Processes.MaxPerDevice))
+	}
+}
+
+func (w *processWriter) unattributed(r *processmeter.Reading, reason string, joules float64) {
 	attributes := pcommon.NewMap()
 	identify(attributes, &r.Device)
-	rest := w.seriesOf(processSeriesKey{board: r.Device.ID}, &r.Device, attributes)
-	w.counter(rest, semconv.GPUUnattributedEnergyName, r.Unattributed)
+	attributes.PutStr(string(semconv.GPUUnattributedReasonKey), reason)
+	s := w.seriesOf(processSeriesKey{board: r.Device.ID, rest: reason}, &r.Device, attributes)
+	w.counter(s, semconv.GPUUnattributedEnergyName, joules)
 }
 
 func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Process) {
@@ -207,8 +222,7 @@ func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Pro
 			"not visible (run the Collector on the host, or in a pod with `hostPID: true`)")
 	}
 	if !w.warned["hidden"] && !aPod && p.ContainerID == "" && w.r.processes.Hides(p.Key.PID) {
-		w.warned["hidden"] = true
-		w.r.set.Logger.Warn("Processes on GPUs have no program, container or job, because /proc hides them (give the " +
+		w.warnOnce("hidden", "Processes on GPUs have no program, container or job, because /proc hides them (give the "+
 			"Collector the capability SYS_PTRACE, run it as root, or mount /proc without `hidepid`)")
 	}
 	attributes := pcommon.NewMap()
@@ -239,6 +253,13 @@ func (w *processWriter) process(board *devicesamples.Device, p *processmeter.Pro
 	}
 }
 
+func (w *processWriter) warnOnce(key, message string, fields ...zap.Field) {
+	if !w.warned[key] {
+		w.warned[key] = true
+		w.r.set.Logger.Warn(message, fields...)
+	}
+}
+
 // nameContainers reads the names of the containers of this node, if the configuration asks for pods.
 func (w *processWriter) nameContainers() {
 	k := w.r.cfg.Kubernetes.Get()
@@ -246,10 +267,9 @@ func (w *processWriter) nameContainers() {
 		return
 	}
 	names, err := processes.Containers(k.ContainerLogs)
-	if err != nil && !w.warned["containers"] {
-		w.warned["containers"] = true
-		w.r.set.Logger.Warn("Processes on shared GPUs have a container ID and a pod UID, but no names of pods (mount the "+
-			"node's folder /var/log/containers read-only, or set `kubernetes::container_logs`)", zap.Error(err))
+	if err != nil {
+		w.warnOnce("containers", "Processes on shared GPUs have a container ID and a pod UID, but no names of pods (mount "+
+			"the node's folder /var/log/containers read-only, or set `kubernetes::container_logs`)", zap.Error(err))
 	}
 	w.containers = names
 	w.r.processReader.meter.Name(names)

@@ -97,6 +97,7 @@ var dropReasons = [gpudata.NumDropReasons]string{
 	gpudata.DropNotFinite:     "not_finite",
 	gpudata.DropOutOfRange:    "out_of_range",
 	gpudata.DropMalformed:     "malformed",
+	gpudata.DropProcess:       "process_limit",
 	gpudata.DropOverrun:       "overrun",
 }
 

@@ -163,6 +163,7 @@ const (
 	DropNotFinite                       // NaN or infinite
 	DropOutOfRange                      // no device can have it
 	DropMalformed                       // an invalid part of a recording
+	DropProcess                         // of a process beyond the limit of a device
 	DropOverrun                         // a backlog too large to read: one for each time, the values are not known
 	NumDropReasons    = iota
 )

@@ -70,7 +70,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverGpuDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_gpu_dropped",
-		metric.WithDescription("Values and events dropped, by reason: blank, status, stale, unknown_entity, not_finite, out_of_range (no device can have the value), malformed (recording), overrun (backlog of a stalled host engine; once per stall), queue_full (log records). [Development]"),
+		metric.WithDescription("Values and events dropped, by reason: blank, status, stale, unknown_entity, not_finite, out_of_range (no device can have the value), malformed (recording), process_limit (utilization of a process beyond `processes::max_per_device`, whose energy is unattributed), overrun (backlog of a stalled host engine; once per stall), queue_full (log records). [Development]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)

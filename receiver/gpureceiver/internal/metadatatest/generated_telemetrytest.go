@@ -39,7 +39,7 @@ func AssertEqualReceiverGpuCallDuration(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualReceiverGpuDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_gpu_dropped",
-		Description: "Values and events dropped, by reason: blank, status, stale, unknown_entity, not_finite, out_of_range (no device can have the value), malformed (recording), overrun (backlog of a stalled host engine; once per stall), queue_full (log records). [Development]",
+		Description: "Values and events dropped, by reason: blank, status, stale, unknown_entity, not_finite, out_of_range (no device can have the value), malformed (recording), process_limit (utilization of a process beyond `processes::max_per_device`, whose energy is unattributed), overrun (backlog of a stalled host engine; once per stall), queue_full (log records). [Development]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

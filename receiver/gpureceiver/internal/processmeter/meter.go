@@ -52,6 +52,7 @@ type board struct {
 	joules   float64 // integral of the power
 	used     map[processenergy.Key]*series
 	through  int64 // of the last reading
+	dropped  int64 // samples of processes beyond the limit, then
 	listed   int64 // when its processes were
 }
 

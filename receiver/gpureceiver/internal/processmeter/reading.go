@@ -20,6 +20,8 @@ type Reading struct {
 	Time         int64      // up to which energy is divided, in Unix nanoseconds; 0 if none is yet
 	Idle         [2]float64 // without and with a context
 	Unattributed float64
+	Beyond       float64   // the part of Unattributed of processes beyond the limit
+	Dropped      int64     // samples of these processes since the last reading, and processes without a series
 	Processes    []Process // by number
 }
 
@@ -49,9 +51,15 @@ func (m *Meter) Read(now int64) (all []Reading) {
 			Device: b.desc, Time: b.device.Through(), Unattributed: b.device.Unattributed().Joules,
 			Idle: [2]float64{b.device.Idle(false).Joules, b.device.Idle(true).Joules},
 		}
+		beyond, dropped := b.device.Beyond()
+		r.Beyond, r.Dropped = beyond.Joules, dropped-b.dropped
+		b.dropped = dropped
 		usages := map[processenergy.Key]processenergy.Usage{}
 		b.device.Processes(func(k processenergy.Key, u processenergy.Usage) {
 			usages[k] = u
+			if _, known := b.used[k]; !known && len(b.used) >= m.perDevice {
+				b.evictIdle()
+			}
 			m.seriesOf(b, k, now)
 		})
 		for _, s := range b.used {
@@ -62,6 +70,9 @@ func (m *Meter) Read(now int64) (all []Reading) {
 		for _, p := range b.parts {
 			for _, x := range p.running {
 				s := m.seriesOf(b, x.key, now)
+				if b.used[x.key] == nil {
+					r.Dropped++
+				}
 				s.on, s.bytes, s.gone = p.desc.ID, x.bytes, 0
 			}
 		}
@@ -77,6 +88,16 @@ func (m *Meter) Read(now int64) (all []Reading) {
 	}
 	slices.SortFunc(all, func(x, y Reading) int { return cmp.Compare(x.Device.ID, y.Device.ID) })
 	return all
+}
+
+// evictIdle evicts a process without energy for one with energy, of which there are at most perDevice.
+func (b *board) evictIdle() {
+	for k, s := range b.used {
+		if s.usage == (processenergy.Usage{}) {
+			delete(b.used, k)
+			return
+		}
+	}
 }
 
 // read returns what is new of a process, and forgets it if it has ended.
