@@ -1368,8 +1368,8 @@ const (
 
 // Values of gpu.unattributed.reason.
 const (
-	GPUUnattributedReasonUnexplained  = "unexplained"   // No known process explains the activity of the device.
 	GPUUnattributedReasonProcessLimit = "process_limit" // Of processes beyond the receiver's limit for one device.
+	GPUUnattributedReasonUnexplained  = "unexplained"   // No known process explains the activity of the device.
 )
 
 // Values of gpu.window.extent.
