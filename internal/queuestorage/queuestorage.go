@@ -1,41 +1,47 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queuestorage keeps the persistent queues of exporterhelper from losing requests while
-// their disk is full.
+// Package queuestorage keeps the persistent queues of exporterhelper from losing and endlessly
+// repeating requests while their disk is full.
 //
 // exporterhelper (0.159) writes its position whenever it reads a request, and skips the request if
 // that fails. When it starts, it deletes the requests that were being sent at its end and then
 // writes them to the end of the queue, where they do not fit. It also sends an empty request for
-// each one that it could not write.
+// each one that it could not write. Here reading writes nothing, and after a start the queue is read
+// from the oldest request that was being sent.
 package queuestorage
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Extension returns a storage extension whose queues of exporters can be read while the disk is
-// full.
-func Extension(ext storage.Extension, log *zap.Logger) storage.Extension {
+// full. reserve, which may be nil, returns the bytes that each queue takes from the disk twice when it
+// is opened. A request that fits into them passes a disk that others have filled, such as the queue
+// in front of it, and requests that were sent can be deleted.
+func Extension(ext storage.Extension, log *zap.Logger, reserve func() int) storage.Extension {
 	if _, done := ext.(*extension); done {
 		return ext
 	}
-	return &extension{ext, log}
+	return &extension{ext, log, reserve}
 }
 
 type extension struct {
 	storage.Extension
-	log *zap.Logger
+	log     *zap.Logger
+	reserve func() int
 }
 
 // GetClient implements storage.Extension.
@@ -45,7 +51,11 @@ func (x *extension) GetClient(ctx context.Context, kind component.Kind, id compo
 	if err != nil || kind != component.KindExporter {
 		return c, err
 	}
-	return &client{Client: c, log: x.log.With(zap.Stringer("queue", id))}, nil
+	q := &client{Client: c, log: x.log.With(zap.Stringer("queue", id))}
+	if x.reserve != nil {
+		q.open(ctx, x.reserve())
+	}
+	return q, nil
 }
 
 // Host returns a host whose storage extension with an ID is an Extension. If only this host's is one,
@@ -72,18 +82,18 @@ type storageHost struct {
 func (h storageHost) GetExtensions() map[component.ID]component.Component {
 	all := maps.Clone(h.Host.GetExtensions())
 	if ext, ok := all[h.id].(storage.Extension); ok {
-		all[h.id] = Extension(ext, h.log)
+		all[h.id] = Extension(ext, h.log, nil)
 	}
 	return all
 }
 
 const (
-	maxDeleted = 100_000          // keys that wait for their deletion; the values of further ones stay in the storage
-	deleteMost = 100              // keys that are deleted together with another write
-	warnEvery  = 10 * time.Minute // least time between two warnings
+	positionKey = "qmv0"           // of exporterhelper
+	deleteMost  = 100              // keys that are deleted together with another write
+	warnEvery   = 10 * time.Minute // least time between two warnings
 )
 
-var errMissing = errors.New("the request was not written")
+var errMissing = errors.New("the request was not written, or has been sent")
 
 // client is the storage of one queue.
 type client struct {
@@ -91,156 +101,139 @@ type client struct {
 	log *zap.Logger
 
 	mu      sync.Mutex
-	found   map[string][]byte  // what has just been read, if nothing was written with it
-	moving  map[string][]byte  // requests that were being sent, by their old key, until they are written again
-	kept    map[string]request // the same by their new key, if they could not be written
-	deleted []string           // keys that could not be deleted
-	warned  time.Time
+	again   unsent
+	missing string   // the key of the last read, if nothing was found
+	sent    []string // keys of requests that are to be deleted
+	// spare are the bytes that requests cannot fill, because a database writes changed pages to free
+	// ones and needs them even for a deletion. 0: none
+	spare  int
+	spent  bool // deletions needed it
+	warned time.Time
 }
 
-type request struct {
-	old   string
-	value []byte
+// open takes space from the disk, if it has not done so: a database never returns what it had.
+func (c *client) open(ctx context.Context, size int) {
+	old, last := storage.GetOperation(spareSize), storage.GetOperation(spareLast)
+	if c.Client.Batch(ctx, old, last) == nil && old.Value != nil {
+		c.spare, _ = strconv.Atoi(string(old.Value))
+		c.spent = last.Value == nil
+		return
+	}
+	c.spare = size
+	_ = c.Client.Set(ctx, spareKey, make([]byte, size))
+	c.spent = c.Client.Batch(ctx, c.setSpare()...) != nil
+	_ = c.Client.Delete(ctx, spareKey)
+}
+
+// The large value and the one after it are in a page of their own: a page of more than four values is
+// divided, and the small ones are before them. To delete that page, one free page suffices for each
+// level of the tree.
+const (
+	spareKey   = "spare" // sorted after the position
+	spareSize  = spareKey + "0"
+	spareLarge = spareKey + "4"
+	spareLast  = spareKey + "5"
+)
+
+func (c *client) setSpare() []*storage.Operation {
+	return []*storage.Operation{
+		storage.SetOperation(spareSize, []byte(strconv.Itoa(c.spare))), storage.SetOperation(spareKey+"1", nil),
+		storage.SetOperation(spareKey+"2", nil), storage.SetOperation(spareKey+"3", nil),
+		storage.SetOperation(spareLarge, make([]byte, c.spare)), storage.SetOperation(spareLast, []byte{1}),
+	}
+}
+
+// Get implements storage.Client. It returns the position of exporterhelper as if no request had been
+// read: the oldest that was being sent is the next.
+func (c *client) Get(ctx context.Context, key string) ([]byte, error) {
+	value, err := c.Client.Get(ctx, key)
+	if err == nil && key == positionKey {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		value, c.again = rewind(value)
+	}
+	return value, err
 }
 
 // Batch implements storage.Client.
 func (c *client) Batch(ctx context.Context, ops ...*storage.Operation) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var reads, writes, deletions []*storage.Operation
+	var read, set, deletion *storage.Operation
 	for _, op := range ops {
 		switch op.Type {
 		case storage.Get:
-			reads = append(reads, op)
+			read = op
 		case storage.Set:
-			writes = append(writes, op)
+			set = op
 		case storage.Delete:
-			deletions = append(deletions, op)
+			deletion = op
 		}
 	}
 	switch {
-	case len(reads) == len(ops):
-		return c.find(ctx, reads)
-	case len(deletions) == len(ops) && c.move(deletions):
-		return nil
+	case set == nil:
+		return c.Client.Batch(ctx, ops...)
+	case read != nil:
+		return c.read(ctx, read)
+	case deletion == nil && c.spent:
+		err := c.write(ctx, slices.Concat(ops, c.setSpare())...)
+		c.spent = err != nil
+		return err
+	case deletion == nil:
+		return c.write(ctx, ops...)
+	case deletion.Key != c.missing:
+		c.sent = append(c.sent, deletion.Key)
+		_ = c.write(ctx, set) // what fails is repeated with the next write
 	}
-	c.found = nil
-	key, moved := c.moved(writes)
-	all := c.extend(slices.Clone(ops), deletions, len(writes) > 0)
-	if moved != nil {
-		all = append(all, storage.DeleteOperation(moved.old))
-	}
-	err := c.Client.Batch(ctx, all...)
-	if err == nil || len(writes) == 0 {
-		for _, op := range deletions {
-			delete(c.kept, op.Key)
-		}
-	}
-	if len(writes) > 0 {
-		c.report(err)
-	}
-	switch {
-	case err == nil:
-		c.fill(reads)
-		if len(writes) > 0 {
-			clear(c.kept)
-			c.deleted = c.deleted[min(deleteMost, len(c.deleted)):]
-		}
-	case moved != nil:
-		if c.kept == nil {
-			c.kept = map[string]request{}
-		}
-		c.kept[key] = *moved
-		return nil
-	case len(reads) > 0:
-		// The position is written with the next request; after a kill before that, requests are
-		// sent again.
-		if err := c.Client.Batch(ctx, reads...); err != nil {
+	return nil
+}
+
+// read reads a request. The position is written when a request is added or has been sent.
+func (c *client) read(ctx context.Context, request *storage.Operation) error {
+	c.missing = ""
+	if !c.again.skips(request.Key) {
+		if err := c.Client.Batch(ctx, request); err != nil {
 			return err
 		}
-		c.fill(reads)
-	case len(writes) == 0:
-		for _, op := range all {
-			if len(c.deleted) < maxDeleted {
-				c.deleted = append(c.deleted, op.Key)
-			}
-		}
-		return err
-	default:
-		return err
 	}
-	for _, op := range reads {
-		if op.Value == nil {
-			return errMissing // the queue skips it
-		}
+	if request.Value == nil {
+		c.missing = request.Key
+		return errMissing // the queue goes on with the next
 	}
 	return nil
 }
 
-// extend adds what waits to be written. A position is not written without it, because the requests
-// that wait would be before it.
-func (c *client) extend(ops, deletions []*storage.Operation, writes bool) []*storage.Operation {
-	for key, k := range c.kept {
-		sent := slices.ContainsFunc(deletions, func(op *storage.Operation) bool { return op.Key == key })
-		if writes && !sent {
-			ops = append(ops, storage.SetOperation(key, k.value))
-		}
-		if writes || sent {
-			ops = append(ops, storage.DeleteOperation(k.old))
-		}
+// write writes, and deletes what has been sent.
+func (c *client) write(ctx context.Context, ops ...*storage.Operation) error {
+	var deletions []*storage.Operation
+	for _, key := range c.sent[:min(deleteMost, len(c.sent))] {
+		deletions = append(deletions, storage.DeleteOperation(key))
 	}
-	if writes {
-		for _, key := range c.deleted[:min(deleteMost, len(c.deleted))] {
-			ops = append(ops, storage.DeleteOperation(key))
-		}
+	err := c.Client.Batch(ctx, slices.Concat(ops, deletions)...)
+	if err != nil && c.delete(ctx, deletions) {
+		c.sent, deletions = c.sent[len(deletions):], nil
+		err = c.Client.Batch(ctx, ops...)
 	}
-	return ops
+	c.report(err)
+	if err == nil {
+		c.sent = c.sent[len(deletions):]
+	}
+	return err
 }
 
-// find reads, and remembers the result until the next operation.
-func (c *client) find(ctx context.Context, reads []*storage.Operation) error {
-	if err := c.Client.Batch(ctx, reads...); err != nil {
-		return err
+// delete deletes on a full disk, where deletions make space for other writes.
+func (c *client) delete(ctx context.Context, deletions []*storage.Operation) bool {
+	switch {
+	case len(deletions) == 0:
+		return false
+	case c.Client.Batch(ctx, deletions...) == nil:
+		return true
+	case c.spare == 0 || c.spent:
+		return false
 	}
-	c.found = map[string][]byte{}
-	for _, op := range reads {
-		c.found[op.Key] = op.Value
-	}
-	return nil
-}
-
-// move reports whether what has just been read is deleted, which is how the queue begins to write
-// requests under other keys. They stay until they are written; missing ones have been sent.
-func (c *client) move(deletions []*storage.Operation) bool {
-	for _, op := range deletions {
-		if _, ok := c.found[op.Key]; !ok {
-			return false
-		}
-	}
-	c.moving, c.found = c.found, nil
-	return true
-}
-
-// moved returns the request that is written under another key and that key, nil for another write.
-func (c *client) moved(writes []*storage.Operation) (key string, r *request) {
-	for _, op := range writes {
-		for old, value := range c.moving {
-			if bytes.Equal(value, op.Value) {
-				delete(c.moving, old)
-				return op.Key, &request{old, value}
-			}
-		}
-	}
-	return "", nil
-}
-
-// fill completes reads with requests that could not be written.
-func (c *client) fill(reads []*storage.Operation) {
-	for _, op := range reads {
-		if k, ok := c.kept[op.Key]; ok {
-			op.Value = k.value
-		}
-	}
+	err := c.Client.Batch(ctx, storage.DeleteOperation(spareLarge), storage.DeleteOperation(spareLast))
+	c.spent = err == nil
+	return c.spent && c.Client.Batch(ctx, deletions...) == nil
 }
 
 // report logs now and then that writes fail.
@@ -250,4 +243,57 @@ func (c *client) report(err error) {
 		c.log.Warn("the storage of a queue cannot be written: new requests are rejected, those in it are sent, some of "+
 			"them again after a kill (free space on its disk)", zap.Error(err))
 	}
+}
+
+// unsent are the requests from one index to another that were being sent when the process ended;
+// the others had been sent.
+type unsent struct {
+	from, to uint64
+	requests []uint64
+}
+
+func (u *unsent) skips(key string) bool {
+	n, err := strconv.ParseUint(key, 10, 64)
+	return err == nil && u.from <= n && n < u.to && !slices.Contains(u.requests, n)
+}
+
+// Fields of exporterhelper's PersistentMetadata.
+const (
+	readIndex  = 3 // fixed64
+	dispatched = 5 // repeated fixed64
+)
+
+// rewind returns a position that begins with the requests that were being sent. A position that it
+// cannot read stays as it is.
+func rewind(position []byte) ([]byte, unsent) {
+	var (
+		u    unsent
+		rest []byte
+	)
+	for b := position; len(b) > 0; {
+		field, kind, n := protowire.ConsumeField(b)
+		if n < 0 {
+			return position, unsent{}
+		}
+		_, _, tag := protowire.ConsumeTag(b)
+		value := b[tag:n]
+		switch {
+		case field == readIndex && kind == protowire.Fixed64Type:
+			u.to = binary.LittleEndian.Uint64(value)
+		case field == dispatched && kind == protowire.BytesType:
+			list, _ := protowire.ConsumeBytes(value)
+			for ; len(list) >= 8; list = list[8:] {
+				u.requests = append(u.requests, binary.LittleEndian.Uint64(list))
+			}
+		default:
+			rest = append(rest, b[:n]...)
+		}
+		b = b[n:]
+	}
+	if len(u.requests) == 0 {
+		return position, unsent{}
+	}
+	u.from = slices.Min(u.requests)
+	rest = protowire.AppendTag(rest, readIndex, protowire.Fixed64Type)
+	return protowire.AppendFixed64(rest, u.from), u
 }

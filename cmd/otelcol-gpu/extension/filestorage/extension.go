@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/shirou/gopsutil/v4/disk"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
@@ -24,7 +25,25 @@ func NewFactory() extension.Factory {
 		if err != nil {
 			return nil, err
 		}
-		return queuestorage.Extension(x.(storage.Extension), set.Logger), nil
+		size := func() int { return reserve(cfg.(*filestorage.Config)) }
+		return queuestorage.Extension(x.(storage.Extension), set.Logger, size), nil
 	}
 	return extension.NewFactory(of.Type(), of.CreateDefaultConfig, create, of.Stability())
+}
+
+// maxReserve is what a queue takes from the disk twice when it is opened: twice the size of the
+// largest requests that OTLP receivers accept.
+const maxReserve = 8 << 20
+
+// reserve leaves most of a small disk to other queues.
+func reserve(cfg *filestorage.Config) int {
+	n := uint64(maxReserve)
+	if cfg.MaxSize > 0 {
+		n = min(n, uint64(cfg.MaxSize)/8)
+	}
+	usage, err := disk.Usage(cfg.Directory)
+	if err != nil {
+		return 0
+	}
+	return int(min(n, usage.Free/8))
 }
