@@ -60,7 +60,10 @@ func (x *samples) Start(context.Context, component.Host) error {
 	x.client.Transport = &http.Transport{MaxIdleConnsPerHost: 1}
 	for _, s := range x.servers {
 		s.Interval = cmp.Or(s.Interval, time.Second)
-		one := &scraper{cfg: s, client: &x.client, out: x.Store, logger: x.logger, meter: x.meters.New(identityOf(&s))}
+		one := &scraper{
+			cfg: s, client: &x.client, out: x.Store, logger: x.logger, meter: x.meters.New(identityOf(&s)),
+			waiting: startingReadings,
+		}
 		x.scrapers.Go(func() { one.run(ctx) })
 	}
 	return nil

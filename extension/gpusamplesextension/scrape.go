@@ -5,10 +5,12 @@ package gpusamplesextension
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -46,7 +48,12 @@ type scraper struct {
 	counts  servermetrics.Counts
 	meter   *servermetrics.Meter
 	failing bool
+	waiting int // more refused connections without a warning, because the server may start later
 }
+
+// startingReadings is how many connections a server may refuse before its first answer without a warning: it
+// loads a model for minutes, and the Collector starts first.
+const startingReadings = 600
 
 // run reads until the context ends.
 func (s *scraper) run(ctx context.Context) {
@@ -64,20 +71,27 @@ func (s *scraper) run(ctx context.Context) {
 		if err != nil {
 			s.out.MissLoad(devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint}, time.Now().UnixNano())
 		}
-		switch {
-		case err == nil:
-			s.failing = false
-		case !s.failing:
-			s.failing = true
-			s.logger.Warn("Cannot read how many requests a server runs, so the energy of its requests is an upper bound "+
-				"(set `endpoint` under `servers` to the server's Prometheus metrics); logged once until it works",
-				zap.String("endpoint", s.cfg.Endpoint), zap.Error(err))
-		}
+		s.note(err)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// note logs the first of several failures.
+func (s *scraper) note(err error) {
+	switch {
+	case err == nil:
+		s.failing, s.waiting = false, 0
+	case s.waiting > 0 && errors.Is(err, syscall.ECONNREFUSED):
+		s.waiting--
+	case !s.failing:
+		s.failing = true
+		s.logger.Warn("Cannot read how many requests a server runs, so the energy of its requests is an upper bound "+
+			"(set `endpoint` under `servers` to the server's Prometheus metrics); logged once until it works",
+			zap.String("endpoint", s.cfg.Endpoint), zap.Error(err))
 	}
 }
 

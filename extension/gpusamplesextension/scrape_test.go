@@ -5,12 +5,14 @@ package gpusamplesextension
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,6 +102,28 @@ func TestScrapingWritesLoadsAndReportsFailuresOnce(t *testing.T) {
 	require.Equal(t, 1, logs.Len())
 	assert.Contains(t, logs.All()[0].Message, "is an upper bound")
 	assert.Contains(t, fmt.Sprint(logs.All()[0].ContextMap()["error"]), "no metric of running requests")
+}
+
+// A server may start after the Collector; later, and with other failures, the first one is a warning.
+func TestAServerThatStartsLaterIsNoWarning(t *testing.T) {
+	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	core, logs := observer.New(zap.WarnLevel)
+	s := &scraper{logger: zap.New(core), waiting: 3}
+	for range 3 {
+		s.note(refused)
+	}
+	require.Zero(t, logs.Len(), "it starts")
+	for range 2 {
+		s.note(refused)
+	}
+	require.Equal(t, 1, logs.Len(), "it does not")
+	s = &scraper{logger: zap.New(core), waiting: 3}
+	s.note(nil)
+	s.note(refused)
+	require.Equal(t, 2, logs.Len(), "it ended")
+	s = &scraper{logger: zap.New(core), waiting: 3}
+	s.note(errors.New("no metric of running requests"))
+	require.Equal(t, 3, logs.Len(), "it is the wrong address")
 }
 
 func TestServersAreValidated(t *testing.T) {

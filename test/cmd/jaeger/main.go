@@ -43,8 +43,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("API on http://%s/api/v3, OTLP gRPC on %s; now run: otelcol-gpu --config <(otelcol-gpu config jaeger)\n",
-		j.Query, j.OTLPGRPC)
+	fmt.Printf("API on http://%s/api/v3 (without the UI, which only Jaeger's releases contain), OTLP gRPC on %s; now run "+
+		"`otelcol-gpu demo --otlp %[2]s` or `otelcol-gpu --config jaeger`\n", j.Query, j.OTLPGRPC)
 	<-stop.Done()
 	return j.Stop(10 * time.Second)
 }

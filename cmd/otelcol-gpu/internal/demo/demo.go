@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -176,20 +177,29 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	return err
 }
 
-// send selects the exporter for a store: HTTP for a URL, otherwise gRPC without TLS.
+// send selects the exporter for a store: HTTP for a URL, otherwise gRPC without TLS. A store that does
+// not listen is an error now rather than lost spans at the end.
 func (f *files) send(to string) error {
 	if to == "" {
 		return nil
 	}
 	f.Store, f.Endpoint, f.Plain = "otlp_grpc/store", to, true
+	address := to
 	if u, err := url.Parse(to); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
 		f.Store, f.Plain = "otlp_http/store", u.Scheme == "http"
-		return nil
+		address = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), u.Scheme))
 	}
-	if host, port, err := net.SplitHostPort(to); err != nil || host == "" || port == "" {
+	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 		return fmt.Errorf("`--otlp` must be host:port or http(s)://host:port, found %q", to)
 	}
-	return nil
+	if proxy, _ := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}}); proxy != nil {
+		return nil // the proxy connects
+	}
+	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		return fmt.Errorf("cannot reach the trace store of `--otlp` at %s: %w (start it first)", to, err)
+	}
+	return c.Close()
 }
 
 // choose returns the first CUDA device, or a simulated one, and its description. The simulated GPU
@@ -292,7 +302,7 @@ func epilogue(out io.Writer, f files, width int) error {
 	}
 	text.WriteString(`
 
-To see the traces in a store: otelcol-gpu demo --otlp HOST:PORT
+To see the traces in Jaeger or another store: otelcol-gpu demo --otlp HOST:PORT
 To keep spans and metrics as OTLP JSON, too: otelcol-gpu demo --files
 To trace your own service: otelcol-gpu --config jaeger
 `)

@@ -5,9 +5,11 @@ package demo
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -44,4 +46,20 @@ func TestRequestsThatArrivedAreServedWhenTheTimeIsOver(t *testing.T) {
 		close(r.done)
 	}
 	require.Len(t, spans.Ended(), served)
+}
+
+func TestAStoreThatDoesNotListenIsAnErrorAtTheStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	for _, to := range []string{address, "http://" + address} {
+		var f files
+		require.NoError(t, f.send(to))
+		assert.Equal(t, to, f.Endpoint)
+	}
+	require.NoError(t, l.Close())
+	for _, to := range []string{address, "http://" + address} {
+		require.ErrorContains(t, new(files).send(to), "cannot reach the trace store of `--otlp` at "+to)
+	}
+	require.ErrorContains(t, new(files).send("nonsense"), "host:port")
 }
