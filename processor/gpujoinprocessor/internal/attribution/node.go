@@ -193,6 +193,16 @@ func (d *Device) forget(n *node) {
 	d.budget.slab.give(n)
 }
 
+// find searches for the node of a key with its hash; nil if there is none.
+func (d *Device) find(k *Key, hash uint32) *node {
+	s := &d.budget.slab
+	at, ok := d.nodes.Get(uint64(hash), func(at int32) bool { return s.at(ref(at)).key == *k })
+	if !ok {
+		return nil
+	}
+	return s.at(ref(at))
+}
+
 // node returns the node of a key, nil if unknown.
 func (d *Device) node(k *Key) *node { return d.find(k, d.budget.slab.hash(k)) }
 

@@ -56,13 +56,3 @@ func (s *slab) hash(k *Key) uint32 {
 	}
 	return uint32(maphash.Comparable(s.seed, *k)) | 1<<31
 }
-
-// find searches for the node of a key with its hash; nil if there is none.
-func (d *Device) find(k *Key, hash uint32) *node {
-	s := &d.budget.slab
-	at, ok := d.nodes.Get(uint64(hash), func(at int32) bool { return s.at(ref(at)).key == *k })
-	if !ok {
-		return nil
-	}
-	return s.at(ref(at))
-}
