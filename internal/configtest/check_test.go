@@ -116,7 +116,7 @@ func checkSchema(t *testing.T, defaults func() component.Config) {
 	require.NoError(t, err)
 	have, err := os.ReadFile("config.schema.yaml")
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(have), "go generate ./internal/configschema")
+	assert.Equal(t, string(want), string(have), "go generate ./internal/configschema")
 
 	conf := confmap.New()
 	require.NoError(t, conf.Marshal(defaults()))

@@ -35,6 +35,12 @@ func bubble(t *testing.T, f func(t *testing.T, r *rig, zero time.Time), edit ...
 	})
 }
 
+// settle waits until spans that end now are joined, by the default configuration.
+func settle() { time.Sleep(createDefaultConfig().(*Config).Settle + time.Second) }
+
+// settleIn6s is for tests whose times follow from a settle delay of 6 s, whatever the default.
+func settleIn6s(c *Config) { c.Settle = 6 * time.Second }
+
 func attr(t *testing.T, s ptrace.Span, key string) any {
 	t.Helper()
 	v, ok := s.Attributes().Get(key)
@@ -182,7 +188,7 @@ func TestMixedRequestsAreQueuedCompletely(t *testing.T) {
 		td.resource("c").gpu(5, 0, zero, now)
 		r.consume(td.Traces)
 		require.Empty(t, r.spans())
-		time.Sleep(7 * time.Second)
+		settle()
 		require.Len(t, r.spans(), 5)
 		assert.Len(t, r.sink.AllTraces(), 1)
 		for _, td := range r.sink.AllTraces() {
@@ -223,7 +229,7 @@ func TestTheRestMayBecomeReadOnlyWhileTheGPUPartWaits(t *testing.T) {
 		td.gpu(1, 0, zero, time.Now())
 		td.scope("http").host(2, 0, zero, time.Now())
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		assert.Equal(t, int32(1), joined.Load())
 	})
 }
@@ -278,7 +284,7 @@ func TestJoinedSpansPassUntouched(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero, time.Now())
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		once := ptrace.NewTraces()
 		r.sink.AllTraces()[0].CopyTo(once)
 		r.sink.Reset()
@@ -301,7 +307,7 @@ func TestTheSameRequestTwiceLeavesOnce(t *testing.T) {
 		r.consume(td.Traces)
 		time.Sleep(sec(3)) // a sender that missed the response retries
 		r.consume(other)
-		time.Sleep(7 * time.Second)
+		settle()
 		require.Len(t, r.sink.AllTraces(), 1)
 		assert.EqualValues(t, 2, r.count("repeated_spans", ""))
 		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
@@ -350,7 +356,7 @@ func TestMemoryUsageOfTheProducerStays(t *testing.T) {
 		td.gpu(1, 0, zero, time.Now()).Attributes().PutInt("gpu.memory.usage", 77)
 		td.gpu(2, 0, zero, time.Now())
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		assert.EqualValues(t, 77, attr(t, r.spans()[1], "gpu.memory.usage"))
 		assert.EqualValues(t, 1<<30, attr(t, r.spans()[2], "gpu.memory.usage"))
 	})
@@ -379,7 +385,7 @@ func TestSpanEventsByOption(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		s := r.spans()[1]
 		require.Equal(t, 6, s.Events().Len())
 		assert.Equal(t, []any{"GPU-NVLINK 0x0005", "0x1234"}, s.Attributes().AsRaw()["gpu.faults"])

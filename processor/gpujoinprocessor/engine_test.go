@@ -159,7 +159,7 @@ func TestDeviceThatVanishesIsReleased(t *testing.T) {
 }
 
 func TestInactiveInstanceDelaysNothing(t *testing.T) {
-	s := newStill(t)
+	s := newStill(t, settleIn6s)
 	zero := s.now
 	w, err := s.store.Register(writerID, nominal)
 	require.NoError(t, err)

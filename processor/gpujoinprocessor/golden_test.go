@@ -76,7 +76,7 @@ func TestTwoSendersGolden(t *testing.T) {
 		server2.gpu(21, 0, at(2), at(2.5)).SetName("decode")
 		r.consume(trainer2.Traces)
 		r.consume(server2.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 
 		got := ptrace.NewTraces()
 		for _, td := range r.sink.AllTraces() {

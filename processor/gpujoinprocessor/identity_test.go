@@ -67,7 +67,7 @@ func TestIdentityFindsTheDevice(t *testing.T) {
 				td := newTraces("a")
 				tt.span(td.gpu(1, 0, zero, time.Now()), td)
 				r.consume(td.Traces)
-				time.Sleep(7 * time.Second)
+				settle()
 				s := r.spans()[1]
 				assert.InDelta(t, 300, energy(t, s), 1e-6)
 				assert.Equal(t, tt.id, s.Attributes().AsRaw()["hw.id"], "written where neither span nor resource had one")
@@ -130,7 +130,7 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 			td.gpu(1, 0, zero.Add(time.Second), time.Now()).Attributes().PutStr("hw.id", mig1)
 			td.resource("b").gpu(2, 0, zero.Add(time.Second), time.Now()).Attributes().PutStr("hw.id", mig2[4:])
 			r.consume(td.Traces)
-			time.Sleep(7 * time.Second)
+			settle()
 			s := r.spans()
 			assert.InDelta(t, 0.2, attr(t, s[1], "gpu.utilization"), 1e-9)
 			assert.InDelta(t, 0.9, attr(t, s[2], "gpu.utilization"), 1e-9)
@@ -163,7 +163,7 @@ func TestJoinedAndHostSpansPass(t *testing.T) {
 		td.ss.Scope().Attributes().PutStr("gpu.measurement.source", "dcgm")
 		td.gpu(4, 0, zero, time.Now())
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		all := r.spans()
 		assert.InDelta(t, 300, energy(t, all[1]), 1e-6)
 		for _, id := range []uint64{2, 3, 4} {

@@ -125,7 +125,7 @@ func TestLeanSpansAreJoinedOnce(t *testing.T) {
 		r.run(r.device(nominal), steady(time.Now(), 700))
 		time.Sleep(time.Second)
 		r.consume(again)
-		time.Sleep(7 * time.Second)
+		settle()
 		s := first.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
 		assert.Equal(t, s.Attributes().AsRaw(), r.spans()[1].Attributes().AsRaw())
 	})

@@ -67,7 +67,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	c = createDefaultConfig().(*Config)
-	c.MaxWait = 5 * time.Second
+	c.Settle, c.MaxWait = 6*time.Second, 5*time.Second
 	assert.EqualError(t, c.Validate(), "`max_wait` (5s) must not be shorter than `settle` (6s)")
 }
 

@@ -28,13 +28,13 @@ func TestStepAfterItsChildrenHoldsTheirEnergy(t *testing.T) {
 		td = newTraces("a")
 		td.gpu(1, 0, at(0.5), at(10))
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		s := r.spans()
 		assert.InDelta(t, 300, energy(t, s[2]), 1e-6)
 		assert.InDelta(t, 2850, energy(t, s[1]), 1e-6, "all that was free, and its child")
 		late := attr(t, s[1], "gpu.join.late.duration").(float64)
 		assert.InDelta(t, 3.5-1, late, 0.2, "settled before it arrived at 10 s: 4 s; from 0.5 s on, less the child's second")
-	})
+	}, settleIn6s)
 }
 
 func TestHostSpansBetweenStepAndKernelAreFollowed(t *testing.T) {
@@ -258,7 +258,7 @@ func TestSpansOfOneDeviceNestWhetherOrNotTheyStateItsAddress(t *testing.T) {
 		outer.Attributes().PutInt("gpu.stream.id", 1)
 		outer.Attributes().PutStr("gpu.pci.bdf", "0000:17:00.0")
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		assert.InDelta(t, 600, energy(t, r.spans()[1]), 1e-6)
 		assert.InDelta(t, 150, energy(t, r.spans()[2]), 1e-6)
 	})

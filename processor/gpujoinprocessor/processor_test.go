@@ -18,7 +18,7 @@ import (
 func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
-		r := newRig(t).join()
+		r := newRig(t).join(settleIn6s)
 		defer r.close()
 		w := r.device(devicesamples.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
 		r.run(w, func(now time.Time, s *devicesamples.Sample) {
@@ -93,7 +93,7 @@ func TestThrottleAtTheBoundariesOfARecording(t *testing.T) {
 			}
 			s.Set(devicesamples.Throttle, throttle)
 		})
-		time.Sleep(7 * time.Second)
+		settle()
 		td := newTraces("a")
 		steps := []struct{ from, to, want float64 }{
 			{2, 3, 0}, {2.5, 3.5, 0.5}, {3.5, 4.5, 1}, {4.5, 5.5, 0.5}, {5, 6, 0}, {2, 6, 2},
@@ -102,7 +102,7 @@ func TestThrottleAtTheBoundariesOfARecording(t *testing.T) {
 			td.gpu(uint64(i+1), 0, zero.Add(sec(s.from)), zero.Add(sec(s.to)))
 		}
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		for i, s := range steps {
 			got := r.spans()[uint64(i+1)].Attributes().AsRaw()
 			assert.InDelta(t, s.want, got["gpu.throttle.time"], 1e-6, "%v", s)

@@ -55,7 +55,7 @@ func TestSamplesThatStopReleaseAtTheDeadline(t *testing.T) {
 		td = newTraces("a")
 		td.gpu(4, 0, at(27), at(28))
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		assert.InDelta(t, 300, energy(t, r.spans()[4]), 1e-6)
 		// The counter continued across the gap: 18 s of 300 W that cannot be attributed.
 		assert.InDelta(t, 300*18, r.energy("uncovered"), 35)
@@ -140,7 +140,7 @@ func TestCounterResetLosesOnlyTheGapAcrossIt(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(3)))
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		s := r.spans()[1]
 		assert.InDelta(t, 570, energy(t, s), 1e-6)
 		assert.InDelta(t, 0.95, attr(t, s, "gpu.join.coverage"), 1e-6)
@@ -161,7 +161,7 @@ func TestShiftMovesTheSamples(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(2)), zero.Add(sec(3)))
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		assert.InDelta(t, 400, energy(t, r.spans()[1]), 1e-6)
 	})
 }
@@ -188,7 +188,7 @@ func TestShiftMakesUpForTheClockOfTheServices(t *testing.T) {
 					assert.InDelta(t, 150, energy(t, s[id]), 1e-6)
 					assert.NotContains(t, s[id].Attributes().AsRaw(), "gpu.join.late.duration")
 				}
-			}, func(c *Config) { c.Shift = -skew })
+			}, settleIn6s, func(c *Config) { c.Shift = -skew })
 		})
 	}
 }
@@ -199,7 +199,7 @@ func TestShortSpansAreCells(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1.01)), zero.Add(sec(1.05)))
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		s := r.spans()[1]
 		assert.Equal(t, semconv.GPUJoinMethodCell, attr(t, s, "gpu.join.method"))
 		assert.InDelta(t, 12, energy(t, s), 1e-6)
@@ -220,7 +220,7 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
 		r.consume(td.Traces)
-		time.Sleep(7 * time.Second)
+		settle()
 		assert.InDelta(t, 200, energy(t, r.spans()[1]), 1e-6)
 	})
 }

@@ -269,7 +269,7 @@ func TestALateRequestOnSeveralDevicesStatesTheLongestTime(t *testing.T) {
 					}
 				})
 		}
-		r.join()
+		r.join(settleIn6s)
 		defer r.close()
 		time.Sleep(9 * time.Second)
 		td := newTraces("a")
