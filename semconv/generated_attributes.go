@@ -531,7 +531,7 @@ const (
 	// GPUServerPhaseKey (string): Phase of requests.
 	GPUServerPhaseKey = attribute.Key("gpu.server.phase")
 
-	// GPUServerStateKey (string): Whether the server ran requests.
+	// GPUServerStateKey (string): Whether the server ran requests. Omitted if it does not report how many run.
 	GPUServerStateKey = attribute.Key("gpu.server.state")
 
 	// GPUSMOccupancyKey (double, 1): Mean of resident warps divided by the maximum, over all SMs.

@@ -38,6 +38,9 @@ func derived(t *testing.T, path string) []ptrace.Traces {
 	f := gpuderiveprocessor.NewFactory()
 	cfg := f.CreateDefaultConfig().(*gpuderiveprocessor.Config)
 	cfg.Presets = []string{"vllm", "dynamo", "sglang"}
+	cfg.Mappings = []gpuderiveprocessor.MappingConfig{ // docs/llm.md
+		{Span: "replica_handle_request*", Has: "deployment", Type: "request"},
+	}
 	sink := new(consumertest.TracesSink)
 	p, err := f.CreateTraces(t.Context(), processortest.NewNopSettings(f.Type()), cfg, sink)
 	require.NoError(t, err)

@@ -93,10 +93,10 @@ var Servers = []Server{
 		"written from source",
 	},
 	{
-		"Dynamo", "`model`", "none", "now, with queued requests, of all workers behind the front end",
-		"output each chunk, input when a request ends",
+		"Dynamo", "`model`", "none", "now, with queued requests: on the front end of all workers, on a worker's port of this one",
+		"on the front end: output each chunk, input when a request ends",
 		"[metrics.rs](https://github.com/ai-dynamo/dynamo/blob/main/lib/llm/src/http/service/metrics.rs)",
-		"written from source",
+		"1.6.1, recorded with the mocker",
 	},
 	{
 		"llama.cpp", "none", "none", "now", "each iteration",
@@ -151,13 +151,16 @@ var metrics = map[string]Metric{
 	"dynamo_frontend_output_sequence_tokens_sum": {Server: "Dynamo", Quantity: Output},
 	"dynamo_frontend_output_tokens_total":        {Server: "Dynamo", Quantity: Output},
 	"dynamo_frontend_requests_total":             {Server: "Dynamo", Quantity: Requests},
-	"llamacpp_requests_processing":               {Server: "llama.cpp", Quantity: Running},
-	"llamacpp_requests_deferred":                 {Server: "llama.cpp", Quantity: Waiting},
-	"llamacpp_kv_cache_usage_ratio":              {Server: "llama.cpp", Quantity: KVCache}, // until 2025
-	"llamacpp_prompt_tokens_total":               {Server: "llama.cpp", Quantity: Input},
-	"llamacpp_tokens_predicted_total":            {Server: "llama.cpp", Quantity: Output},
-	"llamacpp_prompt_seconds_total":              {Server: "llama.cpp", Quantity: Prefill},
-	"llamacpp_tokens_predicted_seconds_total":    {Server: "llama.cpp", Quantity: Decode},
+	"dynamo_component_inflight_requests":         {"Dynamo", Running, "dynamo_endpoint", "generate"},
+	// requests_total of a worker counts them when they begin.
+	"dynamo_component_request_duration_seconds_count": {"Dynamo", Requests, "dynamo_endpoint", "generate"},
+	"llamacpp_requests_processing":                    {Server: "llama.cpp", Quantity: Running},
+	"llamacpp_requests_deferred":                      {Server: "llama.cpp", Quantity: Waiting},
+	"llamacpp_kv_cache_usage_ratio":                   {Server: "llama.cpp", Quantity: KVCache}, // until 2025
+	"llamacpp_prompt_tokens_total":                    {Server: "llama.cpp", Quantity: Input},
+	"llamacpp_tokens_predicted_total":                 {Server: "llama.cpp", Quantity: Output},
+	"llamacpp_prompt_seconds_total":                   {Server: "llama.cpp", Quantity: Prefill},
+	"llamacpp_tokens_predicted_seconds_total":         {Server: "llama.cpp", Quantity: Decode},
 }
 
 // bySelection are metrics of one name whose series are different quantities, by a label's value.

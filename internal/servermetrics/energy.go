@@ -20,38 +20,138 @@ const (
 	sharesLag, sharesKept = int64(5 * time.Second), int64(time.Minute)
 )
 
+const (
+	// certain is the share of a stretch whose state is known for all of its time.
+	certain = -1
+	// fade is by how much older pages weigh less in means, and restFades after how many seconds the
+	// power of an idle server has half of its weight.
+	fade, restFades = 63. / 64, 45.
+)
+
+// progress is what counters of a server rose by from one page to the next.
+type progress struct {
+	moved bool    // any of them
+	timed bool    // the time of requests that ended is on the page
+	busy  float64 // this time, s
+	ended float64 // requests
+}
+
+// loads are means over about a minute of pages.
+type loads struct {
+	busy, ended    float64 // time of requests that ended, s, and their number
+	running, pages float64 // requests on pages with any, and these pages
+	counted        float64 // s of requests that run and were counted before they ended
+}
+
 // extend adds the time since the last page: its first half has the earlier state, unless the server
-// was restarted.
-func (x *Meter) extend(now state, t int64, restarted bool) {
-	if n := len(x.states); n > 0 {
-		last := &x.states[n-1]
-		switch {
-		case restarted:
-			x.states = append(x.states, stretch{t, absent})
-		case last.state == now:
-			last.to = t
-			return
-		default:
-			last.to = x.read + (t-x.read)/2
-		}
+// was restarted. In how much of it requests ran is certain if both pages agree and no request began
+// and ended between them. Requests that are shorter than the time between two pages would be found
+// by chance: the time that they took, by the counter of ended ones, tells more.
+func (x *Meter) extend(now state, running float64, t int64, restarted bool, did progress) {
+	before := x.state
+	x.state = now
+	if x.read == 0 {
+		return
+	}
+	if restarted {
+		x.append(stretch{t, absent, certain})
+		return
+	}
+	l := &x.loads
+	l.busy, l.ended = fade*l.busy+did.busy, fade*l.ended+did.ended
+	if running > 0 {
+		l.running, l.pages = fade*l.running+running, fade*l.pages+1
+	}
+	length := float64(t-x.read) * 1e-9
+	short := did.timed && l.ended > 0 && l.busy < length*l.ended
+	share := float64(certain)
+	switch {
+	case now == unknown || before == unknown, now == idle && before == idle && !did.moved:
+	case short && now == active && before == active && did.ended == 0: // one runs throughout
+		l.counted += running * length
+	case short:
+		paid := min(l.counted, did.busy)
+		l.counted -= paid
+		share = (did.busy - paid) / max(l.running/max(l.pages, 1), 1) / length
+	case now != before:
+		share = 0.5
+	case now == idle:
+		share = 0
+	}
+	x.append(stretch{x.read + (t-x.read)/2, before, share})
+	x.append(stretch{t, now, share})
+}
+
+func (x *Meter) append(s stretch) {
+	if n := len(x.states); n > 0 && x.states[n-1].state == s.state && x.states[n-1].share == s.share {
+		x.states[n-1].to = s.to
+		return
 	}
 	if over := len(x.states) - maxStretches; over >= 0 {
 		x.states = slices.Delete(x.states, 0, 1+over)
 	}
-	x.states = append(x.states, stretch{t, now})
+	x.states = append(x.states, s)
 }
 
 // stateAt returns the state at a time that is not before the first stretch, and until when it lasts.
-func (x *Meter) stateAt(t int64) (state, int64) {
+func (x *Meter) stateAt(t int64) stretch {
 	for _, s := range x.states {
 		if t < s.to {
-			return s.state, s.to
+			return s
 		}
 	}
-	if to := x.read + max(silence, silentPages*x.every); len(x.states) > 0 && t < to {
-		return x.states[len(x.states)-1].state, to
+	if to := x.read + max(silence, silentPages*x.every); x.read > 0 && t < to {
+		return stretch{to, x.state, certain}
 	}
-	return absent, math.MaxInt64
+	return stretch{math.MaxInt64, absent, certain}
+}
+
+// count adds the energy of a time. If requests ran in a part of it, the rest of the time has the
+// power of the idle server, so that requests have all of the energy above it. What exceeds the
+// energy of one stretch is taken from the next ones.
+func (x *Meter) count(s stretch, joules, seconds float64) {
+	if s.state == absent {
+		x.owed = 0
+		return
+	}
+	to := x.joules[x.model()]
+	if to == nil {
+		to = new([numStates]float64)
+		x.joules[x.model()] = to
+	}
+	rest := 0.
+	switch {
+	case s.state == unknown:
+		to[unknown] += joules
+		return
+	case s.share != certain:
+		if x.restSeconds > 0 {
+			rest = x.restJoules / x.restSeconds * seconds * (1 - s.share)
+		}
+	case s.state == idle:
+		older := math.Exp2(-seconds / restFades)
+		x.restJoules, x.restSeconds = older*x.restJoules+joules, older*x.restSeconds+seconds
+		rest = joules
+	}
+	rest += x.owed
+	part := min(max(rest, 0), joules)
+	x.owed = rest - part
+	to[idle] += part
+	to[active] += joules - part
+}
+
+// model returns the only model of the server; empty if it has several.
+func (x *Meter) model() (only string) {
+	for at := range x.totals {
+		switch {
+		case at.model == "" || at.model == only:
+		case only != "":
+			return ""
+		default:
+			only = at.model
+		}
+	}
+	return only
 }
 
 // Users tell which processes use devices, and how they share them. A [devicesamples.Store] does.
@@ -103,16 +203,18 @@ func (m *Meters) Measure(view devicesamples.View, users Users) {
 		}
 		until[x] = to
 		for at := x.through; at < to; {
-			s, end := x.stateAt(at)
-			end = min(end, to)
+			s := x.stateAt(at)
+			end, joules := min(s.to, to), 0.
 			for _, b := range list {
 				end = b.constant(at, end)
-			}
-			for _, b := range list {
-				if s != absent {
-					x.joules[s] += b.energy(at, end) * b.part(x, at)
+				if len(b.meters) > 1 {
+					s.share = certain // by the states of all servers
 				}
 			}
+			for _, b := range list {
+				joules += b.energy(at, end) * b.part(x, at)
+			}
+			x.count(s, joules, float64(end-at)*1e-9)
 			at = end
 		}
 	}
@@ -165,7 +267,7 @@ func (b *board) window(at, end int64) (*devicesamples.ShareWindow, int64) {
 func (b *board) constant(at, end int64) int64 {
 	_, end = b.window(at, end)
 	for _, x := range b.meters {
-		if _, to := x.stateAt(at); to > at {
+		if to := x.stateAt(at).to; to > at {
 			end = min(end, to)
 		}
 	}
@@ -210,7 +312,7 @@ func (b *board) part(x *Meter, at int64) float64 {
 	}
 	running, present, s := 0, 0, absent
 	for _, y := range b.meters {
-		is, _ := y.stateAt(at)
+		is := y.stateAt(at).state
 		if y == x {
 			s = is
 		}

@@ -58,9 +58,14 @@ type Meter struct {
 	seen    map[float64]bool  // processes by their start
 	totals  map[total]float64 // increases of counters since the first page
 	gauges  map[total]float64
-	joules  [numStates]float64
-	states  []stretch // not counted yet, in the order of time
-	through int64     // energy is counted until then
+	joules  map[string]*[numStates]float64 // by the only model
+	state   state                          // on the newest page
+	states  []stretch                      // not counted yet, in the order of time
+	through int64                          // energy is counted until then
+	loads   loads
+	owed    float64 // J of the idle server that are counted as active; negative: the other way round
+
+	restJoules, restSeconds float64 // of the idle server, in the last minutes
 }
 
 type place struct {
@@ -89,6 +94,7 @@ const (
 type stretch struct {
 	to    int64
 	state state
+	share float64 // of its time in which requests ran; certain: by the state
 }
 
 const (
@@ -102,7 +108,10 @@ const (
 func (m *Meters) New(id Identity) *Meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	x := &Meter{all: m, id: id, last: map[place]float64{}, seen: map[float64]bool{}, totals: map[total]float64{}}
+	x := &Meter{
+		all: m, id: id, last: map[place]float64{}, seen: map[float64]bool{}, totals: map[total]float64{},
+		joules: map[string]*[numStates]float64{},
+	}
 	m.list = append(m.list, x)
 	return x
 }
@@ -130,6 +139,14 @@ func (x *Meter) Add(p *Page, t int64) {
 	}
 	x.seen[p.Started] = true
 	x.gauges = map[total]float64{}
+	fell := map[string]bool{} // models of which a counter did: all of them count from 0
+	for _, v := range values {
+		if v.Quantity >= Input && x.last[place{v.Quantity, v.Key, p.Started}] > v.Value {
+			fell[v.Model] = true
+		}
+	}
+	restarted = restarted || len(fell) > 0
+	running, did := 0., progress{}
 	for _, v := range values {
 		to := total{v.Quantity, v.Model}
 		switch v.Quantity {
@@ -137,6 +154,7 @@ func (x *Meter) Add(p *Page, t int64) {
 			if now = max(now, idle); v.Value > 0 {
 				now = active
 			}
+			running += v.Value
 			x.gauges[to] += v.Value
 			continue
 		case Waiting:
@@ -152,19 +170,25 @@ func (x *Meter) Add(p *Page, t int64) {
 		switch {
 		case !ok && len(x.last) >= maxSeries:
 			continue
-		case ok && before <= v.Value:
+		case ok && !fell[v.Model]:
 			more -= before
 		case first || other && !restarted:
 			more = 0
-		case ok:
-			restarted = true
 		}
 		x.last[at] = v.Value
 		if _, ok := x.totals[to]; ok || len(x.totals) < maxTotals {
 			x.totals[to] += more
 		}
+		did.moved = did.moved || more > 0
+		switch v.Quantity {
+		case Prefill, Decode:
+			did.timed = true
+			did.busy += more
+		case Requests:
+			did.ended += more
+		}
 	}
-	x.extend(now, t, restarted)
+	x.extend(now, running, t, restarted, did)
 	if !first {
 		x.every = t - x.read
 	}
@@ -218,26 +242,19 @@ func (m *Meters) Append(dst pmetric.MetricSlice) {
 		if x.start == 0 {
 			continue
 		}
-		models := map[string]bool{}
-		for at := range x.totals {
-			models[at.model] = true
-		}
-		only := ""
-		if len(models) == 1 {
-			for only = range models {
-			}
-		}
-		for s, j := range x.joules {
-			if x.through == x.start || state(s) == unknown && j == 0 {
-				continue
-			}
-			p := x.point(of(semconv.GPUServerEnergyName), only, x.through, true)
-			p.SetDoubleValue(j)
-			switch state(s) {
-			case idle:
-				p.Attributes().PutStr(string(semconv.GPUServerStateKey), semconv.GPUServerStateIdle)
-			case active:
-				p.Attributes().PutStr(string(semconv.GPUServerStateKey), semconv.GPUServerStateActive)
+		for _, model := range slices.Sorted(maps.Keys(x.joules)) {
+			for s, j := range x.joules[model] {
+				if state(s) == unknown && j == 0 {
+					continue
+				}
+				p := x.point(of(semconv.GPUServerEnergyName), model, x.through, true)
+				p.SetDoubleValue(j)
+				switch state(s) {
+				case idle:
+					p.Attributes().PutStr(string(semconv.GPUServerStateKey), semconv.GPUServerStateIdle)
+				case active:
+					p.Attributes().PutStr(string(semconv.GPUServerStateKey), semconv.GPUServerStateActive)
+				}
 			}
 		}
 		for _, values := range []map[total]float64{x.totals, x.gauges} {

@@ -8,8 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +110,28 @@ func TestTokensOfARecordedVLLM(t *testing.T) {
 	assert.Equal(t, 2*6857., m.totals[total{Output, "tiny"}], "its counters started from 0")
 }
 
+// The front end and a worker of Dynamo, while two requests run and after 23 have ended.
+func TestARecordedDynamo(t *testing.T) {
+	for part, want := range map[string]map[Quantity]float64{
+		"frontend": {Input: 803 - 341, Output: 2120 - 506, Requests: 23 - 8},
+		"worker":   {Requests: 23 - 8},
+	} {
+		var all Meters
+		m := all.New(Identity{})
+		page := readPage(t, filepath.Join("testdata", "dynamo-1.6.1-"+part+".1.prom"))
+		n, ok := page.Running()
+		assert.True(t, ok)
+		assert.Equal(t, 2., n)
+		m.Add(page, 1e9)
+		m.Add(readPage(t, filepath.Join("testdata", "dynamo-1.6.1-"+part+".2.prom")), 11e9)
+		got := map[Quantity]float64{}
+		for at, v := range m.totals {
+			got[at.q] += v
+		}
+		assert.Equal(t, want, got, part)
+	}
+}
+
 // Two rounds of four requests of 4 s: the counter rises when they end.
 func TestTimeOfEndedRequestsIsSpreadOverTheirDuration(t *testing.T) {
 	st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
@@ -176,8 +200,8 @@ func TestEnergyOfServersOnOneDevice(t *testing.T) {
 			view.Release()
 		}
 	}
-	assert.InDelta(t, 500+400./2, a.joules[active], 1e-6, "alone from 10.5 to 15.5 s, then half until 19.5 s")
-	assert.InDelta(t, 3000, a.joules[active]+a.joules[idle]+b.joules[active]+b.joules[idle], 1e-6)
+	assert.InDelta(t, 500+400./2, a.energy(active), 1e-6, "alone from 10.5 to 15.5 s, then half until 19.5 s")
+	assert.InDelta(t, 3000, a.energy(active)+a.energy(idle)+b.energy(active)+b.energy(idle), 1e-6)
 	metrics := pmetric.NewMetricSlice()
 	all.Append(metrics)
 	assert.Equal(t, "gpu.server.energy", metrics.At(0).Name())
@@ -274,13 +298,101 @@ func TestEnergyOfServersThatShareRestartAndStop(t *testing.T) {
 				}
 			}
 			first := meters[0]
-			assert.InDelta(t, tt.joules, first.joules[active]+first.joules[idle], tt.within+1e-6)
+			assert.InDelta(t, tt.joules, first.energy(active)+first.energy(idle), tt.within+1e-6)
 			assert.InDelta(t, tt.tokens, first.totals[total{q: Output}], 1e-6)
 			sum := 0.
 			for _, m := range meters {
-				sum += m.joules[active] + m.joules[idle] + m.joules[unknown]
+				sum += m.energy(active) + m.energy(idle) + m.energy(unknown)
 			}
 			assert.LessOrEqual(t, sum, 20000.000001, "nothing is counted twice")
+		})
+	}
+}
+
+// energy returns the energy of a state, of all models.
+func (x *Meter) energy(s state) (sum float64) {
+	for _, j := range x.joules {
+		sum += j[s]
+	}
+	return sum
+}
+
+// A server of 70 W that needs 200 W more while requests run is read once per second, at varying
+// times. Energy of requests is found whatever their length and their number; in ten minutes without
+// a pause of a second between requests, shorter pauses are theirs.
+func TestEnergyOfRequestsOfAnyLength(t *testing.T) {
+	for name, tt := range map[string]struct {
+		every, length float64 // s
+		timed         bool    // the server counts the time of requests
+		gauge         float64 // part of the running requests that it reports
+		within        float64
+	}{
+		"short":                        {1, 0.4, true, 1, 0.03},
+		"rare and short":               {5, 0.1, true, 1, 0.05},
+		"many":                         {0.3, 0.4, true, 1, 0.05},
+		"half a pause":                 {2, 1.5, true, 1, 0.02},
+		"short, their time is unknown": {1, 0.4, false, 1, 0.2},
+		"long":                         {20, 9, true, 1, 0.02},
+		"long, their time is unknown":  {20, 9, false, 1, 0.02},
+		"the gauge is always 0":        {2, 0.4, true, 0, 0.15}, // overlapping requests count twice
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+			const start = 1_700_000_000_000_000_000
+			dev, err := st.Register(component.MustNewID("gpu"), devicesamples.Device{ID: "GPU-1", Interval: 100 * time.Millisecond, Ordinal: -1})
+			require.NoError(t, err)
+			defer dev.Close()
+			var all Meters
+			m := all.New(Identity{Devices: []string{"GPU-1"}})
+			random := rand.New(rand.NewPCG(1, 2))
+			const tick = 0.01
+			joules, want, page := 0., 0., 0.
+			type request struct{ begins, ends float64 }
+			var running []request
+			begins := random.ExpFloat64() * tt.every
+			busy, ended := 0., 0. // of requests that have ended
+			for i := range int64(600 / tick) {
+				now := float64(i) * tick
+				for ; begins <= now; begins += random.ExpFloat64() * tt.every {
+					running = append(running, request{begins, begins + tt.length*(0.5+random.Float64())})
+				}
+				running = slices.DeleteFunc(running, func(r request) bool {
+					if r.ends > now {
+						return false
+					}
+					busy += r.ends - r.begins
+					ended++
+					return true
+				})
+				watts := 70.
+				if len(running) > 0 {
+					watts = 270
+					want += watts * tick
+				}
+				joules += watts * tick
+				at := start + int64(now*1e9)
+				if i%10 == 9 {
+					s := devicesamples.Sample{Time: at}
+					s.Set(devicesamples.Energy, joules)
+					dev.Write([]devicesamples.Sample{s})
+				}
+				if now < page {
+					continue
+				}
+				page = now + 0.75 + random.Float64()/2
+				p := &Page{}
+				p.Add("vllm:num_requests_running", nil, tt.gauge*float64(len(running)))
+				p.Add("vllm:request_success_total", nil, ended)
+				if tt.timed {
+					p.Add("vllm:request_decode_time_seconds_sum", nil, busy)
+				}
+				m.Add(p, at)
+				view := st.Acquire()
+				all.Measure(view, st)
+				view.Release()
+			}
+			assert.InEpsilon(t, want, m.energy(active), tt.within)
+			assert.InDelta(t, joules, m.energy(active)+m.energy(idle), 700, "the first and the last second")
 		})
 	}
 }

@@ -41,6 +41,7 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 		"vllm_v1":       request("llm_request", with(tokens, phases)),
 		"vllm_v1_otel":  request("llm_request", with(tokens, phases)),
 		"vllm_v1_named": request("llm_request", tokens),
+		"trtllm":        request("llm_request", tokens),
 		"sglang": request("llm_request", attrs{
 			"gpu.operation.items": int64(32), "gpu.operation.item.type": "token", "gpu.request.time_to_first_item": 0.118,
 			"gen_ai.request.model": "qwen/qwen2.5-0.5b-instruct", "gpu.request.decode.duration": 1.838,

@@ -5,10 +5,11 @@ package gpujoinprocessor
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
-	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/servermetrics"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
@@ -270,111 +270,125 @@ func TestCountsThatTheSpansContradictAreNotUsed(t *testing.T) {
 	}
 }
 
-// Requests of a recorded vLLM run again and again, without a pause, and the server's counters follow them: joules per
-// token from its metrics alone equal the ones of its spans, within 1 %.
+// Spans and metrics of a real vLLM, recorded together: joules per token from its metrics alone equal the ones of its
+// spans, within 1 % while it is busy. With pauses between short requests, the number that runs at once is known from
+// few readings. The device needs more power for more requests.
 func TestJoulesPerTokenAgreeWithAndWithoutTraces(t *testing.T) {
-	requests := recordedRequests(t)
-	synctest.Test(t, func(t *testing.T) {
-		zero := time.Now()
-		const rounds, period, length = 80, 1300 * time.Millisecond, 110 * time.Second
-		at := func(round int, offset time.Duration) time.Time {
-			return zero.Add(time.Second + time.Duration(round)*period + offset)
-		}
-		r := newRig(t)
-		r.run(r.device(devicesamples.Device{ID: gpu0}), func(now time.Time, s *devicesamples.Sample) {
-			x := now.Sub(zero).Seconds()
-			s.Set(devicesamples.Energy, 300*x+50*math.Sin(x))
+	for name, within := range map[string]float64{"busy": 0.01, "pauses": 0.08} {
+		t.Run(name, func(t *testing.T) {
+			r := recordedServer(t, name)
+			synctest.Test(t, func(t *testing.T) { joulesPerToken(t, r, within) })
 		})
-		r.join(func(c *Config) { c.Settle, c.MaxWait = length+20*time.Second, length+40*time.Second })
-		source := r.store.(interface {
-			Meters() *servermetrics.Meters
-			servermetrics.Source
-		})
-		meter := source.Meters().New(servermetrics.Identity{Address: "a", Devices: []string{gpu0}})
-		total := 0.
-		td := newTraces("server")
-		for round := range rounds {
-			for i, q := range requests {
-				td.request(uint64(1+round*len(requests)+i), at(round, q.from), at(round, q.to))
-				total += q.tokens
-			}
+	}
+}
+
+func joulesPerToken(t *testing.T, rec *serverRecording, within float64) {
+	zero := time.Now()
+	length := rec.pages[len(rec.pages)-1].at
+	joules := make([]float64, int64((length+time.Second)/time.Millisecond))
+	running := make([]float64, len(joules)+1)
+	for _, s := range rec.requests {
+		queue, _ := s.Attributes().Get("gen_ai.latency.time_in_queue")
+		running[(s.StartTimestamp()-rec.zero)/1e6+pcommon.Timestamp(queue.Double()*1e3)]++
+		running[(s.EndTimestamp()-rec.zero)/1e6]--
+	}
+	for i := range joules {
+		watts := 70.
+		if running[i+1] += running[i]; running[i] > 0 {
+			watts = 200 + 30*running[i]
 		}
-		pages := rand.New(rand.NewPCG(1, 2))
-		for now := zero; now.Sub(zero) < length; now = now.Add(750*time.Millisecond + time.Duration(pages.Int64N(5e8))) {
-			running, tokens := 0., 0.
-			for round := range rounds {
-				for _, q := range requests {
-					done := now.Sub(at(round, q.from)).Seconds() / (q.to - q.from).Seconds()
-					if tokens += q.tokens * min(max(done, 0), 1); done >= 0 && done < 1 {
-						running++
-					}
-				}
-			}
-			p := &servermetrics.Page{}
-			p.Add("vllm:num_requests_running", map[string]string{"model_name": "tiny"}, running)
-			p.Add("vllm:generation_tokens_total", map[string]string{"model_name": "tiny"}, tokens)
-			time.Sleep(time.Until(now))
-			meter.Add(p, now.UnixNano())
-			source.ServerMetrics(pmetric.NewMetricSlice()) // as the receiver collects
-		}
-		r.consume(td.Traces)
-		time.Sleep(r.maxWait())
-		traced := 0.
-		for _, s := range r.spans() {
-			traced += energy(t, s)
-		}
-		alone := pmetric.NewMetricSlice()
-		source.ServerMetrics(alone)
-		sum := map[string]float64{}
-		for _, m := range alone.All() {
-			if m.Type() == pmetric.MetricTypeSum {
-				for _, p := range m.Sum().DataPoints().All() {
-					state, _ := p.Attributes().Get("gpu.server.state")
-					sum[m.Name()+" "+state.Str()] += p.DoubleValue()
-				}
-			}
-		}
-		assert.InDelta(t, total, sum["gpu.server.tokens "], 1e-6)
-		t.Logf("%.5f J per token with traces, %.5f without", traced/total, sum["gpu.server.energy active"]/total)
-		assert.InEpsilon(t, traced/total, sum["gpu.server.energy active"]/sum["gpu.server.tokens "], 0.01)
-		r.close()
+		joules[i] = joules[max(i-1, 0)] + watts*1e-3
+	}
+	r := newRig(t)
+	r.run(r.device(devicesamples.Device{ID: gpu0}), func(now time.Time, s *devicesamples.Sample) {
+		s.Set(devicesamples.Energy, joules[min(int(now.Sub(zero)/time.Millisecond), len(joules)-1)])
 	})
+	r.join(func(c *Config) { c.Settle, c.MaxWait = length+20*time.Second, length+40*time.Second })
+	source := r.store.(interface {
+		Meters() *servermetrics.Meters
+		servermetrics.Source
+	})
+	meter := source.Meters().New(servermetrics.Identity{Address: "a", Devices: []string{gpu0}})
+	for _, page := range rec.pages {
+		p, err := servermetrics.Read(strings.NewReader(page.text))
+		require.NoError(t, err)
+		p.Started = 0
+		time.Sleep(time.Until(zero.Add(page.at)))
+		meter.Add(p, time.Now().UnixNano())
+		source.ServerMetrics(pmetric.NewMetricSlice()) // as the receiver collects
+	}
+	tokens := 0.
+	td := newTraces("server")
+	for i, s := range rec.requests {
+		queue, _ := s.Attributes().Get("gen_ai.latency.time_in_queue")
+		n, _ := s.Attributes().Get("gen_ai.usage.completion_tokens")
+		tokens += float64(n.Int())
+		td.request(uint64(1+i), zero.Add(time.Duration(s.StartTimestamp()-rec.zero)+time.Duration(queue.Double()*1e9)),
+			zero.Add(time.Duration(s.EndTimestamp()-rec.zero)))
+	}
+	r.consume(td.Traces)
+	time.Sleep(r.maxWait())
+	traced := 0.
+	for _, s := range r.spans() {
+		traced += energy(t, s)
+	}
+	alone := pmetric.NewMetricSlice()
+	source.ServerMetrics(alone)
+	sum := map[string]float64{}
+	for _, m := range alone.All() {
+		if m.Type() == pmetric.MetricTypeSum {
+			for _, p := range m.Sum().DataPoints().All() {
+				of, ok := p.Attributes().Get("gpu.server.state")
+				if !ok {
+					of, _ = p.Attributes().Get("gen_ai.token.type")
+				}
+				sum[m.Name()+" "+of.Str()] += p.DoubleValue()
+			}
+		}
+	}
+	assert.InDelta(t, tokens, sum["gpu.server.tokens output"], 1e-6)
+	t.Logf("%.5f J per token with traces, %.5f without", traced/tokens, sum["gpu.server.energy active"]/tokens)
+	assert.InEpsilon(t, traced/tokens, sum["gpu.server.energy active"]/sum["gpu.server.tokens output"], within)
+	r.close()
 }
 
-// servedRequest is a request in the engine, by its offsets.
-type servedRequest struct {
-	from, to time.Duration
-	tokens   float64
+// serverRecording is what a real server sent, and its metrics about once per second.
+type serverRecording struct {
+	zero     pcommon.Timestamp // of the first page
+	pages    []serverPage
+	requests []ptrace.Span
 }
 
-// recordedRequests returns the requests of the recorded vLLM's first seconds.
-func recordedRequests(t *testing.T) (list []servedRequest) {
-	text, err := os.ReadFile(recorded.Path(t, "vllm", "vllm-0.32.0.otlp.jsonl"))
+type serverPage struct {
+	at   time.Duration
+	text string
+}
+
+// recordedServer reads a recording: lines are a payload of OTLP, or a page with its time.
+func recordedServer(t *testing.T, name string) *serverRecording {
+	text, err := os.ReadFile(filepath.Join("testdata", "vllm-0.32.0-"+name+".jsonl"))
 	require.NoError(t, err)
-	first := pcommon.Timestamp(math.MaxUint64)
-	var spans []ptrace.Span
+	rec := &serverRecording{}
 	for line := range bytes.Lines(text) {
+		var page struct {
+			Time pcommon.Timestamp `json:"time"`
+			Page []string          `json:"page"`
+		}
+		require.NoError(t, json.Unmarshal(line, &page))
+		if page.Page != nil {
+			if rec.zero == 0 {
+				rec.zero = page.Time
+			}
+			rec.pages = append(rec.pages, serverPage{time.Duration(page.Time - rec.zero), strings.Join(page.Page, "\n")})
+			continue
+		}
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
 		require.NoError(t, err)
 		for s := range spansOf(td) {
-			if s.Name() == "llm_request" {
-				spans, first = append(spans, s), min(first, s.StartTimestamp())
-			}
+			rec.requests = append(rec.requests, s)
 		}
 	}
-	for _, s := range spans {
-		from := time.Duration(s.StartTimestamp() - first)
-		if from > 10*time.Second {
-			continue
-		}
-		queue, _ := s.Attributes().Get("gen_ai.latency.time_in_queue")
-		tokens, _ := s.Attributes().Get("gen_ai.usage.completion_tokens")
-		list = append(list, servedRequest{
-			from + time.Duration(queue.Double()*1e9), time.Duration(s.EndTimestamp() - first), float64(tokens.Int()),
-		})
-	}
-	require.Len(t, list, 52)
-	return list
+	return rec
 }
 
 // readAt returns readings at both ends of the requested time.
