@@ -83,7 +83,7 @@ func (c *collectives) hangs(args []string) (rest []string) {
 		if len(dumps) == 0 {
 			continue
 		}
-		r := flightrecorder.Analyze(dumps)
+		r := flightrecorder.Analyze(dumps, errs...)
 		c.hang(folder, folder, &r)
 		if others > 0 {
 			fmt.Fprintf(c.out, "  %s not read (name profiles among them one by one)\n",

@@ -5,6 +5,7 @@ package flightrecorder
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -37,6 +38,8 @@ type Hang struct {
 	// Whether each of Ranks is certain. It is not if ranks may wait in operations that the recorder
 	// does not record.
 	Certain bool
+	// Whether a dump of Ranks exists that cannot be read; with the cause Dead only.
+	Unreadable bool
 }
 
 // Report is the result of Analyze.
@@ -51,9 +54,17 @@ type Report struct {
 }
 
 // Analyze compares the dumps of a job's ranks. Dumps of one rank count once. It does not change
-// them.
-func Analyze(dumps []*Dump) Report {
+// them. problems are why other dumps were not read: an UnreadableError tells a rank with such a dump from
+// one without.
+func Analyze(dumps []*Dump, problems ...error) Report {
 	j := newJob(dumps)
+	for _, problem := range problems {
+		if unreadable, ok := errors.AsType[*UnreadableError](problem); ok {
+			if rank, ok := RankOf(unreadable.Path); ok {
+				j.unreadable = append(j.unreadable, rank)
+			}
+		}
+	}
 	r := Report{World: j.world, Ranks: slices.Sorted(maps.Keys(j.dumps)), Without: j.without, Stale: j.stale}
 	// Half of the ranks are needed to know the majority.
 	if 2*len(r.Ranks) < r.World {
@@ -78,6 +89,8 @@ func Analyze(dumps []*Dump) Report {
 	r.Hangs = j.causes(all)
 	return r
 }
+
+func (j *job) isUnreadable(rank int) bool { return slices.Contains(j.unreadable, rank) }
 
 // running reports whether the waits are no longer than the time that passes between operations
 // anyway: dumps of a job that runs show the operations in which the ranks just are.
@@ -111,6 +124,9 @@ type job struct {
 	world   int
 	without []int
 	stale   []int
+	// Ranks whose dump cannot be read.
+	unreadable []int
+
 	groups  []*group
 	current map[int]*Entry // the first operation that each rank has not finished; later ones are queued behind it
 }
@@ -224,6 +240,9 @@ func (j *job) causes(all []*wait) []Hang {
 	for _, w := range all {
 		w.follow(in)
 	}
+	for _, w := range all {
+		w.explain(j)
+	}
 	var hangs []Hang
 	for _, w := range all {
 		if w.follows || slices.ContainsFunc(w.blocks, func(b *wait) bool { return subset(w.guilty(), b.guilty()) }) {
@@ -234,6 +253,15 @@ func (j *job) causes(all []*wait) []Hang {
 			continue // the same ranks are waited for in an earlier operation
 		}
 		hangs = append(hangs, j.hang(w))
+	}
+	// A rank that is known to wait for nobody explains why others left no dump, or none that can be read.
+	if slices.ContainsFunc(hangs, func(h Hang) bool { return h.Cause != Dead && h.Certain && len(h.Ranks) > 0 }) {
+		hangs = slices.DeleteFunc(hangs, func(h Hang) bool {
+			return h.Cause == Dead && !slices.ContainsFunc(h.Ranks, func(rank int) bool { return !j.isUnreadable(rank) })
+		})
+		for i := range hangs {
+			hangs[i].Certain = hangs[i].Certain && hangs[i].Cause != Dead
+		}
 	}
 	if len(hangs) == 0 && len(all) > 0 {
 		hangs = append(hangs, circle(all))
@@ -274,6 +302,25 @@ func (w *wait) follow(in map[int][]*wait) {
 	}
 }
 
+// explain removes ranks that the operations name in which the others wait. A rank without a dump may wait
+// there, too, so that it is named with little certainty, and not at all if it left a dump.
+func (w *wait) explain(j *job) {
+	if len(w.absent)+len(w.stalled) > 0 {
+		w.dead = slices.DeleteFunc(w.dead, j.isUnreadable)
+	}
+	if len(w.blocks) == 0 || len(w.dead) == 0 || len(w.differing) > 0 {
+		return
+	}
+	named := func(rank int) bool {
+		return slices.ContainsFunc(w.blocks, func(b *wait) bool { return slices.Contains(b.guilty(), rank) })
+	}
+	if slices.ContainsFunc(slices.Concat(w.absent, w.stalled), func(rank int) bool { return !named(rank) }) {
+		return
+	}
+	w.absent, w.stalled, w.uncertain = nil, nil, true
+	w.dead = slices.DeleteFunc(w.dead, func(rank int) bool { return named(rank) || j.isUnreadable(rank) })
+}
+
 // guilty returns the ranks that are waited for, in order.
 func (w *wait) guilty() []int {
 	all := slices.Concat(w.differing, w.stalled, w.absent, w.dead)
@@ -294,6 +341,9 @@ func (j *job) hang(w *wait) Hang {
 		Detail: w.detail, Waiting: w.waiting, Since: w.since, Last: map[int]*Entry{}, Certain: !w.uncertain,
 	}
 	for _, rank := range h.Ranks {
+		if h.Cause == Dead && j.isUnreadable(rank) {
+			h.Unreadable = true
+		}
 		if d := j.dumps[rank]; d != nil && len(d.Entries) > 0 {
 			h.Last[rank] = &d.Entries[len(d.Entries)-1]
 		}

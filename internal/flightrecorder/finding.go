@@ -78,6 +78,8 @@ func (h *Hang) chain() []string {
 		first = does("passes ", "pass ") + h.Detail + " to " + h.Where()
 	case h.Cause == Mismatched:
 		first = does("calls ", "call ") + h.Detail + " at " + h.Where()
+	case h.Unreadable:
+		first = does("left no readable dump", "left no readable dumps") + " and did not finish " + h.Where()
 	case h.Cause == Dead:
 		first = does("left no dump", "left no dumps") + " and did not finish " + h.Where()
 	case len(h.Waiting) == 0:

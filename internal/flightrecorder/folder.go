@@ -56,6 +56,18 @@ func ReadFile(path string) (*Dump, error) {
 	return d, nil
 }
 
+// UnreadableError is why a dump cannot be read.
+type UnreadableError struct {
+	Path string
+	Err  error
+}
+
+// Error names the file.
+func (e *UnreadableError) Error() string { return fmt.Sprintf("cannot read %q: %s", e.Path, e.Err) }
+
+// Unwrap returns the reason.
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
 // ReadFolder reads all dumps directly in a folder. Errors are about single files and name them;
 // files that are no dumps are counted in others.
 func ReadFolder(folder string) (dumps []*Dump, others int, problems []error) {
@@ -73,7 +85,7 @@ func ReadFolder(folder string) (dumps []*Dump, others int, problems []error) {
 		case errors.Is(err, ErrNotADump):
 			others++
 		case err != nil:
-			problems = append(problems, fmt.Errorf("cannot read %q: %w", path, err))
+			problems = append(problems, &UnreadableError{path, err})
 		default:
 			dumps = append(dumps, d)
 		}

@@ -5,6 +5,7 @@ package flightrecorder
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -214,6 +215,36 @@ func TestAnalyzeNamesTheRankThatDied(t *testing.T) {
 		require.Equal(t, Dead, got.Hangs[0].Cause, "seed %d", seed)
 		require.Equal(t, []int{culprit}, got.Without, "seed %d", seed)
 	}
+}
+
+// A rank that waits like the others, but whose dump is truncated, is not blamed for the one that is
+// missing. If it left no dump at all, it may have died as well, which is said with low certainty.
+func TestARankWithoutAReadableDumpIsNotBlamedForAnotherOne(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := newSim(r, 2+r.IntN(4))
+		culprit := r.IntN(len(s.programs))
+		s.blocked[culprit] = 1 + r.IntN(len(s.programs[culprit])-1)
+		s.run()
+		lost := (culprit + 1 + r.IntN(len(s.programs)-1)) % len(s.programs)
+		dumps := s.dumps(r, lost)
+		got := Analyze(dumps, &UnreadableError{Path: fmt.Sprintf("/dumps/rank_%d", lost), Err: io.ErrUnexpectedEOF})
+		require.Len(t, got.Hangs, 1, "seed %d, ranks %d and %d", seed, culprit, lost)
+		require.Equal(t, []int{culprit}, got.Hangs[0].Ranks, "seed %d", seed)
+		for _, h := range Analyze(dumps).Hangs {
+			if h.Cause == Dead {
+				require.Equal(t, []int{lost}, h.Ranks, "seed %d", seed)
+				require.False(t, h.Certain, "seed %d", seed)
+			}
+		}
+	}
+	// If nobody else is missing, the rank with the unreadable dump is the one that the others wait for.
+	s := newSim(rand.New(rand.NewPCG(1, 2)), 3)
+	s.blocked[0] = 1
+	s.run()
+	got := Analyze(s.dumps(rand.New(rand.NewPCG(1, 2)), 0), &UnreadableError{Path: "/dumps/rank_0", Err: io.ErrUnexpectedEOF})
+	require.Len(t, got.Hangs, 1)
+	require.Contains(t, got.Hangs[0].Finding().Chain[0], "rank 0 left no readable dump and did not finish ")
 }
 
 func TestAnalyzeFindsNoHangInAJobThatEnds(t *testing.T) {

@@ -106,7 +106,7 @@ func (f *folder) compare(at string, files []string) result {
 		switch {
 		case errors.Is(err, flightrecorder.ErrNotADump):
 		case err != nil:
-			r.errs = append(r.errs, fmt.Errorf("cannot read %q: %w", path, err))
+			r.errs = append(r.errs, &flightrecorder.UnreadableError{Path: path, Err: err})
 		default:
 			read = append(read, d)
 		}
@@ -115,7 +115,7 @@ func (f *folder) compare(at string, files []string) result {
 	if len(read) == 0 {
 		return r
 	}
-	report := flightrecorder.Analyze(read)
+	report := flightrecorder.Analyze(read, r.errs...)
 	r.note, r.world = report.NotJudged, report.World
 	for i := range report.Hangs {
 		h := &report.Hangs[i]
