@@ -139,7 +139,7 @@ func (s *podShares) write(desc *devicesamples.Device, samples []devicesamples.Sa
 		return // the exporter has not collected since
 	}
 	s.joules = joules
-	a := processenergy.Answer{Time: s.t, Contexts: s.contexts(), Utilization: busy}
+	a := processenergy.Answer{Time: s.t, Contexts: s.contexts(), Utilization: busy, Whole: true}
 	if s.busy >= 0 && busy >= 0 {
 		a.Utilization = (s.busy + busy) / 2
 	}

@@ -63,6 +63,9 @@ type Answer struct {
 	// Utilization is the device's own mean utilization since the last answer, from 0 to 1; negative
 	// if it is unknown. What the processes do not explain of it is unattributed.
 	Utilization float64
+	// Whole states that the samples cover the time since the last answer, up to Time. The driver's
+	// measurements of processes may be older, so that an answer without any says nothing of its end.
+	Whole bool
 }
 
 // Usage is what a process or the device has used. All values only grow.
@@ -229,7 +232,10 @@ func (d *Device) Add(a Answer) {
 	}
 	if w.to == 0 {
 		// No process was busy, or the driver has no new measurement yet.
-		if w.to = a.Time - 2*d.period; w.to <= d.since {
+		if w.to = a.Time; !a.Whole {
+			w.to -= 2 * d.period
+		}
+		if w.to <= d.since {
 			return
 		}
 	} else {

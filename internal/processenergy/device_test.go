@@ -188,3 +188,27 @@ func BenchmarkAnswer(b *testing.B) {
 		s.run(1, 400, true, 1, percents)
 	}
 }
+
+// TestAnInstanceIsResidentForItsOwnTime runs an instance for a second after five idle ones. The answers
+// cover the time between them, so that the idle time before is not its own.
+func TestAnInstanceIsResidentForItsOwnTime(t *testing.T) {
+	d := NewDevice(700, keep)
+	joules := 0.0
+	for second := int64(0); second <= 8; second++ {
+		now, watts := second*1e9+1e15, 100.0
+		a := Answer{Time: now, Contexts: true, Utilization: -1, Whole: true}
+		if second == 6 {
+			watts = 400
+			a.Samples = OfInstance(nil, []Key{{PID: 1}}, now, 1, 0.5)
+		}
+		joules += watts
+		d.AddEnergy(now, joules)
+		d.Add(a)
+	}
+	used := map[Key]Usage{}
+	d.Processes(func(k Key, u Usage) { used[k] = u })
+	assert.InDelta(t, 0.5, used[Key{PID: 1}].Seconds, 1e-9)
+	assert.InDelta(t, 300, used[Key{PID: 1}].Joules, 1e-9)
+	assert.InDelta(t, 800, d.Idle(true).Joules, 1e-9)
+	assert.Equal(t, int64(8e9+1e15), d.Through())
+}

@@ -189,7 +189,7 @@ func (s *schedule) measure() (*Device, []reading) {
 		}
 		switch {
 		case s.sizes != nil && at > 0 && at%second == 0:
-			d.Add(Answer{Time: now, Samples: s.activities(at), Contexts: true, Utilization: -1})
+			d.Add(Answer{Time: now, Samples: s.activities(at), Contexts: true, Utilization: -1, Whole: true})
 		case s.sizes == nil && at%25 < 10:
 			d.Add(Answer{Time: now, Samples: s.percents(at, max(d.Since(), beginning)), Contexts: true, Utilization: -1})
 		}

@@ -379,7 +379,7 @@ func (m *Meter) Divide(now int64) {
 			continue
 		}
 		b.divided = now
-		a := processenergy.Answer{Time: now, Contexts: b.contexts(), Utilization: -1}
+		a := processenergy.Answer{Time: now, Contexts: b.contexts(), Utilization: -1, Whole: true}
 		for _, p := range b.parts {
 			mean := p.takeUtilization()
 			keys := make([]processenergy.Key, 0, len(p.running))

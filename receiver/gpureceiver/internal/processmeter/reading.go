@@ -57,11 +57,13 @@ func (m *Meter) Read(now int64) (all []Reading) {
 		usages := map[processenergy.Key]processenergy.Usage{}
 		b.device.Processes(func(k processenergy.Key, u processenergy.Usage) {
 			usages[k] = u
-			if _, known := b.used[k]; !known && len(b.used) >= m.perDevice {
-				b.evictIdle()
+		})
+		for k := range usages {
+			if b.used[k] == nil && len(b.used) >= m.perDevice {
+				b.evictIdle(usages)
 			}
 			m.seriesOf(b, k, now)
-		})
+		}
 		for _, s := range b.used {
 			if s.gone == 0 {
 				s.gone = now
@@ -91,9 +93,9 @@ func (m *Meter) Read(now int64) (all []Reading) {
 }
 
 // evictIdle evicts a process without energy for one with energy, of which there are at most perDevice.
-func (b *board) evictIdle() {
-	for k, s := range b.used {
-		if s.usage == (processenergy.Usage{}) {
+func (b *board) evictIdle(usages map[processenergy.Key]processenergy.Usage) {
+	for k := range b.used {
+		if _, used := usages[k]; !used {
 			delete(b.used, k)
 			return
 		}
