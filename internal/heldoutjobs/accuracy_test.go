@@ -263,12 +263,15 @@ The others were changes of jobs: files without shapes, whose efficiency is `+"`n
 meant to be slow calls (3), products in double precision at less than half of the device's peak, which is `+"`low_efficiency`"+` (2). **After these changes**,
 with other seeds, and with %d kinds of loops in graphs that were added then: all are right.
 
+%d kinds of programs were added last, after the rules were read. At first contact 18 of 19 were right; the other is not in the set: kernels that
+Triton's autotuner tries out are launched by no operator, and are not recognized as `+"`autotuning`"+`.
+
 `+"`OTELGPU_ALL_JOBS=1 go test -tags sqlite ./internal/heldoutjobs -update`"+` writes this page; without the variable the test runs one job of
 each kind.
 
 | finding | planted | found first | of these right | precision | recall |
 |---|--:|--:|--:|--:|--:|
-`, kinds, c.summary, len(laterKinds()), len(unseenKinds()), unseen, len(freshKinds()), len(graphKinds()))
+`, kinds, c.summary, len(laterKinds()), len(unseenKinds()), unseen, len(freshKinds()), len(graphKinds()), len(programKinds()))
 	for _, kind := range slices.Sorted(maps.Keys(c.rows)) {
 		r := c.rows[kind]
 		fmt.Fprintf(&b, "| `%s` | %d | %d | %d | %.2f | %.2f |\n", kind, r.planted, r.found, r.right, r.precision(), r.recall())

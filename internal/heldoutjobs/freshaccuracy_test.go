@@ -140,7 +140,7 @@ func TestFirstFindingsOfFreshKinds(t *testing.T) {
 	if testing.Short() && !all {
 		t.Skip("one goroutine: the race detector only makes it slow")
 	}
-	kinds := slices.Concat(freshKinds(), graphKinds())
+	kinds := slices.Concat(freshKinds(), graphKinds(), programKinds())
 	for i := range kinds {
 		k := &kinds[i]
 		styles := slices.DeleteFunc(slices.Clone(k.styles), func(s Style) bool { return s == Nsight && !sqlitetest.Available() })

@@ -160,8 +160,16 @@ func TestLateRanksOfFolders(t *testing.T) {
 			default:
 				right = says == "late" && rank == int64(j.culprit)
 			}
+			groups := absence + ", one group"
+			if j.sisters() {
+				groups = absence + ", sister groups"
+			}
+			size := absence + ", 4 to 16 ranks"
+			if j.ranks < 4 || j.ranks > 16 {
+				size = absence + ", other sizes"
+			}
 			for _, s := range []*score{
-				&all, of(absence), of(fmt.Sprintf("%s, %.1f ms", absence, j.jitter)), of(absence + ", " + j.fault),
+				&all, of(groups), of(size), of(absence), of(fmt.Sprintf("%s, %.1f ms", absence, j.jitter)), of(absence + ", " + j.fault),
 				of(absence + ", " + j.topology), of(fmt.Sprintf("%s, %d steps", absence, j.steps)),
 			} {
 				switch {
