@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// sumsBy returns the totals of a cumulative sum, by one attribute.
+// sumsBy returns the totals of a cumulative sum by one attribute, or the sum and the count of a histogram.
 func sumsBy(t *testing.T, path, name, key string) map[string]float64 {
 	t.Helper()
 	newest := map[string]map[string]float64{}
@@ -32,12 +32,22 @@ func sumsBy(t *testing.T, path, name, key string) map[string]float64 {
 					if m.Name() != name {
 						continue
 					}
+					add := func(attributes pcommon.Map, value string, v float64) {
+						if newest[value] == nil {
+							newest[value] = map[string]float64{}
+						}
+						newest[value][mapKey(rm.Resource().Attributes())+mapKey(attributes)] = v
+					}
+					if m.Type() == pmetric.MetricTypeHistogram {
+						for _, p := range m.Histogram().DataPoints().All() {
+							add(p.Attributes(), "sum", p.Sum())
+							add(p.Attributes(), "count", float64(p.Count()))
+						}
+						continue
+					}
 					for _, p := range m.Sum().DataPoints().All() {
 						v, _ := p.Attributes().Get(key)
-						if newest[v.AsString()] == nil {
-							newest[v.AsString()] = map[string]float64{}
-						}
-						newest[v.AsString()][mapKey(rm.Resource().Attributes())+mapKey(p.Attributes())] = p.DoubleValue()
+						add(p.Attributes(), v.AsString(), p.DoubleValue())
 					}
 				}
 			}
@@ -90,6 +100,15 @@ func agree(t *testing.T, stdout string, recorded page.State, dir string) {
 	for name, o := range shown {
 		assert.InDelta(t, counted[name], o.own, 1e-6*o.own+1e-9, "own joules of %s in the metrics and on the page", name)
 	}
+
+	perItem := sumsBy(t, filepath.Join(dir, "metrics.json"), semconv.GPURequestItemEnergyName, "")
+	var joules, items float64
+	for _, b := range recorded.Bins {
+		joules, items = joules+b.Metered, items+b.Items
+	}
+	require.Positive(t, items)
+	assert.InDelta(t, perItem["sum"], joules, 1e-6*joules, "joules of tokens in the metrics and on the page")
+	assert.InDelta(t, perItem["count"], items, 1e-3*items+1, "tokens in the metrics and on the page")
 
 	for _, d := range recorded.Devices {
 		assert.True(t, d.Metered, "the power of %s is from its energy counter", d.ID)

@@ -28,8 +28,8 @@ type Bin struct {
 	Energy   float64 `json:"energy,omitempty"`
 	Requests int64   `json:"requests,omitempty"`
 	Used     float64 `json:"used,omitempty"`    // energy of requests
-	Metered  float64 `json:"metered,omitempty"` // energy of requests whose items are known
-	Items    float64 `json:"items,omitempty"`   // of requests whose energy is known
+	Metered  float64 `json:"metered,omitempty"` // energy of work whose items are known
+	Items    float64 `json:"items,omitempty"`   // of work whose energy is known
 	GPUTime  float64 `json:"gpuTime,omitempty"` // of requests
 }
 
@@ -73,10 +73,8 @@ func (x *Bin) add(q *Request) {
 	x.Requests++
 	x.Used += q.Energy
 	x.GPUTime += q.GPUTime
-	if q.Energy > 0 && q.Items > 0 {
-		x.Metered += q.Energy
-		x.Items += q.Items
-	}
+	x.Metered += q.metered
+	x.Items += q.meteredItems
 }
 
 // addTo adds the buckets from the first to the last index to the bins.

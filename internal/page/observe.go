@@ -182,6 +182,7 @@ func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q.Model = cmp.Or(f.RequestModel, q.Model)
 	if f.HasEnergy {
 		q.Energy += f.SelfEnergy
+		q.meter(f.SelfEnergy, f.Items)
 	}
 	q.joined.add(f.Coverage, f.Joined)
 	if !q.shared {
@@ -191,15 +192,23 @@ func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q.Duration = max(q.Duration, spanfacts.Elapsed(f.Start, f.End))
 }
 
+// meter counts the energy and the items of a span that has both, as the metric of joules per item does.
+func (q *Request) meter(energy, items float64) {
+	if items > 0 {
+		q.metered, q.meteredItems = q.metered+energy, q.meteredItems+items
+	}
+}
+
 // share adds a span of gpu_requests to its request's usage record.
 func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	q := m.request(f, r)
 	q.Model = cmp.Or(f.RequestModel, q.Model)
+	if !q.shared { // counts of batches precede the engine's own
+		q.Items, q.shared, q.metered, q.meteredItems = 0, true, 0, 0
+	}
 	if f.HasEnergy {
 		q.Energy += f.Energy
-	}
-	if !q.shared { // counts of batches precede the engine's own
-		q.Items, q.shared = 0, true
+		q.meter(f.Energy, f.Items)
 	}
 	q.Items += f.Items
 	q.ItemType = cmp.Or(f.ItemType, q.ItemType)

@@ -698,3 +698,20 @@ func TestTheTimeBeforeHasTheRatesOfThatTime(t *testing.T) {
 	half.Service = "other"
 	assert.Equal(t, &Before{Seconds: 30, Power: 200}, m.State(half).Before, "devices have no service")
 }
+
+// Joules per item are of the work whose joules and items are both known, as in the metric.
+func TestJoulesPerItemAreOfTheSameWork(t *testing.T) {
+	m := at()
+	for i, attributes := range []map[string]any{
+		{"gpu.energy": 8.0, "gpu.operation.items": 2}, {"gpu.operation.items": 100}, {"gpu.energy": 5.0},
+	} {
+		m.Traces(traces(t, span{
+			name: fmt.Sprint("part ", i), kind: "share", start: 3 * time.Second, length: time.Second, attributes: attributes,
+		}))
+	}
+	s := m.State(Query{})
+	require.Len(t, s.Requests, 1)
+	q := s.Requests[0]
+	assert.Equal(t, []float64{13, 102, 4}, []float64{q.Energy, q.Items, q.ItemEnergy})
+	assert.Equal(t, []float64{13, 8, 2}, []float64{s.Bins[0].Used, s.Bins[0].Metered, s.Bins[0].Items})
+}

@@ -170,22 +170,25 @@ type Phase struct {
 
 // Request is the usage record of one request.
 type Request struct {
-	Trace     string  `json:"trace"`
-	Service   string  `json:"service,omitempty"`
-	Model     string  `json:"model,omitempty"`
-	Start     float64 `json:"start"`
-	End       float64 `json:"end"`
-	Duration  float64 `json:"duration,omitempty"` // as its server saw it
-	GPUTime   float64 `json:"gpuTime"`
-	Energy    float64 `json:"energy,omitempty"`
-	Items     float64 `json:"items,omitempty"`
-	ItemType  string  `json:"itemType,omitempty"`
-	Queue     float64 `json:"queue,omitempty"`
-	FirstItem float64 `json:"firstItem,omitempty"`
-	Parts     []Phase `json:"parts,omitempty"`
+	Trace    string  `json:"trace"`
+	Service  string  `json:"service,omitempty"`
+	Model    string  `json:"model,omitempty"`
+	Start    float64 `json:"start"`
+	End      float64 `json:"end"`
+	Duration float64 `json:"duration,omitempty"` // as its server saw it
+	GPUTime  float64 `json:"gpuTime"`
+	Energy   float64 `json:"energy,omitempty"`
+	Items    float64 `json:"items,omitempty"`
+	ItemType string  `json:"itemType,omitempty"`
+	// joules per item, of the spans with both
+	ItemEnergy float64 `json:"itemEnergy,omitempty"`
+	Queue      float64 `json:"queue,omitempty"`
+	FirstItem  float64 `json:"firstItem,omitempty"`
+	Parts      []Phase `json:"parts,omitempty"`
 
-	shared bool // batches count its items
-	joined mean // of its time that has samples
+	shared                bool // batches count its items
+	joined                mean // of its time that has samples
+	metered, meteredItems float64
 }
 
 // Health counts what has arrived, and what was dropped because of limits.
@@ -259,7 +262,7 @@ func (m *Model) State(q Query) *State {
 			total.at(int64(q.End/1000) / bucketSeconds).add(q)
 			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
 			r := *q
-			r.Parts = slices.Clone(q.Parts)
+			r.Parts, r.ItemEnergy = slices.Clone(q.Parts), ratio(q.metered, q.meteredItems)
 			s.Requests = append(s.Requests, r)
 		}
 	}
@@ -271,7 +274,7 @@ func (m *Model) State(q Query) *State {
 	s.Requests, s.MoreReqs = most(s.Requests, shownRequests)
 	for i := range s.Requests {
 		q := &s.Requests[i]
-		for _, v := range []*float64{&q.Duration, &q.GPUTime, &q.Energy, &q.Queue, &q.FirstItem} {
+		for _, v := range []*float64{&q.Duration, &q.GPUTime, &q.Energy, &q.ItemEnergy, &q.Queue, &q.FirstItem} {
 			*v = rounded(*v)
 		}
 		roundPhases(q.Parts)

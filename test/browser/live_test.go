@@ -170,7 +170,7 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 		"the roofs follow from the spans' rates and shares")
 	assert.Equal(t, []string{"42.5", "7"}, b.column("requests", "J"))
 	assert.Equal(t, []string{"21 ms", ""}, b.column("requests", "queue"))
-	assert.Equal(t, []string{"0.425", ""}, b.column("requests", "J per item"))
+	assert.Equal(t, []string{"0.3", ""}, b.column("requests", "J per item"))
 	assert.Contains(t, eval[string](b, `document.querySelector("[data-key='strip ranks']").getAttribute("aria-label")`),
 		"rank 1 is the slowest: its own time is 1.06 times the median, 50 ms more")
 	assert.Contains(t, b.text("#health dl"), "of which")
@@ -178,7 +178,7 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 	assert.Equal(t, []string{"GPU-1: 30 GiB, 37.5 % of 80 GiB", "GPU-0: 20 GiB, 25 % of 80 GiB"}, lines(b.tip(x, y))[1:])
 	assert.Equal(t, []string{"GPU spans", "Energy", "Power", "Steps per second", "J per token", "Slowest step"},
 		lines(b.text("#headline .tile > .dim:first-child")))
-	assert.Equal(t, []string{"300", "1", "0.425", "0.9"}, eval[[]string](b, `[0, 3, 4, 5].map((i) => {
+	assert.Equal(t, []string{"300", "1", "0.3", "0.9"}, eval[[]string](b, `[0, 3, 4, 5].map((i) => {
 		const [n, unit] = document.querySelectorAll("#headline .value")[i].textContent.split(" ");
 		return unit === "ms" ? String(n / 1000) : n; })`), "100 steps and 200 sections; 50 steps in 50 s; 42.5 J of 100 tokens")
 	b.hangsTogether()

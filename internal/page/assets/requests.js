@@ -12,7 +12,7 @@ function requests() {
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
       {title: "took", help: "as the server saw it", of: (q) => q.duration, cell: (q) => or(q.duration, seconds)},
       {title: "J", of: (q) => q.energy, cell: (q) => (q.energy ? el("span", {class: "shares"}, sig(q.energy), gauge(q.energy / most)) : "")},
-      {title: "J per item", of: (q) => (q.items ? q.energy / q.items : 0), cell: (q) => (q.energy && q.items ? sig(q.energy / q.items) : "")},
+      {title: "J per item", of: (q) => q.itemEnergy, cell: (q) => or(q.itemEnergy, sig)},
       {title: "items", wide: "mid", of: (q) => q.items, cell: (q) => or(q.items, (n) => named(sig(n) + (q.itemType ? ` ${short(q.itemType, 16)}${n === 1 || q.itemType.endsWith("s") ? "" : "s"}` : "")))},
       {title: "GPU time", wide: "mid", of: (q) => q.gpuTime, cell: (q) => or(q.gpuTime, seconds)},
       {title: "queue", wide: "wide", of: (q) => q.queue, cell: (q) => or(q.queue, seconds)}, {title: "first item", wide: "wide", of: (q) => q.firstItem, cell: (q) => or(q.firstItem, seconds)},
