@@ -36,6 +36,10 @@ type device struct {
 	pending map[int64]*devicesamples.Sample // of the current batch, by time
 	events  []devicesamples.Event
 	shares  *podShares // of the physical GPU
+	remote  remoteShares
+	// partitioned says that AMD's driver divides the GPU. Its first partition reports what all do, and
+	// the others report their memory only, so that the pods' shares are unknown.
+	partitioned bool
 }
 
 func (d *device) close() {

@@ -6,6 +6,7 @@ package gpusamplesexporter
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -52,6 +53,9 @@ func (d *device) add(r *rule, p *reading, labels, resource pcommon.Map, copied b
 	if !copied {
 		p.part, p.target = ownerOf(labels, resource)
 		p.job = jobOf(labels, resource)
+	}
+	if mode, ok := labels.Get("gpu_compute_partition_type"); ok && !strings.EqualFold(mode.AsString(), "spx") {
+		d.partitioned = true
 	}
 	d.newest = max(d.newest, p.t)
 	k := groupKey{r, p.t}
@@ -202,7 +206,7 @@ func (d *device) writePart(r *rule, p *reading) outcome {
 // share adds the device's own value to the pods that its series name: a whole device or an instance has
 // one, and older exporters copy the value for each of several.
 func (d *device) share(g *group) {
-	if g.rule.rank+1 != d.best[g.rule.field] {
+	if g.rule.rank+1 != d.best[g.rule.field] || d.partitioned {
 		return
 	}
 	var owners []devicesamples.Part

@@ -218,6 +218,9 @@ func TestPodsOfEachKindOfDevice(t *testing.T) {
 			}
 			return list
 		}, map[string]float64{}, 0, 8000},
+		"the first of AMD's partitions": {func(busy float64, _ int) []point {
+			return []point{{name: "DCGM_FI_DEV_GPU_UTIL", value: 80 * busy, attrs: pod("a", "gpu_compute_partition_type", "cpx")}}
+		}, map[string]float64{}, 0, 12000},
 		"no pod": {func(busy float64, _ int) []point {
 			return []point{{name: "DCGM_FI_DEV_GPU_UTIL", value: 80 * busy, attrs: labels()}}
 		}, map[string]float64{}, 0, 12000},

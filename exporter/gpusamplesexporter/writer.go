@@ -101,13 +101,14 @@ func (x *writer) start(_ context.Context, host component.Host) error {
 	return err
 }
 
-// divisions returns how the energy of all devices was divided so far.
+// divisions returns how the energy of all devices was divided so far. Devices whose processes another
+// Collector measures are excluded.
 func (x *writer) divisions() (all []devicesamples.Division) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(x.devices)) {
 		d := x.devices[id]
-		if one, ok := d.shares.division(&d.desc); ok && d.desc.Parent == "" && d.w != nil {
+		if one, ok := d.shares.division(&d.desc); ok && d.desc.Parent == "" && d.w != nil && len(d.remote.users) == 0 {
 			all = append(all, one)
 		}
 	}
@@ -155,6 +156,9 @@ func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
 	x.writeUses() // before the samples: see gpu_join's devicesOf
 	for id, d := range x.devices {
 		d.flush()
+		if out, ok := x.out.(devicesamples.ShareWriter); ok && d.w != nil {
+			d.remote.write(id, out)
+		}
 		if now.Sub(d.last) > forgetAfter {
 			d.close()
 			delete(x.devices, id)
@@ -201,6 +205,12 @@ func (x *writer) metric(m pmetric.Metric, from *origin, counts *[numOutcomes]int
 	}
 	if servermetrics.Known(m.Name()) {
 		from.server.add(m, points, counts)
+		return
+	}
+	if remoteMetric(m.Name()) {
+		for _, p := range points.All() {
+			counts[x.remote(m.Name(), p, delta, from)]++
+		}
 		return
 	}
 	rules, ok := rulesOf(m.Name())

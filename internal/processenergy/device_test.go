@@ -194,7 +194,7 @@ func BenchmarkAnswer(b *testing.B) {
 func TestAnInstanceIsResidentForItsOwnTime(t *testing.T) {
 	d := NewDevice(700, keep)
 	joules := 0.0
-	for second := int64(0); second <= 8; second++ {
+	for second := range int64(9) {
 		now, watts := second*1e9+1e15, 100.0
 		a := Answer{Time: now, Contexts: true, Utilization: -1, Whole: true}
 		if second == 6 {
