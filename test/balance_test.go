@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // Services work on one device at the same time, in the same traces, and two gateways share their
@@ -68,7 +66,7 @@ func agentAndGateways(binary string) func(*testing.T, string, *store, ports, [2]
 	return func(t *testing.T, key string, store *store, entry ports, metrics [2]string) {
 		in, jobs := [2]string{freeAddress(t), freeAddress(t)}, [2]string{freeAddress(t), freeAddress(t)}
 		for i := range in {
-			otelcol.Start(t, binary, nil, ready(t, "kubernetes/gateway"), fmt.Sprintf(`
+			startCollector(t, binary, nil, ready(t, "kubernetes/gateway"), fmt.Sprintf(`
 extensions: {health_check: {endpoint: %s}}
 receivers:
   otlp/traces: {protocols: {grpc: {endpoint: %s}}}
@@ -86,7 +84,7 @@ service:
     metrics: {exporters: [prometheus]}
 `, freeAddress(t), in[i], jobs[i], static(jobs), store.address, metrics[i]))
 		}
-		otelcol.Start(t, binary, append(entry.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster,
+		startCollector(t, binary, append(entry.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster,
 			fmt.Sprintf(`
 extensions: {health_check: {endpoint: %s}}
 receivers:
@@ -113,10 +111,10 @@ func joinBehindTheBalancer(binary string) func(*testing.T, string, *store, ports
 		for i := range in {
 			p := newPorts(t)
 			in[i] = p.otlp
-			otelcol.Start(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address, "OTELGPU_METRICS="+metrics[i]),
+			startCollector(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address, "OTELGPU_METRICS="+metrics[i]),
 				ready(t, "jaeger"), device, faster)
 		}
-		otelcol.Start(t, binary, nil, fmt.Sprintf(`
+		startCollector(t, binary, nil, fmt.Sprintf(`
 receivers:
   otlp: {protocols: {grpc: {endpoint: %s}}}
 exporters:

@@ -15,7 +15,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // Prometheus creates one target_info from gpu_metrics' and gpu_requests' metrics of a service, and
@@ -27,7 +26,7 @@ func TestIntegrationPrometheusAcceptsOperationsAndRequestsInOrder(t *testing.T) 
 	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")
 	require.NoError(t, err)
-	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"),
+	startCollector(t, buildCollector(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"),
 		ready, `
 connectors:
   gpu_metrics: {flush_interval: 6s}

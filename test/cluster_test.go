@@ -26,7 +26,6 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -180,7 +179,7 @@ func TestIntegrationGatewaysMayBeKilled(t *testing.T) {
 	for i, p := range agents {
 		host, port, err := net.SplitHostPort(p.telemetry)
 		require.NoError(t, err)
-		otelcol.Start(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster,
+		startCollector(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster,
 			requestsSoon, fmt.Sprintf(`
 extensions: {health_check: {endpoint: %s}}
 receivers:
@@ -199,7 +198,7 @@ service:
 	}
 	c = newCluster(t, agents)
 	c.gateway = func(i int) *program.Program {
-		return otelcol.Run(t, binary, nil, ready(t, "kubernetes/gateway"), fmt.Sprintf(`
+		return runCollector(t, binary, nil, ready(t, "kubernetes/gateway"), fmt.Sprintf(`
 extensions: {health_check: {endpoint: %s}}
 receivers:
   otlp/traces: {protocols: {grpc: {endpoint: %s}}}
@@ -239,12 +238,12 @@ func TestIntegrationNothingIsLostThroughKafka(t *testing.T) {
 	broker := startBroker(t)
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	for _, p := range agents {
-		otelcol.Start(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), device, faster,
+		startCollector(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), device, faster,
 			requestsSoon)
 	}
 	c := newCluster(t, agents)
 	c.gateway = func(int) *program.Program {
-		return otelcol.Run(t, binary, append(newPorts(t).env, "OTELGPU_KAFKA="+broker.address,
+		return runCollector(t, binary, append(newPorts(t).env, "OTELGPU_KAFKA="+broker.address,
 			"OTELGPU_TRACES_ENDPOINT="+c.store.address), ready(t, "kafka/gateway"))
 	}
 	c.work(2 * time.Second) // creates the topic
@@ -334,8 +333,8 @@ func TestIntegrationLargeTraceGoesThroughKafka(t *testing.T) {
 	store, agent := newStore(t), newPorts(t)
 	store.open(t)
 	kafka := "OTELGPU_KAFKA=" + broker.address
-	otelcol.Start(t, binary, append(agent.env, kafka), ready(t, "kafka/agent"), faster)
-	otelcol.Start(t, binary, append(newPorts(t).env, kafka, "OTELGPU_TRACES_ENDPOINT="+store.address),
+	startCollector(t, binary, append(agent.env, kafka), ready(t, "kafka/agent"), faster)
+	startCollector(t, binary, append(newPorts(t).env, kafka, "OTELGPU_TRACES_ENDPOINT="+store.address),
 		ready(t, "kafka/gateway"))
 	conn, err := grpc.NewClient(agent.otlp, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)

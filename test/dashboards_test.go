@@ -22,7 +22,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/semconv"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 type link struct{ Title, URL string }
@@ -175,7 +174,7 @@ var mayBeAbsent = map[string]bool{
 func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	m := startMachine(t, binary, true)
 	for _, md := range runDemo(t, binary) {
 		_, err := pmetricotlp.NewGRPCClient(m.otlp).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(md))
@@ -266,7 +265,7 @@ func TestIntegrationEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 func TestIntegrationAlertsDoNotFireOnHealthyWork(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
-	m := startMachine(t, otelcol.Build(t), false)
+	m := startMachine(t, buildCollector(t), false)
 	for way, store := range m.stores() {
 		require.Eventually(t, func() bool { // all metrics of the alerts exist
 			at := time.Now()

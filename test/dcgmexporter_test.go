@@ -32,7 +32,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // standardCluster is a node as the GPU operator sets it up: dcgm-exporter with the labels of pods,
@@ -247,7 +246,7 @@ func TestIntegrationStandardClusterIsJoinedByPodLabels(t *testing.T) {
 	}
 	binary, full := os.Getenv("OTELGPU_FULL_BINARY"), false
 	if binary == "" {
-		binary = otelcol.Build(t)
+		binary = buildCollector(t)
 	} else {
 		parts, err := exec.CommandContext(t.Context(), binary, "components").Output()
 		require.NoError(t, err)
@@ -290,7 +289,7 @@ func TestIntegrationStandardClusterIsJoinedByPodLabels(t *testing.T) {
 				job := at("receivers", "prometheus", "config")["scrape_configs"].([]any)[0].(map[string]any)
 				job["kubernetes_sd_configs"].([]any)[0].(map[string]any)["kubeconfig_file"] = file
 			})
-			otelcol.Start(t, binary, []string{
+			startCollector(t, binary, []string{
 				"KUBECONFIG=" + file, "OTELGPU_NODE_NAME=node-1", "OTELGPU_POD_IP=" + c.ip(agentPod), "OTELGPU_TRACES_ENDPOINT=" + store.address,
 				"OTELGPU_PROMETHEUS_ENDPOINT=http://" + metrics, "OTELGPU_SCRAPE_INTERVAL=" + x.scrape.String(),
 				"OTELGPU_SETTLE=" + x.settle.String(), "OTELGPU_MAX_WAIT=" + x.wait.String(),

@@ -22,7 +22,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -33,7 +32,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 		t.Skip("the demo is not built and run with -short")
 	}
 	t.Parallel()
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	out := filepath.Join(t.TempDir(), "out")
 	p, err := program.Start(t.Context(), binary, []string{"demo", "--duration", "3s", "--files", "--out", out}, nil)
 	require.NoError(t, err)
@@ -114,7 +113,7 @@ func TestIntegrationDemoSendsItsTracesToJaeger(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
 	j := jaegertest.Start(t)
-	p, err := program.Start(t.Context(), otelcol.Build(t), []string{
+	p, err := program.Start(t.Context(), buildCollector(t), []string{
 		"demo", "--simulated", "--duration", "3s", "--out", filepath.Join(t.TempDir(), "out"), "--otlp", j.OTLPGRPC,
 	}, nil)
 	require.NoError(t, err)

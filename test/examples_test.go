@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/freeport"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -43,7 +42,7 @@ func TestExamplesPassTheCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the examples are not built and run with -short")
 	}
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	build := func(t *testing.T, name string) string {
 		path, err := program.Build(filepath.Join("..", "examples", name), nil)
 		require.NoError(t, err)

@@ -40,7 +40,6 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -438,7 +437,7 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	t.Parallel()
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	length, full := outage(t)
 	for _, tt := range []struct {
 		pipeline, exporter, variable string
@@ -471,7 +470,7 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 				overlays = append(overlays, fmt.Sprintf(ownStore, store.address))
 			}
 			begin := store.fail(t, tt.dead, length)
-			otelcol.Start(t, binary, append(p.env, tt.variable+store.address), overlays...)
+			startCollector(t, binary, append(p.env, tt.variable+store.address), overlays...)
 			w := newWorker(t, p.otlp)
 			w.served = tt.pipeline == "llm"
 			begin()
@@ -561,7 +560,7 @@ func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 	}
 	binary, full := os.Getenv("OTELGPU_FULL_BINARY"), true
 	if binary == "" {
-		binary, full = otelcol.Build(t, "-tags", "ottl"), false
+		binary, full = buildCollector(t, "-tags", "ottl"), false
 	}
 	length, shipped := outage(t)
 	for i, dead := range []bool{true, false} {
@@ -647,19 +646,19 @@ func TestIntegrationAgentsAndGatewaysLoseAndRepeatNothing(t *testing.T) {
 			// The agents' store is the gateway: while it is down, they wait.
 			if dead {
 				store.open(t)
-				otelcol.Start(t, binary, env(agent), front)
+				startCollector(t, binary, env(agent), front)
 				w := newWorker(t, agent+":4317")
 				late := make(chan struct{})
 				go func() { defer close(late); w.work(length + 3*time.Second) }()
 				time.Sleep(length)
-				otelcol.Start(t, binary, env(gateway), back)
+				startCollector(t, binary, env(gateway), back)
 				<-late
 				w.check(t, store, true, metrics)
 				return
 			}
 			store.fail(t, false, length)
-			otelcol.Start(t, binary, env(gateway), back)
-			otelcol.Start(t, binary, env(agent), front)
+			startCollector(t, binary, env(gateway), back)
+			startCollector(t, binary, env(agent), front)
 			w := newWorker(t, agent+":4317")
 			w.work(10 * time.Second)
 			w.check(t, store, false, metrics)
@@ -674,7 +673,7 @@ func TestAReadyPipelineWithStorageSurvivesAKill(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	t.Parallel()
-	binary, dir := otelcol.Build(t), t.TempDir()
+	binary, dir := buildCollector(t), t.TempDir()
 	store, p := newStore(t), newPorts(t)
 	ready, err := config.YAML("jaeger")
 	require.NoError(t, err)
@@ -696,7 +695,7 @@ service:
 			fmt.Sprintf(retrySoon, "otlp_grpc/jaeger"))
 	}
 	run := func() *program.Program {
-		return otelcol.Run(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address), overlays...)
+		return runCollector(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address), overlays...)
 	}
 	collector := run()
 	w := newWorker(t, p.otlp)
@@ -779,7 +778,7 @@ func TestIntegrationPrometheusAcceptsEverythingFromTheReadyPipeline(t *testing.T
 	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")
 	require.NoError(t, err)
-	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"),
+	startCollector(t, buildCollector(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"),
 		ready, device, faster)
 	w := newWorker(t, p.otlp)
 

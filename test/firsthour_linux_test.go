@@ -21,7 +21,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	profiles "github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // standIns are shell scripts that replace programs of the README that this machine may lack. They
@@ -99,7 +98,7 @@ func TestTheFirstHourStopsIfAPortIsTaken(t *testing.T) {
 	defer stranger.Close()
 	// The example would wait for the Collector; the block must prevent that or report it.
 	script := strings.NewReplacer(
-		"go build -o bin/ ./cmd/otelcol-gpu", ":", "bin/otelcol-gpu", otelcol.Build(t), "go -C examples run", "true",
+		"go build -o bin/ ./cmd/otelcol-gpu", ":", "bin/otelcol-gpu", buildCollector(t), "go -C examples run", "true",
 		"127.0.0.1:9464", strings.TrimPrefix(stranger.URL, "http://"),
 	).Replace(block[1])
 	shell := exec.CommandContext(t.Context(), "bash", "-c", script)

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // A web site that resolves its name to 127.0.0.1 neither reads metrics nor sends spans through a
@@ -20,7 +18,7 @@ import (
 func TestLocalListenersRejectOtherHosts(t *testing.T) {
 	t.Parallel()
 	p := newPorts(t)
-	otelcol.Start(t, otelcol.Build(t), p.env, ready(t, "all-in-one"), device)
+	startCollector(t, buildCollector(t), p.env, ready(t, "all-in-one"), device)
 	ask := func(method, url, host, body string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 		require.NoError(t, err)

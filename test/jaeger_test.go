@@ -23,7 +23,6 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/integration"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -65,7 +64,7 @@ service:
 // address.
 func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *program.Program, address string) {
 	t.Helper()
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	pipeline, err := config.YAML("jaeger")
 	require.NoError(t, err)
 	recording := filepath.Join(t.TempDir(), "constant.gpurec")
@@ -78,7 +77,7 @@ func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *prog
 	constantDevice(t, recording, firstDevice, "NVIDIA H100 80GB HBM3", 2*time.Minute)
 	configs := append([]string{pipeline, fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2],
 		addresses[3])}, more...)
-	collector = otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, configs...)
+	collector = startCollector(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, configs...)
 	require.NoError(t, collector.WaitFor("GPU source opened", time.Minute)) // the first sample has that time
 	time.Sleep(leadIn)                                                      // before, short spans have no energy
 	return collector, addresses[0].(string)

@@ -21,7 +21,6 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/semconv"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // shortly overrides intervals of the all-in-one pipeline.
@@ -136,7 +135,7 @@ func TestLiveFindingsOfTheReadyPipelineAppearAtTheirThresholds(t *testing.T) {
 	address := freeAddress(t)
 	ready, err := config.YAML("all-in-one")
 	require.NoError(t, err)
-	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_SOURCE=auto", "OTELGPU_PAGE="+address), ready, shortly)
+	startCollector(t, buildCollector(t), append(p.env, "OTELGPU_SOURCE=auto", "OTELGPU_PAGE="+address), ready, shortly)
 	state := func() (s page.State) {
 		r, err := http.Get("http://" + address + "/api/state?range=300")
 		require.NoError(t, err)

@@ -24,7 +24,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -73,7 +72,7 @@ func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	t.Parallel()
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	for name, tt := range map[string]struct {
 		watts    []float64 // of each device
 		identity bool      // the resource lists the devices; otherwise they are found, because the host has one

@@ -31,7 +31,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelgpu/otelgpu/config"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -157,7 +156,7 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	if faulty {
 		configs = append(configs, broken, shared)
 	}
-	otelcol.Start(t, binary, p.env, configs...)
+	startCollector(t, binary, p.env, configs...)
 	m.otlp, err = grpc.NewClient(p.otlp, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	telemetry := ""

@@ -26,7 +26,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // inFront is a proxy before Prometheus; until it is opened, nothing listens.
@@ -63,7 +62,7 @@ func (f *inFront) open(t *testing.T) {
 func TestIntegrationPrometheusPipelineLosesNothingWhenPrometheusFails(t *testing.T) {
 	integration.Need(t)
 	t.Parallel()
-	binary, prometheus := otelcol.Build(t), buildPrometheus(t)
+	binary, prometheus := buildCollector(t), buildPrometheus(t)
 	length, full := outage(t)
 	const flooded = "exporters: {otlp_http/prometheus: {sending_queue: {queue_size: 20}}}"
 	for _, tt := range []struct {
@@ -86,7 +85,7 @@ exporters:
   otlp_http/prometheus: {retry_on_failure: {initial_interval: 100ms, max_interval: 500ms}}
 `)
 			}
-			otelcol.Start(t, binary, append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+front.address+"/api/v1/otlp"),
+			startCollector(t, binary, append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+front.address+"/api/v1/otlp"),
 				overlays...)
 			w := newWorker(t, p.otlp)
 			begin := time.Now()
@@ -167,14 +166,14 @@ func TestABacklogContinuesInRequestsThatTheStoreTakes(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	t.Parallel()
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	for pipeline, variable := range map[string]string{
 		"jaeger": "OTELGPU_JAEGER_ENDPOINT=", "tempo": "OTELGPU_TEMPO_ENDPOINT=",
 	} {
 		t.Run(pipeline, func(t *testing.T) {
 			t.Parallel()
 			store, p := newStore(t), newPorts(t)
-			collector := otelcol.Start(t, binary, append(p.env, variable+store.address), ready(t, pipeline), faster,
+			collector := startCollector(t, binary, append(p.env, variable+store.address), ready(t, pipeline), faster,
 				"receivers: {otlp: {protocols: {http: {max_request_body_size: 20971520}}}}",
 				fmt.Sprintf(retrySoon, "otlp_grpc/"+pipeline))
 			w := &worker{t: t}

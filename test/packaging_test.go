@@ -23,7 +23,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -59,7 +58,7 @@ func TestIntegrationBinariesStartWithTheirLibrariesOnly(t *testing.T) {
 		args       []string
 		static     bool
 	}{
-		{"otelcol-gpu", otelcol.Build(t), []string{"config"}, false},
+		{"otelcol-gpu", buildCollector(t), []string{"config"}, false},
 		{"gpuspan/cuda", build(nil, ""), nil, false},
 		{"gpuspan/cuda without cgo", build([]string{"CGO_ENABLED=0"}, ""), nil, false},
 		{

@@ -26,7 +26,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/freeport"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -83,7 +82,7 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	require.NoError(t, err)
 	recording := filepath.Join(dir, "constant.gpurec")
 	constantDevice(t, recording, sampled, h100, time.Minute)
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	file := filepath.Join(dir, "pipeline.yaml")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, pipeline, address, recording, dir), 0o600))
 	p, err := program.Start(t.Context(), binary, []string{"--config", file}, nil)

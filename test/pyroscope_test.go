@@ -30,7 +30,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/stackprofile"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -81,7 +80,7 @@ func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 	store := startPyroscope(t)
 	begin := time.Now()
 	otlp, page := freeAddress(t), freeAddress(t)
-	collector, err := program.Start(t.Context(), otelcol.Build(t),
+	collector, err := program.Start(t.Context(), buildCollector(t),
 		[]string{"--config", "profiles", "--feature-gates", "service.profilesSupport"}, []string{
 			"OTELGPU_PROFILES_ENDPOINT=" + store, "OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + freeAddress(t),
 			"OTELGPU_PAGE=" + page, "OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_SOURCE=simulated",
@@ -89,7 +88,7 @@ func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 		})
 	require.NoError(t, err)
 	require.NoError(t, collector.WaitFor("Everything is ready", time.Minute))
-	demo, err := program.Start(t.Context(), otelcol.Build(t), []string{
+	demo, err := program.Start(t.Context(), buildCollector(t), []string{
 		"demo", "--simulated", "--duration", "10s", "--out", t.TempDir(), "--otlp", otlp,
 	}, nil)
 	require.NoError(t, err)
@@ -222,12 +221,12 @@ func TestIntegrationWalkFromAMetricToTheFlameGraphAndBack(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		args = append(args, "--config", file)
 	}
-	collector, err := program.Start(t.Context(), otelcol.Build(t), args,
+	collector, err := program.Start(t.Context(), buildCollector(t), args,
 		append(ports.env, "OTELGPU_TEMPO_ENDPOINT="+traces.address, "OTELGPU_LOG_LEVEL=info"))
 	require.NoError(t, err)
 	require.NoError(t, collector.WaitFor("Everything is ready", time.Minute))
 	metrics.scrape("otelgpu", ports.metrics)
-	demo, err := program.Start(t.Context(), otelcol.Build(t), []string{
+	demo, err := program.Start(t.Context(), buildCollector(t), []string{
 		"demo", "--simulated", "--duration", "10s", "--files", "--out", out, "--otlp", ports.otlp,
 	}, nil)
 	require.NoError(t, err)

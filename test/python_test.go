@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/freeport"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // python returns an interpreter with the OpenTelemetry SDK: OTELGPU_PYTHON, else python/.venv.
@@ -42,8 +41,8 @@ func TestAPythonProgramsSpansComeThroughTheCollector(t *testing.T) {
 	spans := filepath.Join(dir, "spans.json")
 	endpoint, err := freeport.Address()
 	require.NoError(t, err)
-	binary := otelcol.Build(t)
-	otelcol.Start(t, binary, nil, fmt.Sprintf(`
+	binary := buildCollector(t)
+	startCollector(t, binary, nil, fmt.Sprintf(`
 receivers:
   otlp:
     protocols:

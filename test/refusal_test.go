@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -168,14 +167,14 @@ func TestDeliveriesAreAsDocumented(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	for _, d := range deliveries {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			s, address := newStore(t), freeAddress(t)
 			config := d.config(t, address, s.address)
 			start := func() *program.Program {
-				p := otelcol.Run(t, binary, nil, config)
+				p := runCollector(t, binary, nil, config)
 				require.NoError(t, p.WaitFor("GPU source opened", time.Minute))
 				return p
 			}

@@ -36,7 +36,6 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 	"github.com/otelgpu/otelgpu/semconv"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // Of each step of 100 ms the device computes for 70 ms, waits for data for 20 ms and copies from
@@ -179,7 +178,7 @@ func findingsOn(prefix string, batches ...ptrace.Traces) (list []finding.Finding
 // page.
 func converted(t *testing.T, path string) (printed string, spans []ptrace.Traces, state page.State) {
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), otelcol.Build(t), "convert", "--html", "--out", dir, path).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), buildCollector(t), "convert", "--html", "--out", dir, path).CombinedOutput()
 	require.NoError(t, err, string(out))
 	for line := range lines(t, filepath.Join(dir, "spans.json")) {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)

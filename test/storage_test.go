@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelgpu/otelgpu/internal/freeport"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -51,7 +50,7 @@ func TestQueuedSpansSurviveAKill(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	t.Parallel()
-	binary, dir := otelcol.Build(t), t.TempDir()
+	binary, dir := buildCollector(t), t.TempDir()
 	address, err := freeport.Address()
 	require.NoError(t, err)
 	start := func(settle time.Duration) *program.Program {

@@ -27,7 +27,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -154,7 +153,7 @@ func TestTheSlowRanksTraceReportsIt(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	t.Parallel()
-	binary, dir := otelcol.Build(t), t.TempDir()
+	binary, dir := buildCollector(t), t.TempDir()
 	address, err := freeport.Address()
 	require.NoError(t, err)
 	file := filepath.Join(dir, "compared.yaml")
@@ -267,7 +266,7 @@ func edited(t *testing.T, name string, edit func(at func(path ...string) map[str
 func TestIntegrationGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 	integration.Need(t) // tail sampling of others, whose build takes longer than all other tests of this package
 	t.Parallel()
-	binary, dir := otelcol.Build(t, "-tags", "ottl"), t.TempDir()
+	binary, dir := buildCollector(t, "-tags", "ottl"), t.TempDir()
 	var addresses [3]string
 	for i := range addresses {
 		var err error
@@ -275,7 +274,7 @@ func TestIntegrationGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 		require.NoError(t, err)
 	}
 	file := filepath.Join(dir, "kept.json")
-	otelcol.Start(t, binary, nil, gateway(t, addresses[0], addresses[1], addresses[2], file))
+	startCollector(t, binary, nil, gateway(t, addresses[0], addresses[1], addresses[2], file))
 	x := timeline{zero: time.Now().Add(-200 * time.Millisecond).Truncate(time.Millisecond)}
 	ranks := x.ranks()
 	export(t, addresses[0], ranks)

@@ -33,7 +33,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata"
 
 	"github.com/otelgpu/otelgpu/config"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // strangeSpan makes a span strange. It is in a request of normal spans, and names their device if
@@ -481,7 +480,7 @@ func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 	store.open(t)
 	ready, err := config.YAML("all-in-one")
 	require.NoError(t, err)
-	collector := otelcol.Start(t, otelcol.Build(t), p.env, ready, device, faster, largeQueue, fmt.Sprintf(ownStore, store.address))
+	collector := startCollector(t, buildCollector(t), p.env, ready, device, faster, largeQueue, fmt.Sprintf(ownStore, store.address))
 	t.Cleanup(func() {
 		if _, trace, ok := strings.Cut(collector.Output(), "panic"); ok {
 			t.Errorf("panic%.4000s", trace)

@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/test/internal/integration"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -64,7 +63,7 @@ func TestIntegrationTempoAcceptsTheQueriesAndFindsTheDemo(t *testing.T) {
 	}, 2*time.Minute, time.Second)
 
 	begin := time.Now()
-	demo, err := program.Start(t.Context(), otelcol.Build(t), []string{
+	demo, err := program.Start(t.Context(), buildCollector(t), []string{
 		"demo", "--simulated", "--duration", "10s", "--out", filepath.Join(dir, "out"), "--otlp", otlp,
 	}, nil)
 	require.NoError(t, err)

@@ -47,7 +47,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 	"github.com/otelgpu/otelgpu/semconv"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // textPlaces returns functions that put a text at every place of a span, its scope and its resource
@@ -368,7 +367,7 @@ func TestAHostileSenderIsBounded(t *testing.T) {
 	p := newPorts(t)
 	ready, err := config.YAML("all-in-one")
 	require.NoError(t, err)
-	collector := otelcol.Start(t, otelcol.Build(t), p.env, ready, device, faster)
+	collector := startCollector(t, buildCollector(t), p.env, ready, device, faster)
 	send := func(td ptrace.Traces) int {
 		body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
 		require.NoError(t, err)

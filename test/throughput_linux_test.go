@@ -33,7 +33,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/cputime"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // The ready pipeline, unchanged, accepts a rate of GPU spans. Without the environment variables the
@@ -65,12 +64,12 @@ func TestThroughputOfTheReadyPipeline(t *testing.T) {
 	if settle != 6*time.Second {
 		overlay += fmt.Sprintf("processors: {gpu_join: {settle: %s, max_wait: %s}}\n", settle, settle+4*time.Second)
 	}
-	binary, profiled := otelcol.Build(t), freeAddress(t)
+	binary, profiled := buildCollector(t), freeAddress(t)
 	if os.Getenv("OTELGPU_THROUGHPUT_PROFILE") != "" {
 		overlay += "extensions: {pprof: {endpoint: " + profiled + "}}\n" +
 			"service: {extensions: [gpu_samples, host_check, health_check, pprof]}\n"
 	}
-	collector := otelcol.Run(t, binary, p.env, text, overlay)
+	collector := runCollector(t, binary, p.env, text, overlay)
 	conn, err := grpc.NewClient(p.otlp, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()

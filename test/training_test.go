@@ -23,7 +23,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/config"
 	traces "github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
 // lensJob returns the recorded spans of a trainer, the start of the first one, and the end of the
@@ -79,7 +78,7 @@ func TestTheTrainingPipelineGivesStepsTheEnergyOfTheirDevices(t *testing.T) {
 	ready, err := config.YAML("training")
 	require.NoError(t, err)
 	p := newPorts(t)
-	collector := otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_SETTLE=2s",
+	collector := startCollector(t, buildCollector(t), append(p.env, "OTELGPU_SETTLE=2s",
 		"OTELGPU_INSPECTOR="+dir, "OTELGPU_DUMPS="+dir), ready, fmt.Sprintf(`
 receivers:
   gpu: {source: replay, replay: {file: %q}}

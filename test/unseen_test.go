@@ -25,7 +25,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	recordings "github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -40,7 +39,7 @@ func TestRequestsAmongUnseenOnesOfARealVLLM(t *testing.T) {
 	metrics, err := os.ReadFile(recordings.Path(t, "vllm", "vllm-0.32.0.metrics.after.txt"))
 	require.NoError(t, err)
 	t.Parallel()
-	binary := otelcol.Build(t)
+	binary := buildCollector(t)
 	const watts, length, others = 400., 6 * time.Second, 7
 	const fair = watts * 6 / (1 + others)
 	cases := []struct {

@@ -1,8 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otelcol builds otelcol-gpu from the working copy and runs it for the duration of a test.
-package otelcol
+package test
 
 import (
 	"context"
@@ -16,10 +15,10 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Build compiles the distribution, as go run ./cmd/otelcol-gpu does, once for all tests of the
-// package. The environment variable OTELGPU_BINARY names a binary to test instead, such as a
+// buildCollector compiles the distribution, as go run ./cmd/otelcol-gpu does, once for all tests of
+// the package. The environment variable OTELGPU_BINARY names a binary to test instead, such as a
 // released one. Options are go build's.
-func Build(t *testing.T, options ...string) string {
+func buildCollector(t *testing.T, options ...string) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_BINARY"); path != "" {
 		return path
@@ -29,17 +28,17 @@ func Build(t *testing.T, options ...string) string {
 	return path
 }
 
-// Start runs a Collector with configurations that are merged in order, waits until it is ready, and
-// stops it after the test, when it must exit with status 0.
-func Start(t *testing.T, path string, env []string, configs ...string) *program.Program {
+// startCollector runs a Collector with configurations that are merged in order, waits until it is
+// ready, and stops it after the test, when it must exit with status 0.
+func startCollector(t *testing.T, path string, env []string, configs ...string) *program.Program {
 	t.Helper()
-	p := Run(t, path, env, configs...)
+	p := runCollector(t, path, env, configs...)
 	t.Cleanup(func() { require.NoError(t, p.Stop(time.Minute)) })
 	return p
 }
 
-// Run is like Start, but does not stop the program at the end of the test.
-func Run(t *testing.T, path string, env []string, configs ...string) *program.Program {
+// runCollector is like Start, but does not stop the program at the end of the test.
+func runCollector(t *testing.T, path string, env []string, configs ...string) *program.Program {
 	t.Helper()
 	var args []string
 	dir := t.TempDir()
