@@ -19,7 +19,7 @@ import (
 )
 
 // tails follow files that grow. A file that was replaced or removed is read to its end first, and
-// one that became shorter is read again from its beginning.
+// one that became shorter, or begins with other bytes, is read again from its beginning.
 type tails struct {
 	include []string
 	max     int
@@ -39,6 +39,7 @@ type tail struct {
 	offset  int64
 	partial []byte // a line whose end is not written yet
 	skip    bool   // until the end of the line
+	head    []byte // the first bytes: a file that was truncated may have grown again
 	parser  ncclinspector.Parser
 }
 
@@ -64,10 +65,10 @@ func (t *tails) lookup(atEnd bool) {
 	for path, f := range t.open {
 		now, err := os.Stat(path)
 		was, _ := f.file.Stat()
+		if f.rewritten() || was != nil && was.Size() < f.offset {
+			f.offset, f.partial, f.skip = 0, nil, false
+		}
 		if err == nil && was != nil && os.SameFile(was, now) {
-			if now.Size() < f.offset {
-				f.offset, f.partial, f.skip = 0, nil, false
-			}
 			continue
 		}
 		for t.portion(f) {
@@ -95,6 +96,21 @@ func (t *tails) lookup(atEnd bool) {
 			}
 		}
 	}
+}
+
+// headSize includes the time stamp and the number of the first operation in a file.
+const headSize = 512
+
+// rewritten reports whether the file begins with other bytes than before.
+func (f *tail) rewritten() bool {
+	head := make([]byte, headSize)
+	n, err := f.file.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	before := f.head
+	f.head = head[:n]
+	return !bytes.HasPrefix(f.head, before)
 }
 
 func open(path string, atEnd bool) (*tail, error) {
