@@ -6,8 +6,10 @@ package test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -87,7 +89,7 @@ func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			ids := recordDevices(t, filepath.Join(dir, "devices.gpurec"), tt.watts)
-			otlp, metrics := freeAddress(t), freeAddress(t)
+			otlp, metrics, pageAddress := freeAddress(t), freeAddress(t), freeAddress(t)
 			_, telemetry, _ := strings.Cut(freeAddress(t), ":")
 			overlay := filepath.Join(dir, "overlay.yaml")
 			require.NoError(t, os.WriteFile(overlay, fmt.Appendf(nil, `
@@ -99,11 +101,11 @@ exporters:
   file: {path: %q, flush_interval: 100ms}
 service:
   pipelines:
-    traces: {exporters: [gpu_metrics, gpu_requests, file]}
+    traces: {exporters: [gpu_metrics, gpu_requests, gpu_page, file]}
 `, filepath.Join(dir, "devices.gpurec"), filepath.Join(dir, "spans.json")), 0o600))
 			collector, err := program.Start(t.Context(), binary, []string{"--config", "llm", "--config", overlay}, []string{
 				"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + freeAddress(t), "OTELGPU_METRICS=" + metrics,
-				"OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_PAGE=127.0.0.1:0",
+				"OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_PAGE=" + pageAddress,
 				"OTELGPU_LOG_LEVEL=info", "OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SETTLE=8s", "OTELGPU_MAX_WAIT=10s",
 			})
 			require.NoError(t, err)
@@ -167,11 +169,54 @@ service:
 			}, time.Minute, 200*time.Millisecond)
 			perToken := sample(page, "gpu_request_energy_joules_sum") / sample(page, "gpu_request_items_sum")
 			assert.InEpsilon(t, joules/float64(tokens), perToken, 0.01)
+			byItem := sample(page, "gpu_request_item_energy_joules_sum") / sample(page, "gpu_request_item_energy_joules_count")
+			assert.InEpsilon(t, perToken, byItem, 1e-9, "docs, alerts and dashboards divide these")
+			require.Eventually(t, func() bool {
+				return math.Abs(pagePerItem(t, pageAddress)-perToken) < 0.001*perToken // it shows three digits
+			}, 30*time.Second, 200*time.Millisecond, "the page shows the same")
 			t.Logf("%.4f J per token, %.4f in truth", perToken, joules/float64(tokens))
 			assert.NotContains(t, page, "gpu_operation_duration_seconds", "a request's time is not the GPU's")
 			assert.InEpsilon(t, 0.45+0.3+0.15, sample(page, "gpu_request_queue_duration_seconds_sum"), 1e-6, "as vLLM states it")
 		})
 	}
+}
+
+// pagePerItem returns the energy per item that the page's headline shows.
+func pagePerItem(t *testing.T, address string) float64 {
+	res, err := http.Get("http://" + address + "/api/state")
+	if !assert.NoError(t, err) {
+		return 0
+	}
+	defer res.Body.Close()
+	var state struct {
+		Bins []struct{ Metered, Items float64 }
+	}
+	assert.NoError(t, json.NewDecoder(res.Body).Decode(&state))
+	metered, items := 0., 0.
+	for _, b := range state.Bins {
+		metered += b.Metered
+		items += b.Items
+	}
+	return metered / max(items, 1)
+}
+
+// Joules per token divide the energy and the tokens of the same requests: a request may have only one of the two.
+func TestNothingDividesEnergyByTokensOfOtherRequests(t *testing.T) {
+	wrong := regexp.MustCompile(`gpu_request_energy_joules_sum.*/.*gpu_request_items_`)
+	found := 0
+	for _, pattern := range []string{"../docs/*.md", "../config/*/*", "../connector/*/README.md", "../deploy/*/*"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue // a directory
+			}
+			assert.NotRegexp(t, wrong, string(text), file)
+			found += strings.Count(string(text), "gpu_request_item_energy_joules_sum")
+		}
+	}
+	assert.Positive(t, found)
 }
 
 // vllm returns the spans that engine v1 of vLLM exports for the requests of a server

@@ -212,6 +212,60 @@ func TestEnergyOfServersOnOneDevice(t *testing.T) {
 	assert.NoError(t, conformance.Metrics(md))
 }
 
+// A server loads a second model after 100 s and reloads the first one after 150 s: no series falls,
+// energy of 100 W is counted once, and all counters of the reloaded model count from 0.
+func TestModelsThatAreLoadedAndReloaded(t *testing.T) {
+	st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+	const start = 1_700_000_000
+	dev, err := st.Register(component.MustNewID("gpu"), devicesamples.Device{ID: "GPU-1", Interval: time.Second, Ordinal: -1})
+	require.NoError(t, err)
+	defer dev.Close()
+	var all Meters
+	m := all.New(Identity{Devices: []string{"GPU-1"}})
+	series := map[string]float64{}
+	for sec := range int64(201) {
+		s := devicesamples.Sample{Time: (start + sec) * 1e9}
+		s.Set(devicesamples.Energy, 100*float64(sec))
+		dev.Write([]devicesamples.Sample{s})
+		p := &Page{}
+		add := func(model string, input, output float64) {
+			labels := map[string]string{"model_name": model}
+			p.Add("sglang:num_running_reqs", labels, 1)
+			p.Add("sglang:prompt_tokens_total", labels, input)
+			p.Add("sglang:generation_tokens_total", labels, output)
+		}
+		if since := float64(sec); sec < 150 {
+			add("a", 10*since, since/100)
+		} else {
+			add("a", since-150, 2+since-150) // input falls, output does not
+		}
+		if sec >= 100 {
+			add("b", float64(sec), 0)
+		}
+		m.Add(p, (start+sec)*1e9)
+		view := st.Acquire()
+		all.Measure(view, st)
+		view.Release()
+		metrics := pmetric.NewMetricSlice()
+		all.Append(metrics)
+		for _, x := range metrics.All() {
+			if x.Type() != pmetric.MetricTypeSum {
+				continue
+			}
+			for _, p := range x.Sum().DataPoints().All() {
+				key := fmt.Sprint(x.Name(), p.Attributes().AsRaw())
+				assert.GreaterOrEqual(t, p.DoubleValue(), series[key], key)
+				series[key] = p.DoubleValue()
+			}
+		}
+	}
+	assert.InDelta(t, 19900, m.energy(active)+m.energy(idle), 1e-6, "without the second of the reload")
+	assert.InDelta(t, 10000, m.joules["a"][active], 200)
+	assert.InDelta(t, 1490+50, m.totals[total{Input, "a"}], 1e-9)
+	assert.InDelta(t, 1.49+52, m.totals[total{Output, "a"}], 1e-9)
+	assert.InDelta(t, 200, m.totals[total{Input, "b"}], 1e-9)
+}
+
 // answer is what a server reports: nothing if it has no process.
 type answer struct {
 	started          float64 // s after the start
