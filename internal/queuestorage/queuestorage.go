@@ -125,7 +125,7 @@ func (c *client) open(ctx context.Context, size int) {
 	_ = c.Client.Delete(ctx, spareKey)
 }
 
-// The large value and the one after it are in a page of their own: a page of more than four values is
+// The large value and the one after it are in a separate page: a page of more than four values is
 // divided, and the small ones are before them. To delete that page, one free page suffices for each
 // level of the tree.
 const (
