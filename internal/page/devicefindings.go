@@ -99,7 +99,7 @@ func (m *Model) pointDevice(p pmetric.NumberDataPoint) (*device, int64) {
 }
 
 // deviceError returns the device with the most errors.
-func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
+func (m *Model) deviceError(w *window) (finding.Finding, bool) {
 	type key struct{ device, kind string }
 	type sum struct {
 		count float64
@@ -107,7 +107,7 @@ func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
 	}
 	sums := map[key]*sum{}
 	m.errors.each(func(e *deviceError) {
-		if e.time < from || e.time > to {
+		if !w.has(e.time) {
 			return
 		}
 		k := key{e.device, e.kind}
@@ -137,7 +137,7 @@ func (m *Model) deviceError(from, to float64) (finding.Finding, bool) {
 }
 
 // memoryNearLimit returns the device whose memory was fullest.
-func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
+func (m *Model) memoryNearLimit(w *window) (finding.Finding, bool) {
 	var full *device
 	most, used, when := semconv.FindingMemoryLimitThreshold, 0.0, 0.0
 	for _, d := range m.devices {
@@ -146,7 +146,7 @@ func (m *Model) memoryNearLimit(from, to float64) (finding.Finding, bool) {
 		}
 		for i := range d.samples {
 			s := &d.samples[i]
-			if t := float64(s.at) * 1e3; !s.known[memory] || t < from || t > to {
+			if !s.known[memory] || !w.has(float64(s.at)*1e3) {
 				continue
 			}
 			if share := s.value[memory] / d.memory; share > most || share == most && full == nil {
@@ -175,10 +175,10 @@ const busyDevice = semconv.FindingStarvedBusy
 // starved returns the training process that left its device without work for the largest share of
 // its time. A service without requests is idle, so only services with steps are judged, as by the
 // alert GPUStarved.
-func (m *Model) starved(from, to float64) (finding.Finding, bool) {
+func (m *Model) starved(w *window) (finding.Finding, bool) {
 	steps := map[string]string{} // an example by service
 	m.steps.each(func(st *Step) {
-		if st.Time >= from && st.Time <= to {
+		if w.has(st.Time) {
 			steps[st.Service] = st.Trace
 		}
 	})
@@ -189,7 +189,7 @@ func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 	}
 	sums := map[key]*sum{}
 	m.sections.each(func(x *sectionTime) {
-		if x.time < from || x.time > to || steps[x.service] == "" {
+		if !w.has(x.time) || steps[x.service] == "" {
 			return
 		}
 		k := key{x.service, x.device}
@@ -203,7 +203,7 @@ func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 		}
 	})
 	for k, s := range sums {
-		if s.all < leastObserved || s.starved < semconv.FindingStarvedThreshold*s.all || m.busy(k.device, from, to) {
+		if s.all < leastObserved || s.starved < semconv.FindingStarvedThreshold*s.all || m.busy(k.device, w) {
 			delete(sums, k)
 		}
 	}
@@ -219,7 +219,7 @@ func (m *Model) starved(from, to float64) (finding.Finding, bool) {
 }
 
 // busy reports whether a device measured a mean utilization above busyDevice.
-func (m *Model) busy(id string, from, to float64) bool {
+func (m *Model) busy(id string, w *window) bool {
 	d := m.devices[id]
 	if d == nil {
 		return false
@@ -227,7 +227,7 @@ func (m *Model) busy(id string, from, to float64) bool {
 	sum, n := 0.0, 0.0
 	for i := range d.samples {
 		s := &d.samples[i]
-		if t := float64(s.at) * 1e3; s.known[busy] && t >= from && t <= to {
+		if s.known[busy] && w.has(float64(s.at)*1e3) {
 			sum += s.value[busy]
 			n++
 		}

@@ -48,10 +48,10 @@ func occurred(f *finding.Finding, from, to float64) {
 	f.To = max(f.To, to)
 }
 
-// inBuckets notes the buckets of an operation from the first to the last index that have a sum.
-func inBuckets(f *finding.Finding, o *operation, first, last int64, sum int) {
+// inBuckets notes the buckets of an operation in a window that have a sum.
+func inBuckets(f *finding.Finding, o *operation, w *window, sum int) {
 	for i := range o.buckets {
-		if b := &o.buckets[i]; b.index >= first && b.index <= last && b.Sums[sum] > 0 {
+		if b := &o.buckets[i]; b.index >= w.first && b.index <= w.last && b.Sums[sum] > 0 {
 			occurred(f, float64(b.index)*bucketSeconds*1e3, float64(b.index+1)*bucketSeconds*1e3)
 		}
 	}
@@ -75,19 +75,21 @@ func (m *Model) served(f *spanfacts.Facts) {
 	m.lengths.Put(f.Key.Trace, max(m.lengths.Get(f.Key.Trace), seconds))
 }
 
-// findingsOf collects the findings from one time to another, in unix ms, and in the operations'
-// buckets from the first to the last index.
-func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
-	for _, f := range []func() (finding.Finding, bool){
-		func() (finding.Finding, bool) { return m.deviceError(from, to) },
-		func() (finding.Finding, bool) { return m.lateRank(from, to) },
-		func() (finding.Finding, bool) { return m.slowRequest(from, to) },
-		func() (finding.Finding, bool) { return m.throttled(first, last) },
-		func() (finding.Finding, bool) { return m.memoryNearLimit(from, to) },
-		func() (finding.Finding, bool) { return m.starved(from, to) },
-		func() (finding.Finding, bool) { return m.pageable(first, last) },
+// window is the time of a state, in unix ms, and the indices of the operations' buckets in it.
+type window struct {
+	from, to    float64
+	first, last int64
+}
+
+// has reports whether a time is in the window.
+func (w *window) has(t float64) bool { return t >= w.from && t <= w.to }
+
+// findingsOf collects the findings of a window.
+func (m *Model) findingsOf(s *State, w *window) {
+	for _, f := range []func(*window) (finding.Finding, bool){
+		m.deviceError, m.lateRank, m.slowRequest, m.throttled, m.memoryNearLimit, m.starved, m.pageable,
 	} {
-		if x, ok := f(); ok {
+		if x, ok := f(w); ok {
 			s.Findings = append(s.Findings, x)
 		}
 	}
@@ -95,7 +97,7 @@ func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
 
 // lateRank returns the rank that cost its job most, if it was late for the live threshold's share
 // of its steps.
-func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
+func (m *Model) lateRank(w *window) (finding.Finding, bool) {
 	type rank struct {
 		service, job, loop string
 		rank               int64
@@ -108,7 +110,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	}
 	costs, jobs := map[rank]*cost{}, map[[2]string]bool{}
 	m.late.each(func(x *late) {
-		if x.time < from || x.time > to {
+		if !w.has(x.time) {
 			return
 		}
 		k := rank{x.service, x.job, x.Loop, x.rank}
@@ -133,7 +135,7 @@ func (m *Model) lateRank(from, to float64) (finding.Finding, bool) {
 	}
 	steps, stepTime, devices := int64(0), 0.0, map[string]bool{}
 	m.steps.each(func(st *Step) {
-		if st.Time >= from && st.Time <= to && st.Service == k.service && st.job == k.job && st.Rank == k.rank &&
+		if w.has(st.Time) && st.Service == k.service && st.job == k.job && st.Rank == k.rank &&
 			st.Name == k.loop {
 			steps++
 			stepTime += st.Duration
@@ -177,10 +179,10 @@ func (m *Model) neighbour(devices map[string]bool, service string) string {
 }
 
 // slowRequest returns the request that is furthest above the median of its service.
-func (m *Model) slowRequest(from, to float64) (finding.Finding, bool) {
+func (m *Model) slowRequest(w *window) (finding.Finding, bool) {
 	services := map[string][]*Request{}
 	add := func(q *Request) {
-		if q != nil && q.Duration > 0 && q.End >= from && q.Start <= to {
+		if q != nil && q.Duration > 0 && q.End >= w.from && q.Start <= w.to {
 			services[q.Service] = append(services[q.Service], q)
 		}
 	}
@@ -216,15 +218,15 @@ const leastThrottled = semconv.FindingThrottleLiveDuration
 // throttled returns the operation during which the clock was throttled most often: concurrent
 // operations have the reasons too. The throttled time must be at least the threshold's share of its
 // own time, and at least leastThrottled or the live threshold's share of all operations' time.
-func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
+func (m *Model) throttled(w *window) (finding.Finding, bool) {
 	type held struct {
 		*operation
 		spansums.Sums
 	}
 	all := map[operationKey]*held{}
-	least := min(semconv.FindingThrottleLiveThreshold*m.deviceTime(first, last), leastThrottled)
+	least := min(semconv.FindingThrottleLiveThreshold*m.deviceTime(w), leastThrottled)
 	for k, o := range m.operations {
-		if b := o.between(first, last); b[spansums.Held] > 0 &&
+		if b := o.between(w.first, w.last); b[spansums.Held] > 0 &&
 			b[spansums.HeldTime] >= max(least, semconv.FindingThrottleThreshold*b[spansums.Time]) {
 			all[k] = &held{o, b}
 		}
@@ -242,16 +244,16 @@ func (m *Model) throttled(first, last int64) (finding.Finding, bool) {
 	text := fmt.Sprintf("%s with a throttled clock, %s of GPU time (%s)", spans, short(x.Sums[spansums.HeldTime]),
 		x.throttle)
 	f := found(semconv.GPUFindingKindThrottle, k.name, text, x.Ratio(spansums.HeldTime, spansums.Time), x.trace)
-	inBuckets(&f, x.operation, first, last, spansums.Held)
+	inBuckets(&f, x.operation, w, spansums.Held)
 	return f, true
 }
 
 // deviceTime sums the device time in seconds of all operations that are not steps: sections inside
 // others count as well.
-func (m *Model) deviceTime(first, last int64) (sum float64) {
+func (m *Model) deviceTime(w *window) (sum float64) {
 	for k, o := range m.operations {
 		if k.kind != semconv.GPUOperationTypeStep {
-			b := o.between(first, last)
+			b := o.between(w.first, w.last)
 			sum += b[spansums.Time]
 		}
 	}
@@ -260,19 +262,19 @@ func (m *Model) deviceTime(first, last int64) (sum float64) {
 
 // pageable returns the operation that moves most bytes from or to pageable memory, if all such
 // copies take at least the live threshold's share of all operations' time.
-func (m *Model) pageable(first, last int64) (finding.Finding, bool) {
+func (m *Model) pageable(w *window) (finding.Finding, bool) {
 	all := map[operationKey]*spansums.Sums{}
 	copying := 0.0
 	for k, o := range m.operations {
 		if o.hostMemory == semconv.GPUCopyHostMemoryPageable {
-			if b := o.between(first, last); b[spansums.ByteTime] > 0 {
+			if b := o.between(w.first, w.last); b[spansums.ByteTime] > 0 {
 				copying += b[spansums.Time]
 				all[k] = &b
 			}
 		}
 	}
 	k, x := largest(all, func(_ operationKey, x *spansums.Sums) float64 { return x[spansums.Bytes] })
-	share := copying / m.deviceTime(first, last)
+	share := copying / m.deviceTime(w)
 	if x == nil || share < semconv.FindingPageableCopiesLiveThreshold {
 		return finding.Finding{}, false
 	}
@@ -283,7 +285,7 @@ func (m *Model) pageable(first, last int64) (finding.Finding, bool) {
 	}
 	f := found(semconv.GPUFindingKindPageableCopies, k.name, text, share, m.operations[k].trace)
 	f.Threshold = semconv.FindingPageableCopiesLiveThreshold
-	inBuckets(&f, m.operations[k], first, last, spansums.ByteTime)
+	inBuckets(&f, m.operations[k], w, spansums.ByteTime)
 	return f, true
 }
 

@@ -250,7 +250,7 @@ func (m *Model) State(q Query) *State {
 	total := bins{}
 	joined := m.operationsOf(s, &q, first, last, total, wanted)
 	m.devicesOf(s, now.Unix(), int64(span.Seconds()))
-	m.findingsOf(s, from, to, first, last)
+	m.findingsOf(s, &window{from, to, first, last})
 	for _, entries := range m.sources {
 		s.Contradictions = append(s.Contradictions, entries()...)
 	}
