@@ -93,7 +93,8 @@ var Servers = []Server{
 		"written from source",
 	},
 	{
-		"Dynamo", "`model`", "none", "now, with queued requests: on the front end of all workers, on a worker's port of this one",
+		"Dynamo", "`model`", "none",
+		"now, with queued requests: on the front end of all workers, on a worker's port of this one",
 		"on the front end: output each chunk, input when a request ends",
 		"[metrics.rs](https://github.com/ai-dynamo/dynamo/blob/main/lib/llm/src/http/service/metrics.rs)",
 		"1.6.1, recorded with the mocker",
