@@ -191,13 +191,18 @@ func (x *writer) metric(m pmetric.Metric, from *origin, counts *[numOutcomes]int
 		points = m.Sum().DataPoints()
 		delta = m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta
 	case pmetric.MetricTypeHistogram:
-		if name := m.Name() + "_sum"; servermetrics.Known(name) {
-			for _, p := range m.Histogram().DataPoints().All() {
-				counts[from.server.put(name, p.Attributes(), p.Timestamp(), p.Sum())]++
+		known := false
+		for _, p := range m.Histogram().DataPoints().All() {
+			for suffix, v := range map[string]float64{"_sum": p.Sum(), "_count": float64(p.Count())} {
+				if name := m.Name() + suffix; servermetrics.Known(name) {
+					known = true
+					counts[from.server.put(name, p.Attributes(), p.Timestamp(), v)]++
+				}
 			}
-			return
 		}
-		counts[unknownMetric]++
+		if !known {
+			counts[unknownMetric]++
+		}
 		return
 	default:
 		counts[unknownMetric]++

@@ -700,3 +700,26 @@ func TestDeviceAttributesOfOneMetricAreKept(t *testing.T) {
 	assert.Equal(t, 3, d.Device().Ordinal)
 	assert.Equal(t, 1, out.registered)
 }
+
+// A histogram of a server has what the catalogue names of its sum and of its count.
+func TestHistogramsOfServersAreRead(t *testing.T) {
+	for name, want := range map[string]float64{
+		"dynamo_component_request_duration_seconds": 15, "vllm:request_decode_time_seconds": 8.5,
+	} {
+		m := pmetric.NewMetric()
+		m.SetName(name)
+		p := m.SetEmptyHistogram().DataPoints().AppendEmpty()
+		p.SetTimestamp(1)
+		p.SetCount(15)
+		p.SetSum(8.5)
+		p.Attributes().PutStr("dynamo_endpoint", "generate")
+		var from origin
+		var counts [numOutcomes]int64
+		(&writer{}).metric(m, &from, &counts)
+		require.Len(t, from.server, 1)
+		values := from.server[1].Values()
+		require.Len(t, values, 1)
+		assert.Equal(t, want, values[0].Value)
+		assert.EqualValues(t, 1, counts[written])
+	}
+}
