@@ -12,7 +12,7 @@
 //
 // Attributes that all sections of an operation on a stream share are encoded once. A span then
 // takes about a tenth of the CPU time of one that an SDK creates, batches and exports
-// (docs/benchmarks.md). Features of the SDK are missing: span processors, attribute limits and
+// (benchmarks/figures.md). Features of the SDK are missing: span processors, attribute limits and
 // samplers. A section below a span is recorded if that is sampled, a batch also if one of its
 // requests is, and a section without a parent always.
 //
