@@ -254,7 +254,7 @@ func (j *job) causes(all []*wait) []Hang {
 		}
 		hangs = append(hangs, j.hang(w))
 	}
-	// A rank that is known to wait for nobody explains why others left no dump, or none that can be read.
+	// A rank that is proven to be missing explains why others wait, so ranks without a dump prove nothing.
 	if slices.ContainsFunc(hangs, func(h Hang) bool { return h.Cause != Dead && h.Certain && len(h.Ranks) > 0 }) {
 		hangs = slices.DeleteFunc(hangs, func(h Hang) bool {
 			return h.Cause == Dead && !slices.ContainsFunc(h.Ranks, func(rank int) bool { return !j.isUnreadable(rank) })
