@@ -4,10 +4,12 @@
 package kinetoreceiver
 
 import (
+	"bytes"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
+	"unicode"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
@@ -18,10 +20,16 @@ import (
 // above their rankBits.
 type mergedRanks map[string]int64
 
-// rankBits are more than process ids and numbers of devices need, and maxRanks bounds the ranks.
-const rankBits, maxRanks = 40, 1 << 12
+// Limits of merged files.
+const (
+	rankBits  = 40 // more than process ids and numbers of devices need
+	own       = 1<<rankBits - 1
+	maxRanks  = 1 << 12
+	maxPrefix = 64 // bytes
+)
 
 // cut returns the number of the rank of a process id, and the id without its prefix; 0: it has none.
+// A number after a word, as in "GPU 0 stream 7", is no process id.
 func (m mergedRanks) cut(pid []byte) (n int64, rest []byte) {
 	if len(pid) < 2 || pid[0] != '"' {
 		return 0, pid
@@ -31,7 +39,9 @@ func (m mergedRanks) cut(pid []byte) (n int64, rest []byte) {
 		end--
 	}
 	prefix, rest := pid[1:end], pid[end:len(pid)-1]
-	if len(rest) == 0 || !slices.ContainsFunc(prefix, func(c byte) bool { return '0' <= c && c <= '9' }) {
+	last := bytes.TrimRight(prefix, " ")
+	if len(rest) == 0 || len(last) == 0 || len(prefix) > maxPrefix || unicode.IsLetter(rune(last[len(last)-1])) ||
+		!bytes.ContainsAny(prefix, "0123456789") {
 		return 0, pid
 	}
 	if n = m[string(prefix)]; n == 0 && len(m) < maxRanks {
@@ -44,10 +54,10 @@ func (m mergedRanks) cut(pid []byte) (n int64, rest []byte) {
 func (m mergedRanks) mark(e *event.Event, n int64) {
 	if e.Kind.Device() {
 		if e.Device >= 0 {
-			e.Device |= n << rankBits
+			e.Device = e.Device&own | n<<rankBits
 		}
 	} else if e.Process >= 0 {
-		e.Process |= n << rankBits
+		e.Process = e.Process&own | n<<rankBits
 	}
 	if (e.Kind.Device() || e.Kind == event.KindRuntime) && e.Correlation != 0 {
 		e.Correlation |= n << event.CorrelationBits
@@ -84,11 +94,14 @@ var digits = regexp.MustCompile(`\d+`)
 // settle gives processes and devices the numbers that the file states if no other rank has them.
 // Otherwise a device has the number of its rank, if each rank has one, and a process a negative one.
 func (m mergedRanks) settle(s *event.Store) (ranks []event.MergedRank) {
-	const own = 1<<rankBits - 1
+	if len(m) == 0 {
+		return nil
+	}
 	names := m.names()
+	marked := func(n int64) bool { _, ok := names[n>>rankBits]; return ok && n > own }
 	seen := map[event.Track]bool{} // devices and processes, with the number of the rank
 	for _, t := range s.Tracks() {
-		if t.Outer > own {
+		if marked(t.Outer) {
 			seen[event.Track{Device: t.Device, Outer: t.Outer}] = true
 		}
 	}
@@ -110,7 +123,9 @@ func (m mergedRanks) settle(s *event.Store) (ranks []event.MergedRank) {
 	}
 	device := func(n int64) int64 {
 		switch {
-		case n <= own || !collide:
+		case !marked(n):
+			return n
+		case !collide:
 			return n & own
 		case single:
 			return names[n>>rankBits]
@@ -118,13 +133,13 @@ func (m mergedRanks) settle(s *event.Store) (ranks []event.MergedRank) {
 		return names[n>>rankBits]<<8 | n&own
 	}
 	process := func(n int64) int64 {
-		if n > own && same[event.Track{Outer: n & own}] > 1 {
+		switch {
+		case !marked(n):
+			return n
+		case same[event.Track{Outer: n & own}] > 1:
 			return -n
 		}
-		if n > own {
-			return n & own
-		}
-		return n
+		return n & own
 	}
 	byRank := map[int64]*event.MergedRank{}
 	for n, rank := range names {

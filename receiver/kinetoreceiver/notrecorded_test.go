@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -225,6 +226,37 @@ func mergedFile(t *testing.T, distinct bool, pid func(rank int, pid any) any) st
 	return path
 }
 
+func TestPrefixesOfProcessIDs(t *testing.T) {
+	m := mergedRanks{}
+	for _, x := range []struct {
+		pid, rest string
+		rank      int64
+	}{
+		{`"[TP00] 4000"`, "4000", 1},
+		{`"[TP01] 4000"`, "4000", 2},
+		{`"[TP00] 0"`, "0", 1},
+		{`"rank3_7"`, "7", 3},
+		{"4000", "4000", 0},
+		{`"GPU 0 stream 7"`, `"GPU 0 stream 7"`, 0},
+		{`"gemm Core0 CTA1"`, `"gemm Core0 CTA1"`, 0},
+		{`"python 4000"`, `"python 4000"`, 0},
+		{`"4000"`, `"4000"`, 0},
+		{`""`, `""`, 0},
+		{`"`, `"`, 0},
+		{`"[TP00] "`, `"[TP00] "`, 0},
+		{`"Spans"`, `"Spans"`, 0},
+	} {
+		rank, rest := m.cut([]byte(x.pid))
+		assert.Equal(t, x.rank, rank, x.pid)
+		assert.Equal(t, x.rest, string(rest), x.pid)
+	}
+	rank, _ := m.cut([]byte(`"` + strings.Repeat("1:", 100) + `7"`))
+	assert.Zero(t, rank, "too long")
+	assert.Equal(t, map[int64]int64{1: 5, 2: 7}, mergedRanks{"[TP05-DP00] ": 1, "[TP07-DP00] ": 2}.names())
+	assert.Equal(t, map[int64]int64{1: 0, 2: 1}, mergedRanks{"[TP00-DP00] ": 1, "[TP00-DP01] ": 2}.names())
+	assert.Equal(t, map[int64]int64{1: 1, 2: 0}, mergedRanks{"b0 ": 1, "a0 ": 2}.names())
+}
+
 // SGLang's form, and another one.
 func TestMergedRanksKeepTheirLaunches(t *testing.T) {
 	for _, form := range []string{"[TP%02d] %v", "rank%d: %v", "node0-rank%d-%v"} {
@@ -258,6 +290,26 @@ func TestMergedRanksKeepTheirLaunches(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestOneRankWithAPrefix(t *testing.T) {
+	path := mergedFile(t, true, func(_ int, pid any) any { return fmt.Sprintf("[TP00] %v", pid) })
+	st, err := ReadFile(t.Context(), path, Options{}, func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
+	require.Len(t, st.Devices, 2)
+	assert.EqualValues(t, 0, st.Devices[0].Ordinal)
+	assert.EqualValues(t, 1, st.Devices[1].Ordinal)
+}
+
+func TestMergedRanksWithHugeProcessIDsAreRead(t *testing.T) {
+	path := mergedFile(t, false, func(rank int, pid any) any {
+		if rank == 0 {
+			return "[TP00] 9223372036854775807"
+		}
+		return fmt.Sprintf("[TP01] %v", pid)
+	})
+	_, err := ReadFile(t.Context(), path, Options{}, func(context.Context, ptrace.Traces) error { return nil })
+	require.NoError(t, err)
 }
 
 func TestRanksThatCannotBeToldApartAreNamed(t *testing.T) {

@@ -187,9 +187,10 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 			js.Rest))
 	}
 	p.Meta = c.meta.result()
-	if len(c.ranks) > 1 { // what the file states about a rank is of the first one
+	ranks := c.ranks.settle(p.Store)
+	if len(ranks) > 1 { // what the file states about a rank is of the first one
 		p.Meta.HasRank, p.Meta.Rank, p.Meta.HasLocalRank = false, 0, false
-		p.Meta.LocalRank, p.Meta.Ranks = 0, c.ranks.settle(p.Store)
+		p.Meta.LocalRank, p.Meta.Ranks = 0, ranks
 	}
 	p.Meta.Partial, st.Partial = partial, partial != ""
 	p.Faults = c.meta.faults
