@@ -251,7 +251,11 @@ func (e *Energy) Bound(start, end int64, energy float64) float64 {
 		return math.Inf(1)
 	}
 	if !p.metered && !q.metered {
-		return e.powerBound(s, t, energy)
+		b := e.powerBound(s, t, energy)
+		if p.scaled || q.scaled {
+			b = math.Hypot(b, 1.2*max(p.gainOff, q.gainOff)*energy)
+		}
+		return b
 	}
 	b := kappa*math.Sqrt(m.time*m.time+n.time*n.time+m.shape*m.shape+n.shape*n.shape) + floorError*energy
 	if hidden := max(m.over+n.under, m.under+n.over); hidden > 0 {
@@ -267,6 +271,7 @@ func (e *Energy) Bound(start, end int64, energy float64) float64 {
 		b = math.Hypot(b, 1.2*early*max(p.gainOff, q.gainOff)*energy/math.Sqrt(float64(max(1, apart))))
 	}
 	b += max(p.odd, q.odd) * energy
+	b = max(b, e.implausible(s, t, energy))
 	if e.deviate == 0 && e.offset == 0 {
 		return b
 	}
@@ -368,6 +373,24 @@ func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
 	}
 	return most
 }
+
+// implausible returns the difference to the integral of power of a span that is long enough for it,
+// if this is a factor that only a fault explains; otherwise 0.
+func (e *Energy) implausible(s, t, energy float64) float64 {
+	x := &e.power
+	if !x.known() || len(x.pts) == 0 || s < x.pts[0].t || t > x.newest() || t-s < 2*(x.gap+x.window) {
+		return 0
+	}
+	v0, _ := x.at(s + x.lag())
+	v1, _ := x.at(t + x.lag())
+	if v1-v0 <= 0 || energy < gross*(v1-v0) && energy > (v1-v0)/gross {
+		return 0
+	}
+	return 1.1 * math.Abs(energy-(v1-v0))
+}
+
+// gross is the factor between the curve and the integral of power that no shape explains.
+const gross = 3
 
 // powerBound returns the bound of energy that is integrated from power alone: each interval between
 // two readings has its own error, and the averaging window hides changes at the ends.

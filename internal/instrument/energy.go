@@ -41,8 +41,9 @@ type Energy struct {
 	scored  int
 	gains   [candidates]float64
 	gained  int
-	gainOff float64 // mean relative deviation of a period's gain from the mean
-	steps   float64 // mean square of the steps of mean power between periods
+	gainOff float64                  // mean relative deviation of a period's gain from the mean
+	ratios  [len(ratioWindows)]ratio // of the counter to power, in the last time
+	steps   float64                  // mean square of the steps of mean power between periods
 	calib   calibration
 	pieces  []piece
 	number  int
@@ -89,6 +90,7 @@ type period struct {
 	sharp   float64 // calibration of the error of refresh times
 	linear  bool
 	metered bool // its start is a knot of the counter
+	scaled  bool // power as the counter scaled it before it stopped
 	ended   bool // k1 is known
 }
 
@@ -284,10 +286,9 @@ func (e *Energy) UsePower(calibrated bool) {
 	}
 	e.booked = c
 	e.begin(knot{t: at}, at, c, false)
-	if calibrated && e.gained > 0 {
-		if g := e.gains[e.nearest()]; g > 0 {
-			e.open().rate = g
-		}
+	if p = e.open(); calibrated && e.ratios[0].counter > 0 && e.ratios[0].power > 0 {
+		p.rate, p.scaled = e.ratios[0].counter/e.ratios[0].power, true
+		p.gainOff = e.gainOff / math.Sqrt(float64(min(e.gained, longGain)))
 	}
 }
 

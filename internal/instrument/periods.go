@@ -78,6 +78,39 @@ func (e *Energy) cut(p *piece, t float64) float64 {
 // than oddLength readings deviate by chance.
 const leastOdd, oddGain, oddLength = 0.3, 4, 15
 
+// longGain is how many periods the gain of a minute counts as at most. leastApart is how far the
+// counter and power may differ in some seconds until the error includes the difference.
+const longGain, leastApart, leastReadings = 100, 0.15, 10
+
+// ratioWindows are the times in s, longest first, in which the counter is compared with power: the
+// longer one is, the smaller a difference it shows, and the later.
+var ratioWindows = [...]float64{60, 10, 2}
+
+// ratio compares the energy by the counter and by power in some time.
+type ratio struct {
+	counter, power float64 // J
+	noise          float64 // usual difference, as a logarithm
+}
+
+// firstNoise is the usual difference before it is known; usualTime is how long it takes to know it,
+// in s, which is longer than a fault lasts until it is judged.
+const firstNoise, usualTime = 0.08, 600
+
+// add adds a period. It returns by which share the energy by the counter can be wrong because power
+// contradicts it beyond what is usual.
+func (r *ratio) add(counter, power, length, window float64) (apart float64) {
+	keep := math.Exp(-length / window)
+	r.counter, r.power = r.counter*keep+counter, r.power*keep+power
+	noise := max(r.noise, firstNoise)
+	off := r.power / max(r.counter, 1e-9)
+	d := math.Abs(math.Log(off))
+	r.noise = noise + (min(d, 2*noise)-noise)*min(length/usualTime, 1)
+	if d > max(leastApart, 4*noise) {
+		return 1.1 * math.Abs(off-1)
+	}
+	return 0
+}
+
 // end closes the open period at a knot with the counter's increase. It returns from when on the
 // next period can have energy, and the curve's energy there: what was attributed before the knot
 // was known keeps its value.
@@ -101,6 +134,17 @@ func (e *Energy) end(p *piece, k knot) (from, c float64) {
 		if g := e.gains[e.nearest()]; !linear && e.gained >= leastCalibrated && readings > oddLength {
 			if odd := math.Abs(rate/g - 1); odd > max(leastOdd, oddGain*e.gainOff) {
 				p.odd = odd
+			}
+		}
+	}
+	drawn := 0.0
+	if k.ok && !k.second && e.power.known() {
+		drawn = e.value(e.nearest(), k.t) - e.value(e.nearest(), p.k0)
+	}
+	if drawn > 0 {
+		for i, window := range ratioWindows {
+			if window >= leastReadings*e.power.gap { // fewer readings show little
+				p.odd = max(p.odd, e.ratios[i].add(increase, drawn, length, window))
 			}
 		}
 	}

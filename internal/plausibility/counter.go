@@ -25,6 +25,10 @@ const (
 	leastStill  = time.Second
 	firstStill  = 90 * time.Second // of a counter with an unknown period
 	stillJoules = 20.0
+	leastAgreed = 4   // short windows that agree, from which the usual range of power is known
+	rangeSlack  = 1.3 // factor by which one must have left it further than the other
+	// hopeless is the share of the energy by which it can be wrong when power is: it is omitted.
+	hopeless = 10
 )
 
 // Reading is an energy counter at one of its changes, and the integral of power there.
@@ -51,6 +55,8 @@ type Counter struct {
 	grossly      int     // short windows in a row beyond gross, in one direction
 	last         float64 // ratio of the last long window - 1
 	judged       bool    // last is known
+	agreed       int     // short windows in which counter and power agreed
+	lo, hi       float64 // W, their range then
 	pair         Reading // start
 	n            float64 // pairs, with their sums for the regression of the counter on power
 	x, y, xx, xy float64
@@ -58,7 +64,7 @@ type Counter struct {
 
 // Restart forgets the windows, after the counter fell.
 func (c *Counter) Restart() {
-	*c = Counter{State: c.State, reason: c.reason, frozen: c.frozen}
+	*c = Counter{State: c.State, reason: c.reason, frozen: c.frozen, agreed: c.agreed, lo: c.lo, hi: c.hi}
 }
 
 // Add adds a change of the counter. It returns a contradiction if a window that ends here has one.
@@ -73,6 +79,13 @@ func (c *Counter) Add(r Reading) (found Contradiction, contradicts bool) {
 	c.regress(r)
 	if length := time.Duration(r.Time - c.short.Time); length >= max(shortWindow, leastPower*r.Gap, 10*r.Period) {
 		ratio := (r.Counter - c.short.Counter) / (r.Power - c.short.Power)
+		if math.Abs(ratio-1) < deviates {
+			w := (r.Power - c.short.Power) / length.Seconds()
+			if c.agreed++; c.agreed == 1 {
+				c.lo, c.hi = w, w
+			}
+			c.lo, c.hi = min(c.lo, w), max(c.hi, w)
+		}
 		direction := 0
 		switch {
 		case ratio > gross:
@@ -99,11 +112,29 @@ func (c *Counter) Add(r Reading) (found Contradiction, contradicts bool) {
 }
 
 func (c *Counter) judge(ratio float64, wrong bool, from, to Reading) (Contradiction, bool) {
-	if !wrong || c.Wrong {
+	if !wrong || c.Wrong || c.Deviation == hopeless {
 		return Contradiction{}, false
 	}
-	c.State, c.reason, c.judged = State{Wrong: true}, CounterFactor, false
+	c.State, c.reason = c.factor(from, to)
+	c.judged = false
 	return c.report(from, to), true
+}
+
+// factor returns which of the two is wrong: the one that has left the range in which both agreed
+// further. If that is not clear, it is the counter, and the error includes the difference.
+func (c *Counter) factor(from, to Reading) (State, Reason) {
+	left := func(joules float64) float64 {
+		w := joules / (float64(to.Time-from.Time) * 1e-9)
+		return max(c.lo/w, w/c.hi, 1)
+	}
+	power, counter := left(to.Power-from.Power), left(to.Counter-from.Counter)
+	switch {
+	case c.agreed < leastAgreed || counter > rangeSlack*power:
+		return State{Wrong: true}, CounterFactor
+	case power > rangeSlack*counter:
+		return State{Deviation: hopeless}, PowerFactor
+	}
+	return State{Wrong: true, Deviation: math.Abs((to.Counter-from.Counter)/(to.Power-from.Power) - 1)}, CounterFactor
 }
 
 // window judges a long window together with the one before.
@@ -119,7 +150,7 @@ func (c *Counter) window(r Reading) (Contradiction, bool) {
 	case c.module():
 		c.State, c.reason = State{Wrong: true}, CounterModule
 	case same && least > contradicts:
-		c.State, c.reason = State{Wrong: true}, CounterFactor
+		c.State, c.reason = c.factor(c.long, r)
 	case same && least > deviates && !c.Wrong:
 		c.State, c.reason = State{Deviation: math.Abs(off)}, CounterDeviates
 	case math.Abs(off) > deviates:

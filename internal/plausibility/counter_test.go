@@ -84,3 +84,45 @@ func TestAnOffsetClockIsToldFromLateSamples(t *testing.T) {
 		require.Equal(t, offset, got)
 	}
 }
+
+// After both agreed, the one that leaves their range is wrong.
+func TestTheOneThatLeavesTheRangeIsWrong(t *testing.T) {
+	for name, tt := range map[string]struct {
+		counter, power float64 // factors
+		want           Reason
+		wrong          bool
+		deviates       func(share float64) bool
+	}{
+		"counter":             {10, 1, CounterFactor, true, func(share float64) bool { return share == 0 }},
+		"counter falls":       {1e-3, 1, CounterFactor, true, func(share float64) bool { return share == 0 }},
+		"power":               {1, 10, PowerFactor, false, func(share float64) bool { return share == hopeless }},
+		"power falls":         {1, 1e-3, PowerFactor, false, func(share float64) bool { return share == hopeless }},
+		"either, as is usual": {1, 1.8, CounterFactor, true, func(share float64) bool { return share > .4 && share < .5 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c Counter
+			at, p, k, last := int64(0), 0.0, 0.0, NumReasons
+			run := func(seconds int, counter, power float64) {
+				for i := range seconds {
+					w := 100 + 400*float64(i/7%2)
+					p, k = p+power*w, k+counter*w
+					at += int64(time.Second)
+					found, is := c.Add(Reading{
+						Time: at, Counter: k, Power: p, Gap: 100 * time.Millisecond, Period: 100 * time.Millisecond,
+					})
+					if is {
+						last = int(found.Reason)
+					}
+				}
+			}
+			run(180, 1, 1)
+			require.Equal(t, NumReasons, last)
+			run(240, tt.counter, tt.power)
+			require.Equal(t, int(tt.want), last)
+			require.Equal(t, tt.wrong, c.Wrong)
+			require.True(t, tt.deviates(c.Deviation), c.Deviation)
+			run(180, 1, 1)
+			require.Equal(t, State{}, c.State)
+		})
+	}
+}

@@ -12,6 +12,7 @@ const (
 	CounterFactor
 	CounterDeviates
 	CounterModule
+	PowerFactor
 	CounterSlow
 	ClockOffset
 	ParentUnknown
@@ -61,6 +62,11 @@ var table = [NumReasons]Info{
 		"counter_module", "the energy counter exceeds the integral of power by a constant",
 		"energy is the integral of power, which covers the GPU alone",
 		"none is needed: the counter covers CPU and memory of the module, too",
+	},
+	PowerFactor: {
+		"power_factor", "power leaves the range in which it agreed with the energy counter, and the counter does not",
+		"energy is omitted until both agree for a minute",
+		"check the unit of power, and restart the driver or its exporter",
 	},
 	CounterSlow: {
 		"counter_slow", "the energy counter is refreshed more rarely than `settle` of `gpu_join`",

@@ -58,6 +58,9 @@ func (b *board) check(now int64, settle time.Duration, report func(plausibility.
 	if c, is := x.counter.Still(e.Standstill()); is {
 		contradict(c)
 	}
+	if settled, ok := b.dev.Settled(); ok {
+		e.Settle(settled + b.meter.shift) // what was attributed keeps its curve, and its error
+	}
 	if x.counter.Wrong {
 		e.UsePower(x.counter.Calibrated)
 	} else {

@@ -5,9 +5,7 @@ package gpujoinprocessor
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,7 +13,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/instrument/instrumenttest"
 	"github.com/otelgpu/otelgpu/internal/plausibility"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // The clock of a source is offset. From the first span on, the true energy is inside the stated
@@ -35,70 +32,24 @@ func TestTheStatedErrorCoversAnOffsetOfTheClock(t *testing.T) {
 		"stepping":    func(s float64) float64 { return -2 * math.Floor(s/60) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			known, inside, all := 0, 0, 0
-			reported := 0
+			j := judgement{reasons: map[string]int{}}
 			for _, kind := range kinds {
-				synctest.Test(t, func(t *testing.T) {
-					rng := rand.New(rand.NewPCG(1, 2))
-					truth := instrumenttest.NewTruth(kind, 3*time.Minute, rng)
-					r := newRig(t).join()
-					zero := time.Now()
-					d := nominal
-					d.Source = "dcgm"
-					w := r.device(d)
-					r.wg.Go(func() {
-						for at := zero; ; at = at.Add(100 * time.Millisecond) {
-							time.Sleep(time.Until(at))
-							select {
-							case <-r.stop:
-								return
-							default:
-							}
-							now := at.Sub(zero).Seconds()
-							s := devicesamples.Sample{Time: at.Add(sec(ahead(now))).UnixNano()}
-							s.Set(devicesamples.Energy, truth.At(now))
-							s.Set(devicesamples.Power, (truth.At(now)-truth.At(now-.1))/min(max(now, .001), .1))
-							w.Write([]devicesamples.Sample{s})
-						}
-					})
-					ends := map[uint64][2]float64{}
-					for id := uint64(1); ; id++ {
-						length := []float64{.2, 1, 3}[id%3]
-						from := time.Since(zero).Seconds()
-						if from > 110 {
-							break
-						}
-						time.Sleep(sec(length))
-						ends[id] = [2]float64{from, from + length}
-						td := newTraces("a")
-						td.gpu(id, 0, zero.Add(sec(from)), zero.Add(sec(from+length)))
-						r.consume(td.Traces)
+				var w devicesamples.DeviceWriter
+				j.judge(t, kind, 1, 110*time.Second, func(r *rig, at time.Time, now float64, truth *instrumenttest.Truth) {
+					if w == nil {
+						d := nominal
+						d.Source = "dcgm"
+						w = r.device(d)
 					}
-					time.Sleep(30 * time.Second)
-					for id, s := range r.spans() {
-						all++
-						energy, ok := s.Attributes().Get(string(semconv.GPUEnergyKey))
-						if c, _ := s.Attributes().Get(string(semconv.GPUJoinCoverageKey)); !ok || c.Double() < .99 {
-							continue
-						}
-						known++
-						stated := .05 * energy.Double()
-						if e, ok := s.Attributes().Get(string(semconv.GPUEnergyErrorKey)); ok {
-							stated = e.Double()
-						}
-						if wrong := math.Abs(energy.Double() - (truth.At(ends[id][1]) - truth.At(ends[id][0]))); wrong <= stated {
-							inside++
-						}
-					}
-					for _, e := range r.store.ContradictionEntries() {
-						if e.Reason == plausibility.ClockOffset.String() {
-							reported++
-						}
-					}
-					r.close()
+					s := devicesamples.Sample{Time: at.Add(sec(ahead(now))).UnixNano()}
+					s.Set(devicesamples.Energy, truth.At(now))
+					s.Set(devicesamples.Power, (truth.At(now)-truth.At(now-.1))/min(max(now, .001), .1))
+					w.Write([]devicesamples.Sample{s})
 				})
 			}
-			assert.GreaterOrEqual(t, float64(inside), .95*float64(known), "%d of %d spans have energy", known, all)
+			t.Logf("%d of %d spans have energy, %d inside", j.known, j.all, j.inside)
+			known, all, reported := j.known, j.all, j.reasons[plausibility.ClockOffset.String()]
+			assert.GreaterOrEqual(t, float64(j.inside), .95*float64(known), "%d of %d spans have energy", known, all)
 			if name != "10 s behind" { // when spans cannot wait for samples
 				assert.Greater(t, known, all/3)
 			}

@@ -31,6 +31,7 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 				s.Set(devicesamples.Field(f), 0.5)
 			}
 			s.Set(devicesamples.Energy, 300*now.Sub(zero).Seconds())
+			s.Set(devicesamples.Power, 300)
 			s.Set(devicesamples.Throttle, float64(devicesamples.ThrottleSWPowerCap))
 		})
 		time.Sleep(12 * time.Second) // so all of its time is late
