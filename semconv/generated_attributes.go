@@ -1084,7 +1084,7 @@ const (
 	GPUFindingKindHostWork             = "host_work"             // the host does something else before it launches
 	GPUFindingKindHungRank             = "hung_rank"             // ranks wait in an operation for a rank that does not take part
 	GPUFindingKindLateRank             = "late_rank"             // collectives wait for another rank while nothing computes
-	GPUFindingKindLaunchBound          = "launch_bound"          // the host launches slower than the device works
+	GPUFindingKindLaunchBound          = "launch_bound"          // the host launches kernels more slowly than the device runs them
 	GPUFindingKindLoader               = "loader"                // the device waits for data
 	GPUFindingKindLowEfficiency        = "low_efficiency"        // an operator far below the peak
 	GPUFindingKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors

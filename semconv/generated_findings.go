@@ -203,7 +203,7 @@ func FindingKinds() []FindingKind {
 			Remedy:     "give the late rank less work, or find what slows it down: the profiles of all ranks, converted together, name it",
 		},
 		{
-			Kind: "launch_bound", Title: "the host launches slower than the device works", Threshold: FindingLaunchBoundThreshold, Of: "window",
+			Kind: "launch_bound", Title: "the host launches kernels more slowly than the device runs them", Threshold: FindingLaunchBoundThreshold, Of: "window",
 			ReportedBy: []string{"profile", "process"},
 			Remedy:     "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
 		},

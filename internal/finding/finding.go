@@ -83,7 +83,7 @@ func (f Finding) String() string {
 	}
 	b.WriteString(": " + strings.Join(f.Chain, " -> "))
 	if f.Gain > 0 {
-		fmt.Fprintf(&b, "; up to %s (%.3g %%) to gain", Duration(f.Gain), 100*f.Share)
+		fmt.Fprintf(&b, "; saves at most %s (%.3g %%)", Duration(f.Gain), 100*f.Share)
 	}
 	if f.Evidence != "" {
 		fmt.Fprintf(&b, "; %s", f.Evidence)

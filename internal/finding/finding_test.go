@@ -16,7 +16,7 @@ func TestNewTakesThresholdAndRemedyFromTheRegistry(t *testing.T) {
 	f := New(semconv.GPUFindingKindGraphCapture, High)
 	f.Subject, f.Chain = "GPU 0", []string{"the host captured graphs", "GPU 0 idle"}
 	f.Gain, f.Share = 120*time.Millisecond, 0.12
-	assert.Equal(t, "graph_capture, GPU 0: the host captured graphs -> GPU 0 idle; up to 120ms (12 %) to gain "+
+	assert.Equal(t, "graph_capture, GPU 0: the host captured graphs -> GPU 0 idle; saves at most 120ms (12 %) "+
 		"(threshold 5 %, certainty high); try: capture once, before what is measured; pad inputs to the sizes that were captured", f.String())
 }
 
@@ -43,10 +43,10 @@ func TestAFindingIsShortenedUntilItFits(t *testing.T) {
 	f.Subject, f.Chain, f.Evidence = "GPU 0", []string{"first", "second", "third"}, "evidence"
 	f.Gain, f.Share, f.Threshold, f.Remedy = 2*time.Millisecond, 0.1, 0.05, "remedy"
 	for limit, want := range map[int]string{
-		200: "loader, GPU 0: first -> second -> third; up to 2ms (10 %) to gain; evidence (threshold 5 %, certainty high); try: remedy",
-		110: "loader, GPU 0: first -> second -> third; up to 2ms (10 %) to gain; certainty high; try: remedy",
-		90:  "loader, GPU 0: first -> third; up to 2ms (10 %) to gain; certainty high; try: remedy",
-		80:  "loader, GPU 0: first -> third; up to 2ms (10 %) to gain; certainty high",
+		200: "loader, GPU 0: first -> second -> third; saves at most 2ms (10 %); evidence (threshold 5 %, certainty high); try: remedy",
+		110: "loader, GPU 0: first -> second -> third; saves at most 2ms (10 %); certainty high; try: remedy",
+		90:  "loader, GPU 0: first -> third; saves at most 2ms (10 %); certainty high; try: remedy",
+		80:  "loader, GPU 0: first -> third; saves at most 2ms (10 %); certainty high",
 	} {
 		assert.Equal(t, want, f.Fit(func(text string) bool { return len(text) <= limit }))
 	}

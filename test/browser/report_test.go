@@ -104,7 +104,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	// The numbers equal the analysis.
 	assert.Contains(t, b.text("#findings h3"), "launch bound")
 	assert.NotEmpty(t, b.text("#findings details"), "evidence is folded")
-	assert.Contains(t, b.text("#findings .answer"), "to gain: the host launches slower than the device works", "one sentence first")
+	assert.Contains(t, b.text("#findings .answer"), "can be saved: the host launches kernels more slowly than the device runs them", "one sentence first")
 	assert.Equal(t, []string{"computing", "exposed communication", "exposed copies"}, b.column("where", "part")[:3])
 	assert.Equal(t, []string{"116 ms", "39.6 ms", "2.28 ms"}, b.column("where", "time")[:3])
 	assert.Equal(t, "ncclKernel_AllReduce_RING_LL_Sum_float", b.column("lists", "kernel")[0])

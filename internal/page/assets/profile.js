@@ -29,9 +29,9 @@ function findings() {
   for (const f of list) { const k = many() ? f.v.kind : f; groups.set(k, [...(groups.get(k) || []), f]); }
   const weight = (g) => g.reduce((t, {v}) => t + (v.weight_ns || v.gain_ns || 0), 0), sorted = [...groups.values()].sort((a, b) => weight(b) - weight(a));
   const cards = sorted.map((g, i) => findingCard(g, one, i)), some = cards.slice(0, 6), rest = cards.slice(6), more = everyDevice().reduce((t, {d}) => t + (d.moreFindings || 0), 0);
-  const {v, d, name} = sorted[0][0], first = v.gain_ns > 0 ? `Up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)} of the window${one ? "" : " of " + name}) to gain: ${chain(v)}` : chain(v);
+  const {v, d, name} = sorted[0][0], first = v.gain_ns > 0 ? `At most ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)} of the window${one ? "" : " of " + name}) can be saved: ${chain(v)}` : chain(v);
   return [(state.jobs || []).length ? null : el("p", {class: "answer"}, el("bdi", {}, sentence(inUnits(first)))), el("ol", {class: "cards"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "cards", start: 7}, ...rest)) : null,
-    more ? el("p", {class: "hint"}, `${plural(more, "finding")} with less to gain ${more === 1 ? "is" : "are"} not in this page.`) : null];
+    more ? el("p", {class: "hint"}, `${plural(more, "finding")} that save${more === 1 ? "s" : ""} less ${more === 1 ? "is" : "are"} not in this page.`) : null];
 }
 // chain returns the cause and its effects as a sentence.
 const chain = (v) => v.chain.join(v.kind === "no_device" ? "; " : ", so ");

@@ -24,7 +24,7 @@ func (j *judge) launching(d *facts.Totals) {
 	v := finding.Finding{
 		Kind: semconv.GPUFindingKindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: finding.High,
 		Chain: []string{
-			"the host launches slower than the device works", "the queue runs empty between kernels",
+			"the host launches kernels more slowly than the device runs them", "the queue runs empty between kernels",
 			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), finding.Duration(n),
 				finding.Duration(a.Idles[timeline.CauseLatency])),
 		},

@@ -281,14 +281,14 @@ func TestFindingsAreShortOnNarrowTerminals(t *testing.T) {
 	v := finding.New(semconv.GPUFindingKindLaunchBound, finding.High)
 	v.Subject, v.Gain, v.Share = "GPU 0", 5370*time.Microsecond, 0.412
 	v.Chain = []string{
-		"the host launches slower than the device works", "the queue runs empty between kernels",
+		"the host launches kernels more slowly than the device runs them", "the queue runs empty between kernels",
 		"GPU 0 idle for 5.37ms, 389µs of it until launched work begins",
 	}
 	v.Evidence = strings.Repeat("evidence of many kinds ", 12)
 	r := Result{Devices: []facts.Report{{Findings: []finding.Finding{v, v}}}}
 	text := also(r, 80)
 	assert.LessOrEqual(t, strings.Count(text, "\n"), 2*findingLines)
-	assert.Equal(t, 2, strings.Count(strings.Join(strings.Fields(text), " "), "5.37ms (41.2 %) to gain; certainty high; try:"))
+	assert.Equal(t, 2, strings.Count(strings.Join(strings.Fields(text), " "), "saves at most 5.37ms (41.2 %); certainty high; try:"))
 	for line := range strings.SplitSeq(text, "\n") {
 		assert.Less(t, len([]rune(line)), 80)
 	}
