@@ -200,7 +200,7 @@ func FindingKinds() []FindingKind {
 		{
 			Kind: "late_rank", Title: "collectives wait for another rank while nothing computes", Threshold: FindingLateRankThreshold, Of: "window",
 			ReportedBy: []string{"profile", "ranks", "gpu_metrics", "page"},
-			Remedy:     "give the late rank less work, or find what slows it down: the profiles of all ranks, converted together, name it",
+			Remedy:     "give the late rank less work, or find what slows it down: profile all ranks and convert them together, which names the cause",
 		},
 		{
 			Kind: "launch_bound", Title: "the host launches kernels more slowly than the device runs them", Threshold: FindingLaunchBoundThreshold, Of: "window",

@@ -148,7 +148,7 @@ least that share of its window: a check for continuous integration.`,
 	cmd.Flags().StringVar(&common.Device, "device", "",
 		"device model, as named by the driver, for files that do not name it (selects the peaks)")
 	cmd.Flags().StringSliceVar(&common.Captures, "captures", nil,
-		"traces (or directories of them) that recorded the capture of CUDA graphs; maps graph kernels to operators")
+		"traces (or directories of them) of CUDA graph captures, used to map graph kernels to operators")
 	cmd.Flags().StringSliceVar(&failOn, "fail-on", nil,
 		"findings with which the command fails: `KIND` or KIND:SHARE, as loader:10%; several are separated by commas")
 	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (required unless --html is set)")

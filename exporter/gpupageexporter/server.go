@@ -58,8 +58,8 @@ func (s *server) start(ctx context.Context, host component.Host) error {
 		listener, err = s.cfg.ToListener(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot serve the page at %s: %w (another `endpoint` serves it elsewhere)", s.cfg.NetAddr.Endpoint,
-			err)
+		return fmt.Errorf("cannot serve the page at %s: %w (set another `endpoint`, or stop the other program)",
+			s.cfg.NetAddr.Endpoint, err)
 	}
 	// Open pages hold a connection each, which must not delay the Collector's end.
 	base, cancel := context.WithCancel(context.Background())

@@ -140,7 +140,7 @@ func (x *bench) newJoins() *joins {
 }
 
 func (x *joins) next() ptrace.Traces {
-	if x.from = x.from.Add(window); x.from.After(x.now.Add(-time.Second)) { // the last readings are not complete
+	if x.from = x.from.Add(window); x.from.After(x.now.Add(-x.p.cfg.Settle)) {
 		x.from = x.first
 		for id, board := range x.p.engine.boards {
 			board.dev.Close()

@@ -386,7 +386,7 @@ func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
 		require.Len(t, r.spans(), 6, "they pass")
 		require.Equal(t, 2, logs.Len())
 		assert.Contains(t, logs.FilterField(zap.String("reason", "unknown_device")).All()[0].Message,
-			"is a `gpu` receiver with `samples` in a pipeline")
+			"a Collector whose `gpu` receiver has `samples`")
 		assert.Contains(t, logs.FilterField(zap.String("reason", "no_identity")).All()[0].Message, "hw.id on the span")
 	})
 }
@@ -423,7 +423,7 @@ func TestSpansOnAHostWithoutADeviceAreReported(t *testing.T) {
 		r.othersDevices()
 		consume()
 		require.Len(t, logs.FilterMessageSnippet("hw.id on the span").All(), 1)
-		require.Len(t, logs.FilterMessageSnippet("on this host?").All(), 1)
+		require.Len(t, logs.FilterMessageSnippet("a device of this host").All(), 1)
 	})
 }
 

@@ -34,7 +34,7 @@ func NoDevice(h *facts.HostOnly, framework event.Framework) *finding.Finding {
 		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", finding.Duration(h.Loader),
 			finding.Duration(h.Time), 100*float64(h.Loader)/float64(h.Time)))
 	}
-	v.Chain = append(v.Chain, fmt.Sprintf("its busiest thread was in ranges for %s, for longest in %s",
+	v.Chain = append(v.Chain, fmt.Sprintf("its busiest CPU thread spent %s in ranges, most of it in %s",
 		finding.Duration(h.Time), h.Where[0]))
 	v.Evidence = "by the innermost range: " + finding.Names(h.Where)
 	if float64(h.Other.Time) >= enough*float64(h.Time) {
