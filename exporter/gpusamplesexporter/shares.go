@@ -38,6 +38,7 @@ type pod struct {
 	bytes     int64               // of device memory; negative: unknown
 	usage     processenergy.Usage // at the last reading
 	err       float64             // J, up to then
+	varies    float64             // mean Spread so far: both scrapes may miss the same work
 }
 
 // span is a value and its bounds; the zero value is of a pod that the exporter does not name.
@@ -56,6 +57,9 @@ const (
 
 // rounded is the error of a utilization in whole percent.
 const rounded = 0.005
+
+// usual is the weight of the newest two scrapes in how much a pod usually varies between two.
+const usual = 0.1
 
 // add adds the utilization or the memory of a pod on the physical GPU or an instance of it. Containers
 // and replicas of a pod repeat its value. How several owners share a value is unknown.
@@ -193,14 +197,14 @@ func (x *pod) between() (s processenergy.Sample, ok bool) {
 	case !b.known:
 		b.high = a.high
 	}
-	s = processenergy.Sample{
-		Process: x.key, Share: (a.mid + b.mid) / 2, Spread: (max(a.high, b.high) - min(a.low, b.low)) / 2,
-	}
+	spread := max((max(a.high, b.high)-min(a.low, b.low))/2-rounded, 0)
+	x.varies += usual * (spread - x.varies)
+	s = processenergy.Sample{Process: x.key, Share: (a.mid + b.mid) / 2, Spread: max(spread, x.varies)}
 	s.Low, s.High = max(s.Share-rounded, 0), s.Share+rounded
 	if b.unknown {
 		s.Low, s.High, s.Spread = 0, b.high, 0
 	}
-	return s, s.Share > 0
+	return s, s.Share > 0 || s.Spread >= rounded
 }
 
 // contexts reports whether any pod has memory on the device; pods whose memory is unknown have.

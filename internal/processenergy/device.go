@@ -21,7 +21,8 @@ type Sample struct {
 	// Share is the share of the device's time in which kernels of the process were resident, from 0
 	// to 1. Low and High bound it.
 	Share, Low, High float64
-	// Spread is a further error of Share, which is independent from window to window.
+	// Spread is a further error of Share, which is independent from window to window: measurements that
+	// cover a part of the time only miss other work. A process that was not busy in them may have one, too.
 	Spread float64
 }
 
@@ -225,7 +226,7 @@ func (d *Device) Add(a Answer) {
 	w := window{from: d.since}
 	d.busy = append(d.busy, utilization{a.Time, a.Utilization})
 	for _, s := range a.Samples {
-		if s.Time > d.since && s.Time <= a.Time+longestPeriod && s.Share > 0 && s.Share <= 1 {
+		if s.Time > d.since && s.Time <= a.Time+longestPeriod && max(s.Share, s.Spread) > 0 && s.Share <= 1 {
 			w.samples = append(w.samples, s)
 			w.to = max(w.to, s.Time)
 		}

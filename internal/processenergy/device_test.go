@@ -212,3 +212,41 @@ func TestAnInstanceIsResidentForItsOwnTime(t *testing.T) {
 	assert.InDelta(t, 800, d.Idle(true).Joules, 1e-9)
 	assert.Equal(t, int64(8e9+1e15), d.Through())
 }
+
+// Two processes run between the measurements of a scrape: what no measurement shows is theirs, with an
+// error of all of it, and not idle power.
+func TestWorkThatMeasurementsMissedIsOfTheProcessesThatVary(t *testing.T) {
+	a, b := Key{PID: 1}, Key{PID: 2}
+	for name, c := range map[string]struct {
+		samples     []Sample
+		utilization float64
+		want, err   [2]float64 // J of 3,000, least ones
+		rest        float64
+	}{
+		"neither was seen":            {[]Sample{{Process: a, Spread: 0.3}, {Process: b, Spread: 0.1}}, 0, [2]float64{2250, 750}, [2]float64{2250, 2250}, 0},
+		"one was seen":                {[]Sample{{Process: a, Share: 0.5, Low: 0.5, High: 0.5, Spread: 0.1}, {Process: b, Spread: 0.1}}, -1, [2]float64{3000, 0}, [2]float64{0, 600}, 0},
+		"neither varies":              {nil, 0, [2]float64{}, [2]float64{}, 3000},
+		"the device shows other work": {[]Sample{{Process: a, Spread: 0.3}, {Process: b, Spread: 0.1}}, 0.3, [2]float64{}, [2]float64{}, 3000},
+	} {
+		s := newScript()
+		s.run(5, 100, true, 0, nil)
+		before := s.d.Unattributed().Joules
+		s.t += 30e9
+		s.joules += 30 * 200
+		s.d.AddEnergy(s.t, s.joules)
+		for i := range c.samples {
+			c.samples[i].Time = s.t
+		}
+		s.d.Add(Answer{Time: s.t, Samples: c.samples, Contexts: true, Utilization: c.utilization, Whole: true})
+		assert.Equal(t, s.t, s.d.Since(), name)
+		for i, k := range []Key{a, b} {
+			assert.InDelta(t, c.want[i], s.joulesOf(k.PID), 1, "%s %d", name, i)
+			if c.err[i] > 0 {
+				assert.GreaterOrEqual(t, s.d.used[k].Error(), 0.99*c.err[i], "%s %d", name, i)
+			}
+		}
+		assert.InDelta(t, c.rest, s.d.Unattributed().Joules-before, 1, name)
+		idle, _ := s.d.idlePower(true, 200)
+		assert.InDelta(t, 100, idle, 1, name)
+	}
+}

@@ -115,6 +115,10 @@ func (d *Device) divide(w *window, joules float64) {
 	seconds := float64(w.to-w.from) * 1e-9
 	watts := joules / seconds
 	d.total += joules
+	var resident float64
+	for i := range w.samples {
+		resident += w.samples[i].Share
+	}
 	if len(w.samples) == 0 && w.utilization <= 0 && !w.mixed {
 		d.idle[index(w.contexts)].measure(watts, d.mostIdle())
 	}
@@ -129,27 +133,43 @@ func (d *Device) divide(w *window, joules float64) {
 	state := &d.idle[index(w.contexts)].used
 	state.Joules += used
 	state.bound += idleErr * seconds
-	if len(w.samples) == 0 {
+	if resident == 0 {
 		// Less than the error of the idle power is idle, too.
 		if w.utilization <= 0 && active < (busier-1)*idle*seconds {
 			state.Joules += active
-		} else {
-			d.rest.Joules += active
-			d.rest.bound += idleErr * seconds
+			clear(d.shares)
+			return
 		}
+		if w.utilization == 0 {
+			resident = unseen(w.samples)
+		}
+	}
+	if resident == 0 {
+		d.rest.Joules += active
+		d.rest.bound += idleErr * seconds
 		clear(d.shares)
 		return
 	}
 	d.model.learn(w.samples, seconds, active/seconds)
-	d.share(w, active, idleErr, seconds)
+	d.share(w, resident, active, idleErr, seconds)
+}
+
+// unseen lets processes that no measurement of a window shows busy, though it has active energy, share it
+// by how much each varies, with an error of all of it. It returns the sum of their residencies.
+func unseen(samples []Sample) (resident float64) {
+	for i := range samples {
+		resident += samples[i].Spread
+	}
+	for i := range samples {
+		s := &samples[i]
+		s.Share, s.Low, s.High = s.Spread, s.Spread, s.Spread
+		s.Spread = resident * max(1, s.Share/(resident-s.Share))
+	}
+	return resident
 }
 
 // share divides the active energy of a window among its processes and the rest.
-func (d *Device) share(w *window, active, idleErr, seconds float64) {
-	var resident float64
-	for i := range w.samples {
-		resident += w.samples[i].Share
-	}
+func (d *Device) share(w *window, resident, active, idleErr, seconds float64) {
 	fitted := d.model.known()
 	parts := d.parts[:0]
 	var sum, low, high float64
@@ -158,6 +178,8 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 			mid:  by.watts * s.Share,
 			low:  by.watts * (1 - by.uncertainty) * s.Low,
 			high: by.watts * (1 + by.uncertainty) * s.High,
+
+			spread: by.watts * s.Spread,
 		}
 		sum, low, high = sum+p.mid, low+p.low, high+p.high
 		parts = append(parts, p)
@@ -195,8 +217,8 @@ func (d *Device) share(w *window, active, idleErr, seconds float64) {
 		u.edges = edge
 		if len(parts) == 1 {
 			u.edges = 0
-		} else if i < len(w.samples) && w.samples[i].Share > 0 {
-			spread := active * share * (1 - share) * w.samples[i].Spread / w.samples[i].Share
+		} else if i < len(w.samples) {
+			spread := active * (1 - share) * p.spread / sum
 			u.edges += spread * spread
 		}
 		if i < len(w.samples) {
@@ -234,7 +256,7 @@ func (d *Device) explain(utilization, resident, seconds float64) float64 {
 }
 
 // part is a process's part of a window, in any unit.
-type part struct{ mid, low, high float64 }
+type part struct{ mid, low, high, spread float64 }
 
 func ratio(a, others float64) float64 {
 	if a+others <= 0 {
