@@ -4,6 +4,7 @@
 package gpusamplesextension
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/plausibility"
 	"github.com/otelgpu/otelgpu/internal/servermetrics"
 )
 
@@ -47,6 +49,7 @@ type scraper struct {
 	logger  *zap.Logger
 	counts  servermetrics.Counts
 	meter   *servermetrics.Meter
+	clock   plausibility.Clock
 	failing bool
 	waiting int // more refused connections without a warning, because the server may start later
 }
@@ -112,7 +115,37 @@ func (s *scraper) read(ctx context.Context) error {
 		return fmt.Errorf("%q answered %s", s.cfg.Endpoint, res.Status)
 	}
 	at := before.Add(time.Since(before) / 2).UnixNano()
+	s.checkClock(res.Header.Get("Date"), at)
 	return s.parse(io.LimitReader(res.Body, maxMetricsSize), at)
+}
+
+// dateInterval is how often the Date of answers changes.
+const dateInterval = time.Second
+
+// checkClock compares the Date of an answer at a time, in Unix nanoseconds, with this machine's clock.
+// Spans cannot show that a clock is behind, because exporters wait. Not all servers send a Date.
+func (s *scraper) checkClock(header string, at int64) {
+	date, err := http.ParseTime(header)
+	if err != nil {
+		return
+	}
+	offset, judged := s.clock.Add(at, date.UnixNano(), dateInterval)
+	if !judged {
+		return
+	}
+	series := devicesamples.LoadSeries{Service: s.cfg.Service, Source: s.cfg.Endpoint}
+	s.out.SetLoadClock(series, offset)
+	if offset != 0 {
+		where := "behind"
+		if offset > 0 {
+			where = "ahead of"
+		}
+		s.out.Contradict(plausibility.Contradiction{
+			Reason: plausibility.ServerClock, Source: "server " + cmp.Or(s.cfg.Service, s.cfg.Endpoint),
+			Found: fmt.Sprintf("the `Date` of its answers is %.3g s %s this machine's clock", offset.Abs().Seconds(), where),
+			Other: "this machine's clock at " + time.Unix(0, at).UTC().Format(time.RFC3339) + ", when it sent " + header,
+		})
+	}
 }
 
 // parse reads a page of time at, in Unix nanoseconds.

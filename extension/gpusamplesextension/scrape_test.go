@@ -104,6 +104,38 @@ func TestScrapingWritesLoadsAndReportsFailuresOnce(t *testing.T) {
 	assert.Contains(t, fmt.Sprint(logs.All()[0].ContextMap()["error"]), "no metric of running requests")
 }
 
+// The Date of a server's answers is rounded down to whole seconds, and answers take up to 0.2 s.
+func TestTheClockOfAServerIsCompared(t *testing.T) {
+	for offset, want := range map[time.Duration]string{
+		-5 * time.Second: "s behind this machine's clock", 3 * time.Second: "s ahead of this machine's clock",
+		0: "", time.Second: "", -time.Second: "",
+	} {
+		t.Run(offset.String(), func(t *testing.T) {
+			st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+			s := &scraper{cfg: ServerConfig{Endpoint: "http://server/metrics", Service: "svc"}, out: st}
+			at := time.Unix(1_700_000_000, 0)
+			for i := range 40 {
+				at = at.Add(time.Second*3/4 + time.Duration(i*7%11)*50*time.Millisecond)
+				s.checkClock(at.Add(offset+time.Duration(i%3-1)*100*time.Millisecond).UTC().Format(http.TimeFormat), at.UnixNano())
+			}
+			s.checkClock("", at.UnixNano())
+			list := st.ContradictionEntries()
+			if want == "" {
+				assert.Zero(t, st.LoadClock("svc"))
+				assert.Empty(t, list)
+				return
+			}
+			assert.InDelta(t, offset.Seconds(), st.LoadClock("svc").Seconds(), 0.5)
+			assert.Zero(t, st.LoadClock("other"))
+			require.Len(t, list, 1)
+			assert.Equal(t, "server_clock", list[0].Reason)
+			assert.Equal(t, "server svc", list[0].Source)
+			assert.Contains(t, list[0].Found, want)
+			assert.Contains(t, list[0].Other, " GMT")
+		})
+	}
+}
+
 // A server may start after the Collector; later, and with other failures, the first one is a warning.
 func TestAServerThatStartsLaterIsNoWarning(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)

@@ -68,6 +68,9 @@ type LoadReader interface {
 	// LoadKnown reports whether readings of each server of a service cover all of [from, to], and
 	// at least one of each is inside. A server whose last reading was long before does not count.
 	LoadKnown(name string, from, to int64) bool
+	// LoadClock returns by how much the clock of a service's servers is ahead, negative if it is
+	// behind; 0 if it is right or unknown. Of several servers, the largest offset counts.
+	LoadClock(name string) time.Duration
 }
 
 // LoadLevel is the number of running requests at a time, or LoadLapsed or LoadAhead.
@@ -102,6 +105,7 @@ type loadTable struct {
 	series map[string]map[string]*[]LoadLevel // by service and source
 	count  int
 	missed map[LoadSeries]int64 // when a server could not be read last; Source is the server
+	clocks map[LoadSeries]time.Duration
 }
 
 // WriteLoad implements LoadWriter.
@@ -177,6 +181,29 @@ func (st *Store) MissLoad(s LoadSeries, t int64) {
 		x.missed = map[LoadSeries]int64{}
 	}
 	x.missed[LoadSeries{s.Service, s.server()}] = t
+}
+
+// SetLoadClock sets by how much a server's clock is ahead; 0: it is right.
+func (st *Store) SetLoadClock(s LoadSeries, offset time.Duration) {
+	x := &st.loads
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.clocks == nil || len(x.clocks) >= maxLoadSeries {
+		x.clocks = map[LoadSeries]time.Duration{}
+	}
+	x.clocks[s.bounded()] = offset
+}
+
+// LoadClock implements LoadReader.
+func (st *Store) LoadClock(name string) (offset time.Duration) {
+	st.loads.mu.RLock()
+	defer st.loads.mu.RUnlock()
+	for s, d := range st.loads.clocks {
+		if s.Service == name && d.Abs() > offset.Abs() {
+			offset = d
+		}
+	}
+	return offset
 }
 
 func (x *loadTable) known(name string, from, to int64) bool {

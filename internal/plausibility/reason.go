@@ -23,6 +23,7 @@ const (
 	ServerUnnamed
 	SpanAhead
 	SpanBehind
+	ServerClock
 
 	NumReasons = int(iota) // number of reasons; not a reason
 )
@@ -100,6 +101,12 @@ var table = [NumReasons]Info{
 		"span_behind", "for half a minute, all spans of a process end more than 30 s before they arrive",
 		"`gpu.energy_error` includes by how much the device's power differs at the later time",
 		"synchronize the clocks of both machines; if another Collector delays the spans, nothing is wrong",
+	},
+	ServerClock: {
+		"server_clock",
+		"the `Date` of a server's answers stays ahead of or behind this machine's clock by more than 1.5 s for 20 s",
+		"`gpu.energy_error` of its requests includes by how much the device's power differs at the other time",
+		"synchronize the clocks of both machines (NTP)",
 	},
 	ParentUnknown: {
 		"parent_unknown", "a MIG instance names a physical GPU that has no samples",

@@ -112,8 +112,8 @@ func (a *attributes) write(
 func (a *attributes) energy(g *gpuSpan, at *target, to *results, energy, own, bound float64) {
 	to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
 	a.bound(g, at, to)
-	if at.behind > 0 {
-		bound = min(bound+energy*at.misplaced(g.start+a.shift, g.end+a.shift), energy)
+	if at.behind != 0 {
+		bound = min(bound+at.misplaced(g.start+a.shift, g.end+a.shift, energy), energy)
 	}
 	if at.request {
 		bound = min(bound+energy*at.countError(g.end-g.start), energy) // the sum over requests is still right

@@ -242,19 +242,49 @@ func (x *target) withhold(g *gpuSpan, share attribution.Share, more []attributio
 	}
 }
 
-// misplaced returns the part of a span's energy that is wrong if it ran as much later as its
-// process's clock is behind.
-func (x *target) misplaced(start, end int64) float64 {
-	power := func(shift int64) float64 {
-		dev := x.board.meter.dev
-		watts, known := dev.Mean(devicesamples.Energy, start+shift, end+shift)
-		if known == 0 {
-			watts, _ = dev.Mean(devicesamples.Power, start+shift, end+shift)
+// clockError is by how much the offset of a server's clock may be wrong: a Date has whole seconds.
+const clockError = int64(500 * time.Millisecond)
+
+// misplaced returns how much of a span's energy may be wrong because it ran as much later as its
+// process's clock is behind. Times are on the clock of samples.
+func (x *target) misplaced(start, end int64, energy float64) float64 {
+	here := x.board.meter.joules(start, end)
+	share := func(behind int64) float64 {
+		from, to := start+behind, end+behind
+		if x.res.server != 0 && len(x.more) == 0 {
+			return x.counted(from, to)
 		}
-		return watts
+		return energy / here * x.board.meter.joules(from, to)
 	}
-	if here, later := power(0), power(x.behind); here > 0 && later > 0 {
-		return math.Abs(later/here - 1)
+	later := share(x.behind)
+	if here == 0 || later == 0 {
+		return energy
 	}
-	return 1
+	return math.Abs(later-energy) +
+		max(math.Abs(share(x.behind-clockError)-later), math.Abs(share(x.behind+clockError)-later))
+}
+
+// counted returns the energy of a request by the number of requests that its server counted.
+func (x *target) counted(from, to int64) (energy float64) {
+	m, before := &x.board.meter, attribution.Level{}
+	for _, l := range m.loads.levels(x.res.server, x.board.id, from-m.shift, to-m.shift, m.shift, nil) {
+		if l.Running < 0 {
+			continue
+		}
+		if until := min(before.Time+(l.Time-before.Time)/2+m.shift, to); before.Time > 0 && until > from {
+			energy += m.joules(from, until) / max(1, before.Running)
+			from = until
+		}
+		before = l
+	}
+	return energy + m.joules(from, to)/max(1, before.Running)
+}
+
+// joules returns the mean power of a time, as far as it is known, as energy.
+func (m *meter) joules(from, to int64) float64 {
+	watts, known := m.dev.Mean(devicesamples.Energy, from, to)
+	if known == 0 {
+		watts, _ = m.dev.Mean(devicesamples.Power, from, to)
+	}
+	return watts * float64(to-from) * 1e-9
 }

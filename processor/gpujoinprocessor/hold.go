@@ -99,6 +99,9 @@ func (p *joinProcessor) write(b *batch) {
 	for i := range b.targets.list {
 		t := &b.targets.list[i]
 		t.ahead, t.behind = e.clocks.offset(t.res.process, now)
+		if t.behind == 0 {
+			t.behind = e.loads.behind(t.res, p.attrs.shift)
+		}
 	}
 	others := e.awaiting()
 	for i, at := range b.joinable() {

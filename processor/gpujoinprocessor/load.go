@@ -154,6 +154,21 @@ func (l *loads) known(r *resourceInfo, start, end int64) bool {
 	return !unclear && l.reader.LoadKnown(r.load, start, end)
 }
 
+// behind returns by how many ns the clock of a resource's server is behind the clock of spans,
+// negative if it is ahead; 0: it is right or unknown.
+func (l *loads) behind(r *resourceInfo, shift int64) int64 {
+	if r.server == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	offset := int64(l.reader.LoadClock(r.load))
+	if offset == 0 || l.ambiguous(r.load) {
+		return 0
+	}
+	return -offset - shift
+}
+
 // weightOf returns how many requests one represents at a sampling ratio; 0: the ratio is invalid.
 func weightOf(v pcommon.Value) float64 {
 	ratio := v.Double()

@@ -60,9 +60,13 @@ type rig struct {
 	warnings *observer.ObservedLogs // of a rig created by node
 }
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB, edit ...func(*gpusamplesextension.Config)) *rig {
 	f := gpusamplesextension.NewFactory()
-	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())
+	cfg := f.CreateDefaultConfig().(*gpusamplesextension.Config)
+	for _, e := range edit {
+		e(cfg)
+	}
+	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), cfg)
 	require.NoError(t, err)
 	require.NoError(t, ext.Start(context.Background(), componenttest.NewNopHost()))
 	return &rig{

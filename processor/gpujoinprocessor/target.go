@@ -58,9 +58,9 @@ type target struct {
 	ids      []string // devices of spans that name none, or several
 	more     []spot   // those beyond the first
 
-	// The process's clock, see spanClocks.offset.
+	// The process's clock, see spanClocks.offset and loads.behind.
 	ahead  bool
-	behind int64 // ns
+	behind int64 // ns, negative if the server's clock is ahead by its own statement
 }
 
 // extend extends the target's time by a span's.
