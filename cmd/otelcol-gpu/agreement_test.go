@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -95,6 +96,23 @@ func agree(t *testing.T, stdout string, recorded page.State, dir string) {
 		assert.Equal(t, o.count, shown[name].count, "count of %s on the terminal and on the page", name)
 		assert.InDelta(t, o.total, shown[name].total, 0.02, "joules of %s on the terminal and on the page", name)
 	}
+
+	of := func(pattern string) float64 {
+		m := regexp.MustCompile(pattern).FindStringSubmatch(table)
+		require.NotNil(t, m, "%s in %s", pattern, table)
+		d, err := time.ParseDuration(m[1] + m[2])
+		require.NoError(t, err)
+		return d.Seconds()
+	}
+	median := of(`(?m)^inference +\d+ +([\d.]+) (\S+)`)
+	assert.InEpsilon(t, median, recorded.ReqMedian, 1e-3, "median request on the terminal and on the page")
+	var steps, lengths float64
+	for _, st := range recorded.Steps {
+		n := float64(max(1, st.Count))
+		steps, lengths = steps+n, lengths+n*st.Duration
+	}
+	step := of(`(?m)^train +\d+ +([\d.]+) (\S+)`)
+	assert.InEpsilon(t, step, lengths/steps, 1e-3, "mean step on the terminal and on the page")
 
 	counted := sumsBy(t, filepath.Join(dir, "metrics.json"), semconv.GPUOperationEnergyName, "gpu.operation.name")
 	for name, o := range shown {

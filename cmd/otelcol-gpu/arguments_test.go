@@ -41,7 +41,7 @@ func TestMisuseIsReportedWithItsRemedy(t *testing.T) {
 		{[]string{"record"}, "no output file (set --out FILE)"},
 		{
 			[]string{"record", "--out", "x", "--source", "simulted"},
-			`--source must be one of auto, dcgm, nvml, replay, simulated, found "simulted"`,
+			`--source must be one of auto, dcgm, nvml, replay, samples, simulated, found "simulted"`,
 		},
 		{[]string{"record", "--out", "x", "--interval", "1us"}, "--interval must be at least 1ms, found 1µs"},
 		{[]string{"--config", "jager"}, `("jager" is not a ready pipeline either; they are: ` + pipelines + ")"},

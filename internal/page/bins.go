@@ -137,6 +137,22 @@ func points(list []Request) []Point {
 	return out
 }
 
+// medianRequest returns the median duration of requests that state one, 0 without: of an even
+// number the upper one, as in findings and on the terminal.
+func medianRequest(list []Request) float64 {
+	var times []float64
+	for i := range list {
+		if list[i].Duration > 0 {
+			times = append(times, list[i].Duration)
+		}
+	}
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return rounded(times[len(times)/2])
+}
+
 // Before has the rates of as much time before a selection; unknown ones are omitted.
 type Before struct {
 	Seconds   float64  `json:"seconds"`

@@ -343,6 +343,25 @@ func TestStepsAndRequests(t *testing.T) {
 
 // A request that its engine times on the host is shown together with batched ones; counts of
 // batches have priority.
+// The time axis shows the longest request of each piece of time, whose median is not the median of all.
+func TestTheMedianIsOfAllRequestsNotOfTheShownOnes(t *testing.T) {
+	m := at()
+	require.Zero(t, m.State(Query{Range: time.Minute}).ReqMedian)
+	for i := range 1600 {
+		length := 10 * time.Millisecond
+		if i%4 == 0 {
+			length = 400 * time.Millisecond
+		}
+		start := time.Duration(i) * 10 * time.Millisecond
+		td := traces(t, span{name: "llm_request", kind: "request", start: start, length: length})
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(pcommon.TraceID{1, byte(i >> 8), byte(i)})
+		m.Traces(td)
+	}
+	s := m.State(Query{Range: time.Hour})
+	require.LessOrEqual(t, len(s.Points), shownPoints)
+	require.InDelta(t, 0.01, s.ReqMedian, 1e-9)
+}
+
 func TestRequestsOfEngines(t *testing.T) {
 	m := at()
 	request := span{

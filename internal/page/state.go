@@ -53,11 +53,12 @@ type State struct {
 	StepsSince float64           `json:"stepsSince,omitempty"` // there were too many before
 	Longest    []Step            `json:"longest,omitempty"`    // each step once, with its slowest rank
 	Requests   []Request         `json:"requests"`
-	Points     []Point           `json:"points"`                 // requests on the time axis
-	Bins       []Bin             `json:"bins"`                   // totals by time
-	Before     *Before           `json:"before,omitempty"`       // the time before From
-	Traces     []*Trace          `json:"traces,omitempty"`       // of a saved page, in which a server cannot be asked
-	MoreReqs   int               `json:"moreRequests,omitempty"` // that took less
+	Points     []Point           `json:"points"`                  // requests on the time axis, the longest of many
+	ReqMedian  float64           `json:"requestMedian,omitempty"` // s, of all requests of the range
+	Bins       []Bin             `json:"bins"`                    // totals by time
+	Before     *Before           `json:"before,omitempty"`        // the time before From
+	Traces     []*Trace          `json:"traces,omitempty"`        // of a saved page, in which a server cannot be asked
+	MoreReqs   int               `json:"moreRequests,omitempty"`  // that took less
 	Health     Health            `json:"health"`
 	Goodput    []JobTime         `json:"goodput,omitempty"` // of each job since it began
 
@@ -270,7 +271,7 @@ func (m *Model) State(q Query) *State {
 	slices.SortFunc(s.Requests, func(a, b Request) int {
 		return cmp.Or(cmp.Compare(b.Energy, a.Energy), cmp.Compare(b.GPUTime, a.GPUTime), cmp.Compare(a.Trace, b.Trace))
 	})
-	s.Points, s.Bins = points(s.Requests), total.list()
+	s.Points, s.ReqMedian, s.Bins = points(s.Requests), medianRequest(s.Requests), total.list()
 	s.Requests, s.MoreReqs = most(s.Requests, shownRequests)
 	for i := range s.Requests {
 		q := &s.Requests[i]

@@ -33,8 +33,10 @@ function selected(s, pick) {
     const past = (o.past || []).filter((b) => within5(b.at, from, to)), sum = (k) => past.reduce((t, b) => t + (b[k] || 0), 0);
     return {...o, count: sum("count"), time: sum("time"), total: sum("total"), energy: sum("energy")};
   }).filter((o) => o.count > 0);
+  // Unless points are all requests, the median is unknown.
+  const points = (s.points || []).filter((p) => p.end >= from && p.end - p.duration * 1000 <= to), all = (s.points || []).length >= (s.bins || []).reduce((t, b) => t + (b.requests || 0), 0);
   return {...s, whole: s, from, to, operations, steps, stepCount: steps.reduce((t, x) => t + (x.count || 1), 0), longest: (s.longest || []).filter((x) => x.t >= from && stepStart(x) <= to),
-    requests: s.requests.filter((q) => q.end >= from && q.start <= to), points: (s.points || []).filter((p) => p.end >= from && p.end - p.duration * 1000 <= to), bins: (s.bins || []).filter((b) => within5(b.at, from, to))};
+    requests: s.requests.filter((q) => q.end >= from && q.start <= to), points, requestMedian: all ? median(points.map((p) => p.duration)) : 0, bins: (s.bins || []).filter((b) => within5(b.at, from, to))};
 }
 
 // patched returns a state with an update: a list has new rows, and pairs of the first of so many rows of the list before.

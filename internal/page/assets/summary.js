@@ -12,7 +12,7 @@ function headline() {
   else if (used) tiles.push({name: "Energy", value: scaled(used, "J"), says: "of spans"});
   if (power.watts) tiles.push({name: "Power", value: scaled(power.watts, "W"), says: `mean of ${plural(state.devices.length, "device")}`, line: power.line, than: change(power.watts, before.power, 0)});
   if (held !== undefined) tiles.push({name: "Throttled", value: percent(held), says: held ? "of the time, mean of devices" : "no clock was throttled", warns: held > 0.005, than: changeOfShare(held, before.throttled)});
-  if (loop) tiles.push({name: "Steps per second", value: sig(loop.rate), says: `median step ${seconds(loop.median)}`, than: loop.key === before.loop && change(loop.rate, before.stepRate, 1)});
+  if (loop) tiles.push({name: "Steps per second", value: sig(loop.rate), says: `mean step ${seconds(loop.mean)}`, than: loop.key === before.loop && change(loop.rate, before.stepRate, 1)});
   if (metered && items) tiles.push({name: `J per ${itemName()}`, value: sig(metered / items), says: `${plural(sum("requests"), "request")}, ${scaled(sum("used"), "J")}`, than: change(metered / items, before.perItem, -1)});
   const slow = slowest();
   if (slow) tiles.push({name: "Slowest " + slow.kind, value: seconds(slow.time), says: slow.says, trace: slow.trace});
@@ -62,19 +62,19 @@ function spark(values) {
   return svg("svg", {width: W, height: H, viewBox: `0 0 ${W} ${H}`, class: "spark", "aria-hidden": "true"},
     svg("polyline", {points: known.map(([i, v]) => `${(i / (values.length - 1) * W).toFixed(1)},${(H - 1 - v / most * (H - 2)).toFixed(1)}`).join(" "), class: "ink"}));
 }
-// loopRate returns the steps per second of the loop with the most steps, and their median length.
+// loopRate returns the steps per second of the loop with the most steps, and their mean length.
 function loopRate() {
   const loops = new Map();
   for (const s of state.steps) {
-    const k = [s.service, s.name, s.rank].join("\n"), l = loops.get(k) || {key: k, steps: 0, from: Infinity, to: 0, times: []};
+    const k = [s.service, s.name, s.rank].join("\n"), l = loops.get(k) || {key: k, steps: 0, from: Infinity, to: 0, all: []};
     l.steps += s.count || 1;
     l.from = Math.min(l.from, stepStart(s));
     l.to = Math.max(l.to, s.t);
-    l.times.push(s.duration);
+    l.all.push(s);
     loops.set(k, l);
   }
   const l = [...loops.values()].sort((a, b) => b.steps - a.steps)[0];
-  return l && l.to > l.from ? {key: l.key, rate: l.steps / (l.to - l.from) * 1000, median: median(l.times)} : null;
+  return l && l.to > l.from ? {key: l.key, rate: l.steps / (l.to - l.from) * 1000, mean: meanStep(l.all)} : null;
 }
 const stepStart = (s) => (s.count > 1 && s.start ? s.start : s.t - s.duration * 1000);
 // slowest returns the slowest request, otherwise the slowest step.

@@ -199,7 +199,7 @@ function stepColumns() {
 }
 function stepTracks() {
   return stepColumns().slice(0, 4).map(({name, service, columns}, n) => {
-    const H = n ? 40 : 66, names = new Set(), order = ["exposed communication", "other"], middle = median(columns.map((c) => mean(c.steps, (s) => s.duration)));
+    const H = n ? 40 : 66, names = new Set(), order = ["exposed communication", "other"], middle = meanStep(columns.flatMap((c) => c.steps));
     for (const c of columns) {
       c.total = mean(c.steps, (s) => s.duration);
       c.parts = new Map();
@@ -220,18 +220,19 @@ function stepTracks() {
       }
     }
     const at = (t) => columns.find((c) => c.from <= t && c.to >= t) || columns.reduce((a, b) => (Math.abs((b.from + b.to) / 2 - t) < Math.abs((a.from + a.to) / 2 - t) ? b : a)), count0 = columns.reduce((t, c) => t + Math.max(...c.steps.map((s) => s.count || 1)), 0);
-    return {key: `steps ${service}\n${name}`, label: `Steps of ${name}`, sub: `${plural(count0, "step")} · median ${seconds(middle)}`, H, cls: "steps", scale: [[0, seconds(top)], [H - 12, "0"]],
+    return {key: `steps ${service}\n${name}`, label: `Steps of ${name}`, sub: `${plural(count0, "step")} · mean ${seconds(middle)}`, H, cls: "steps", scale: [[0, seconds(top)], [H - 12, "0"]],
       parts: [...all.map((p) => svg("path", {d: paths.get(p), class: colorOf(p), "data-phase": p})), svg("line", {x1: 0, x2: axis.W, y1: y(middle), y2: y(middle), class: "median"})], legend: all.map((p) => [p, colorOf(p)]),
       trace: (t) => at(t).slowest.trace, columns,
       says: (t) => {
         const c = at(t), s = c.steps[0], n = Math.max(...c.steps.map((s) => s.count || 1)), of = (f) => mean(c.steps, (s) => f(s) || 0), worst = c.slowest.worst || c.slowest.duration;
         return [`${name} ${c.index}${n > 1 ? ` and ${n - 1} more` : ""}${c.steps.length > 1 ? `, mean of ${c.steps.length} ranks` : s.rank >= 0 ? ", rank " + s.rank : ""}: ${seconds(c.total)}`, n > 1 || c.steps.length > 1 ? `longest ${seconds(worst)}${c.slowest.rank >= 0 ? ", rank " + c.slowest.rank : ""}` : "",
           ...all.filter((p) => c.parts.has(p)).map((p) => `${p} ${seconds(c.parts.get(p)[1])}`), of((s) => s.mfu) ? "MFU " + percent(of((s) => s.mfu)) : "", of((s) => s.items) ? `${sig(of((s) => s.items) / c.total)} ${s.itemType || "items"}/s per rank` : "", of((s) => s.energy) ? sig(of((s) => s.energy)) + " J per rank" : "",
-          worst > 1.5 * middle ? `longest: ${sig(worst / middle)} times the median` : "", "click: its trace"];
+          worst > 1.5 * middle ? `longest: ${sig(worst / middle)} times the mean` : "", "click: its trace"];
       }};
   });
 }
 const mean = (list, f) => list.reduce((t, s) => t + f(s), 0) / list.length;
+const meanStep = (list, n = (s) => s.count || 1) => mean(list, (s) => s.duration * n(s)) / mean(list, n);
 
 // A rank is late in a step if its own time (without exposed communication) is above the median of the ranks.
 const ownTime = (s) => Math.max(0, s.duration - (s.exposed || 0));
@@ -275,13 +276,13 @@ function rankTrack() {
 function requestTrack() {
   const list = state.points || [];
   if (!list.length) return null;
-  const H = 44, lengths = list.map((p) => p.duration), lo = Math.log10(Math.min(...lengths)), hi = Math.max(Math.log10(Math.max(...lengths)), lo + 0.3), y = (v) => H - 4 - (Math.log10(v) - lo) / (hi - lo) * (H - 8), middle = median(lengths), slow = (p) => p.duration > 2 * middle && list.length > 3;
+  const H = 44, lengths = list.map((p) => p.duration), lo = Math.log10(Math.min(...lengths)), hi = Math.max(Math.log10(Math.max(...lengths)), lo + 0.3), y = (v) => H - 4 - (Math.log10(v) - lo) / (hi - lo) * (H - 8), middle = state.requestMedian, slow = (p) => middle && p.duration > 2 * middle && list.length > 3;
   const dots = (of) => of.map((p) => `M${axis.x(p.end).toFixed(1)} ${y(p.duration).toFixed(1)}h0`).join(""), total = (state.bins || []).reduce((t, b) => t + (b.requests || 0), 0);
   const near = (t) => list.reduce((a, b) => (Math.abs(b.end - t) < Math.abs(a.end - t) ? b : a)), pick = (t) => { const close = list.filter((p) => Math.abs(axis.x(p.end) - axis.x(t)) < 5); return close.length ? close.reduce((a, b) => (b.duration > a.duration ? b : a)) : near(t); };
-  return {key: "requests", label: "Requests", sub: `${count(total)} · median ${seconds(middle)}`, H, scale: [[0, seconds(10 ** hi)], [H - 13, seconds(10 ** lo)]], legend: list.some(slow) ? [["a request", "dots"], ["more than twice the median", "slow"]] : [["a request", "dots"]],
+  return {key: "requests", label: "Requests", sub: middle ? `${count(total)} · median ${seconds(middle)}` : count(total), H, scale: [[0, seconds(10 ** hi)], [H - 13, seconds(10 ** lo)]], legend: list.some(slow) ? [["a request", "dots"], ["more than twice the median", "slow"]] : [["a request", "dots"]],
     parts: [svg("path", {d: dots(list.filter((p) => !slow(p))), class: "dots"}), svg("path", {d: dots(list.filter(slow)), class: "dots slow"})],
     trace: (t) => pick(t).trace,
-    says: (t) => { const p = pick(t); return Math.abs(axis.x(p.end) - axis.x(t)) > 40 ? [`no request at ${clock(t)}`] : [`request ${p.trace.slice(0, 8)}, ended ${clock(p.end)}`, `took ${seconds(p.duration)}, ${sig(p.duration / middle)} times the median`, "click: its trace"]; }};
+    says: (t) => { const p = pick(t); return Math.abs(axis.x(p.end) - axis.x(t)) > 40 ? [`no request at ${clock(t)}`] : [`request ${p.trace.slice(0, 8)}, ended ${clock(p.end)}`, `took ${seconds(p.duration)}${middle ? `, ${sig(p.duration / middle)} times the median` : ""}`, "click: its trace"]; }};
 }
 
 const mib = (v) => (v === null || v === undefined ? null : v * 2 ** 20);
@@ -330,9 +331,9 @@ function tablesOf() {
     {title: "memory", of: (d) => Math.max(0, ...shownCells(d, "memory")), cell: (d) => or(mib(Math.max(0, ...shownCells(d, "memory"))), bytes)}, {title: "of", of: (d) => d.limit, cell: (d) => or(mib(d.limit), bytes)}], devices, {key: "devices", most: 64})));
   const all = state.steps.filter((s) => s.duration > 0);
   if (all.length) {
-    const middle = median(all.map((s) => s.duration)), ranked = all.some((s) => s.rank > 0), label = (s) => `${s.name} ${s.index}${ranked && s.rank >= 0 ? " r" + s.rank : ""}`;
-    out.push(details("slow steps", "The longest steps", () => el("div", {}, table(`The longest steps; the median of ${plural(state.stepCount, "step")} is ${seconds(middle)}`, [
-      {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)}, {title: "× median", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
+    const middle = meanStep(all), ranked = all.some((s) => s.rank > 0), label = (s) => `${s.name} ${s.index}${ranked && s.rank >= 0 ? " r" + s.rank : ""}`;
+    out.push(details("slow steps", "The longest steps", () => el("div", {}, table(`The longest steps; the mean of ${plural(state.stepCount, "step")} is ${seconds(middle)}`, [
+      {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)}, {title: "× mean", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
       {title: "exposed", help: "exposed communication", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)}, {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
       {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], state.longest || [], {key: "slow steps"}), state.stepsSince ? el("p", {class: "hint"}, `Steps before ${clock(state.stepsSince)} are no longer kept.`) : "")));
   }
