@@ -112,6 +112,13 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh, decided b
 	e.find(view, &b.targets)
 	waited := e.await(b, now)
 	e.follow(b.host)
+	for _, p := range b.joinable() {
+		if p.res.sharesIDs { // what came with the shared IDs must be there for reunite
+			e.undecided.searched = time.Time{}
+			e.decide(view, now)
+			break
+		}
+	}
 	known, seen := e.add(b, now, leaving)
 	known, b.seen = known+waited, seen
 	b.latest = 0

@@ -203,6 +203,12 @@ func (e *engine) findSharedIDs(b *batch) (found bool) {
 			found = true
 		}
 	}
+	for i := range b.spans {
+		g := &b.spans[i]
+		if r := b.targets.list[g.target].res; r.group != 0 && !r.sharesIDs && e.otherWaits(b, g) && e.shared.add(r.group) {
+			found = true
+		}
+	}
 	return found
 }
 

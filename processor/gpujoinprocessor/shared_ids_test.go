@@ -22,9 +22,19 @@ import (
 )
 
 // Trainers seed the generator of IDs alike on all ranks, so that all ranks send spans with equal
-// IDs.
+// IDs. The device may be unknown when the first spans arrive, and without Slurm, NeMo Lens draws
+// another job ID on each rank.
 func TestProcessesWithEqualIDsHaveTheirOwnEnergy(t *testing.T) {
-	for name, ranked := range map[string]bool{"ranks": true, "forked workers": false} {
+	for name, x := range map[string]struct {
+		jobs map[string]string // by process
+		late bool              // the device is found after the first spans
+	}{
+		"ranks":                       {jobs: map[string]string{"a": "job", "b": "job"}},
+		"forked workers":              {},
+		"ranks, late device":          {jobs: map[string]string{"a": "job", "b": "job"}, late: true},
+		"ranks of jobs, late device":  {jobs: map[string]string{"a": "job", "b": "other"}, late: true},
+		"forked workers, late device": {late: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				core, logs := observer.New(zap.WarnLevel)
@@ -32,7 +42,16 @@ func TestProcessesWithEqualIDsHaveTheirOwnEnergy(t *testing.T) {
 				r.logger = zap.New(core)
 				r.join()
 				defer r.close()
-				r.run(r.device(nominal), steady(zero, 300))
+				device := func() {
+					w := r.device(nominal)
+					for at := zero; at.Before(time.Now()); at = at.Add(100 * time.Millisecond) {
+						w.Write(one(at, zero))
+					}
+					r.run(w, steady(zero, 300))
+				}
+				if !x.late {
+					device()
+				}
 				at := func(x float64) time.Time { return zero.Add(sec(x)) }
 				time.Sleep(2 * time.Second)
 				// A step of 2 s with a section of 1 s in each process: a's is [1, 3] and b's [2,
@@ -43,16 +62,19 @@ func TestProcessesWithEqualIDsHaveTheirOwnEnergy(t *testing.T) {
 				}
 				send := func(process string, id, parent uint64, start, end float64) {
 					td := newTraces(process)
-					if ranked {
-						td.rs.Resource().Attributes().PutStr("gpu.job.id", "job")
+					if x.jobs != nil {
+						td.rs.Resource().Attributes().PutStr("gpu.job.id", x.jobs[process])
 						td.rs.Resource().Attributes().PutInt("gpu.job.rank", int64(process[0]-'a'))
 					}
-					td.gpu(id, parent, at(start), at(end))
+					td.gpu(id, parent, at(start), at(end)).Attributes().PutStr("hw.id", gpu0)
 					r.consume(td.Traces)
 				}
 				send("a", 12, 10, 1, 2)
 				send("b", 12, 10, 3, 4)
 				time.Sleep(2 * time.Second)
+				if x.late {
+					device()
+				}
 				send("a", 10, 0, 1, 3)
 				send("b", 10, 0, 2, 4)
 				time.Sleep(8 * time.Second)

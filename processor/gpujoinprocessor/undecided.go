@@ -19,7 +19,7 @@ import (
 // whose device has been unknown for `max_wait` pass immediately.
 type undecided struct {
 	batches  []*batch
-	spans    map[attribution.Key]struct{} // of the batches
+	spans    map[attribution.Key]spanTimes // of the batches
 	searched time.Time
 	since    boundedmap.Recent[uint64, int64] // by process: when the first such spans arrived
 }
@@ -34,10 +34,18 @@ func (u *undecided) remove(b *batch) {
 // forget forgets the spans of a batch, and returns true.
 func (u *undecided) forget(b *batch) bool {
 	for i := range b.spans {
-		delete(u.spans, b.spans[i].Key)
+		if g := &b.spans[i]; u.spans[g.Key] == g.times() {
+			delete(u.spans, g.Key)
+		}
 	}
 	return true
 }
+
+// spanTimes are the start and the end of a span. Ranks that seed the generator of IDs alike send
+// other spans with equal IDs.
+type spanTimes [2]int64
+
+func (g *gpuSpan) times() spanTimes { return spanTimes{g.start, g.end} }
 
 // await determines which spans of a batch are waited for, and returns how many undecided ones wait
 // already.
@@ -73,11 +81,13 @@ func (e *engine) await(b *batch, now time.Time) (known int) {
 
 // waits reports whether an undecided span waits already.
 func (e *engine) waits(b *batch, g *gpuSpan) bool {
-	if !b.targets.list[g.target].undecided {
-		return false
-	}
-	_, ok := e.undecided.spans[g.Key]
-	return ok
+	return b.targets.list[g.target].undecided && e.undecided.spans[g.Key] == g.times()
+}
+
+// otherWaits reports whether another span with the ID of an undecided one waits already.
+func (e *engine) otherWaits(b *batch, g *gpuSpan) bool {
+	waiting, ok := e.undecided.spans[g.Key]
+	return ok && g.fault == sound && b.targets.list[g.target].undecided && waiting != g.times()
 }
 
 // mayBeFound reports whether the device of a target that is not found may become known in time.
@@ -102,7 +112,8 @@ func (e *engine) postpone(b *batch, leaving bool) (again bool) {
 	same := -1
 	if leaving || b.stored {
 		same = slices.IndexFunc(u.batches, func(x *batch) bool {
-			return len(x.spans) == len(b.spans) && len(b.spans) > 0 && x.spans[0].Key == b.spans[0].Key
+			return len(x.spans) == len(b.spans) && len(b.spans) > 0 && x.spans[0].Key == b.spans[0].Key &&
+				x.spans[0].times() == b.spans[0].times()
 		})
 	}
 	switch {
@@ -123,11 +134,11 @@ func (e *engine) postpone(b *batch, leaving bool) (again bool) {
 		if same < 0 || leaving {
 			u.batches = append(u.batches, b)
 			if u.spans == nil {
-				u.spans = map[attribution.Key]struct{}{}
+				u.spans = map[attribution.Key]spanTimes{}
 			}
 			for i := range b.spans {
 				if g := &b.spans[i]; b.targets.list[g.target].undecided {
-					u.spans[g.Key] = struct{}{}
+					u.spans[g.Key] = g.times()
 				}
 			}
 		}
