@@ -153,6 +153,7 @@ func (c *collectives) inspect(ctx context.Context, now time.Time, at int64) {
 		if f.JobRank >= 0 {
 			rec.Attributes().PutInt(string(semconv.GPUJobRankKey), f.JobRank)
 		}
+		c.log.Warn(rec.Body().Str(), zap.String("kind", f.Kind), zap.String("certainty", string(f.Certainty)))
 		c.drop(ctx, "logs", dropped, nil)
 	}
 	last := c.counted

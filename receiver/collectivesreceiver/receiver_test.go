@@ -22,6 +22,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/internal/conformance"
@@ -63,6 +65,7 @@ type rig struct {
 	tel     *componenttest.Telemetry
 	points  consumertest.MetricsSink
 	records consumertest.LogsSink
+	logged  *observer.ObservedLogs
 	now     time.Time
 }
 
@@ -73,6 +76,8 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	r := &rig{tel: componenttest.NewTelemetry(), now: time.Now()}
 	set := receivertest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = r.tel.NewTelemetrySettings()
+	core, logged := observer.New(zap.WarnLevel)
+	set.Logger, r.logged = zap.New(core), logged
 	f := NewFactory()
 	m, err := f.CreateMetrics(t.Context(), set, cfg, &r.points)
 	require.NoError(t, err)
@@ -164,6 +169,8 @@ func TestGrowingFilesBecomeMetricsAndAFinding(t *testing.T) {
 		r.step(t)
 	}
 	assert.Equal(t, []string{"late_rank 2"}, r.findings())
+	assert.Equal(t, 1, r.logged.FilterField(zap.String("kind", semconv.GPUFindingKindLateRank)).
+		FilterMessageSnippet("rank 2 arrives last").Len(), "the Collector's own log has it, too")
 	assert.InDelta(t, 320, r.sum(semconv.GPUCollectiveCountName, string(semconv.GPUCollectiveNameKey), "all_reduce"), 0)
 	assert.InDelta(t, 320*8388608, r.sum(semconv.GPUCollectiveIOName, string(semconv.GPUCollectiveNameKey), "all_reduce"), 0)
 	assert.InDelta(t, 320*8388608*1.5, r.sum(semconv.GPUCollectiveBusIOName, string(semconv.GPUCollectiveNameKey), "all_reduce"), 0)
