@@ -113,7 +113,7 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh, decided b
 	waited := e.await(b, now)
 	e.follow(b.host)
 	for _, p := range b.joinable() {
-		if p.res.sharesIDs { // what came with the shared IDs must be there for reunite
+		if p.res.sharesIDs { // reunite must find earlier spans, which have the shared IDs
 			e.undecided.searched = time.Time{}
 			e.decide(view, now)
 			break
