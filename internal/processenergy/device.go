@@ -21,8 +21,9 @@ type Sample struct {
 	// Share is the share of the device's time in which kernels of the process were resident, from 0
 	// to 1. Low and High bound it.
 	Share, Low, High float64
-	// Spread is a further error of Share, which is independent from window to window: measurements that
-	// cover a part of the time only miss other work. A process that was not busy in them may have one, too.
+	// Spread is a further error of Share, which is independent from window to window: measurements
+	// that cover a part of the time only miss other work. A process that was not busy in them may
+	// have one, too.
 	Spread float64
 }
 

@@ -154,8 +154,9 @@ func (d *Device) divide(w *window, joules float64) {
 	d.share(w, resident, active, idleErr, seconds)
 }
 
-// unseen lets processes that no measurement of a window shows busy, though it has active energy, share it
-// by how much each varies, with an error of all of it. It returns the sum of their residencies.
+// unseen lets processes that no measurement of a window shows busy, though it has active energy,
+// share it by how much each varies, with an error of all of it. It returns the sum of their
+// residencies.
 func unseen(samples []Sample) (resident float64) {
 	for i := range samples {
 		resident += samples[i].Spread
