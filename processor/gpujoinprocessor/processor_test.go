@@ -74,6 +74,8 @@ func TestSpanGetsTheSamplesOfItsInterval(t *testing.T) {
 		assert.Equal(t, "simulated", got["gpu.measurement.source"])
 		assert.NotContains(t, got, "gpu.sm.utilization", "unknown is absent")
 		assert.NotContains(t, got, "gpu.join.late.duration")
+		_, err := r.tel.GetMetric("otelcol_processor_gpu_join_late_spans")
+		assert.Error(t, err, "no span was late")
 		assert.NotContains(t, got, "gpu.memory.usage")
 	})
 }

@@ -107,6 +107,7 @@ func (r *rig) close() {
 	close(r.stop)
 	r.wg.Wait()
 	require.NoError(r.t, r.proc.Shutdown(context.Background()))
+	require.GreaterOrEqual(r.t, r.proc.(*joinProcessor).stats.held.Load(), int64(0), "no span leaves twice")
 	for _, e := range r.host.ext {
 		require.NoError(r.t, e.Shutdown(context.Background()))
 	}

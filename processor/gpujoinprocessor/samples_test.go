@@ -113,8 +113,10 @@ func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
 		w.Write(one(at(6), zero))
 		time.Sleep(sec(0.5))
-		synctest.Wait()                                                      // join has one caller, which is the queue until here
-		require.NoError(t, r.proc.(*joinProcessor).join(t.Context(), again)) // as from storage
+		synctest.Wait() // join has one caller, which is the queue until here
+		p := r.proc.(*joinProcessor)
+		p.stats.held.Add(2)
+		require.NoError(t, p.join(t.Context(), again)) // as from storage
 		s := r.spans()
 		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
 		assert.InDelta(t, 1./3, attr(t, s[1], "gpu.join.coverage"), 1e-9, "the energy's")
