@@ -214,6 +214,7 @@ func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int
 	more[lateTaken] = max(0, t.Late-l.reported.Late)
 	more[unseen] = max(0, t.Unseen-l.reported.Unseen)
 	more[rest] = max(0, t.Rest-l.reported.Rest)
+	t.Rest += max(0, l.reported.Rest-t.Rest) // within a window of shares it can fall, which later increases repay
 	more[others] = max(0, t.Others-l.reported.Others)
 	orphans = t.Orphans - l.reported.Orphans
 	l.reported = t

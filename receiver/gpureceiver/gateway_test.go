@@ -39,8 +39,9 @@ func (h gatewayHost) GetExtensions() map[component.ID]component.Component { retu
 func TestSpansOfAGatewayHaveNothingOfANeighbor(t *testing.T) {
 	for _, c := range []struct {
 		interval int // s, between outputs of the agent
+		settle   int // s
 		least    float64
-	}{{1, 0.98}, {10, 0.8}} {
+	}{{1, 6, 0.98}, {10, 25, 0.8}, {10, 15, 0.8}} {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Until(t0))
 			interval := c.interval
@@ -55,7 +56,7 @@ func TestSpansOfAGatewayHaveNothingOfANeighbor(t *testing.T) {
 			j := gpujoinprocessor.NewFactory()
 			cfg := j.CreateDefaultConfig().(*gpujoinprocessor.Config)
 			cfg.Samples = &id
-			cfg.Settle = time.Duration(2*interval+5) * time.Second // as the documents say
+			cfg.Settle = time.Duration(c.settle) * time.Second
 			cfg.MaxWait = 2 * cfg.Settle
 			tel, sink := componenttest.NewTelemetry(), &consumertest.TracesSink{}
 			set := processortest.NewNopSettings(j.Type())
