@@ -460,10 +460,10 @@ func peakResident(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// largeQueue has space for requests of strange spans. Logs are accepted, and each of their values
-// is printed.
+// largeQueue has space for requests of strange spans, and waits for samples also on a busy machine.
+// Logs are accepted, and each of their values is printed.
 const largeQueue = `
-processors: {gpu_join: {queue: {size: 100000000}}}
+processors: {gpu_join: {max_wait: 5s, queue: {size: 100000000}}}
 exporters: {debug/logs: {verbosity: detailed}}
 service: {pipelines: {logs: {receivers: [gpu, otlp], exporters: [debug/logs]}}}
 `
