@@ -40,7 +40,7 @@ type Meta struct {
 	Windows      bool // the file states that the host runs Windows
 	Framework    Framework
 	Service      string
-	Ranks        []MergedRank      // of a file merged from those of several ranks
+	Ranks        []MergedRank      // of a file merged from files of several ranks
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file
 	TimingSource string            // value of gpu.timing.source of device activities; empty if it has no name
