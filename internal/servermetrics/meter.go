@@ -59,6 +59,7 @@ type Meter struct {
 	totals  map[total]float64 // increases of counters since the first page
 	gauges  map[total]float64
 	joules  map[string]*[numStates]float64 // by the only model
+	ended   map[string]bool                // energy that does not increase any more, by model
 	state   state                          // on the newest page
 	states  []stretch                      // not counted yet, in the order of time
 	through int64                          // energy is counted until then
@@ -110,7 +111,7 @@ func (m *Meters) New(id Identity) *Meter {
 	defer m.mu.Unlock()
 	x := &Meter{
 		all: m, id: id, last: map[place]float64{}, seen: map[float64]bool{}, totals: map[total]float64{},
-		joules: map[string]*[numStates]float64{},
+		joules: map[string]*[numStates]float64{}, ended: map[string]bool{},
 	}
 	m.list = append(m.list, x)
 	return x
@@ -242,13 +243,22 @@ func (m *Meters) Append(dst pmetric.MetricSlice) {
 		if x.start == 0 {
 			continue
 		}
+		only := x.model()
 		for _, model := range slices.Sorted(maps.Keys(x.joules)) {
+			// The energy of a model that is no longer alone ends after its last increase: at 0 W it would
+			// seem to produce tokens without energy.
+			ended := model != only && x.ended[model]
+			x.ended[model] = model != only
 			for s, j := range x.joules[model] {
 				if state(s) == unknown && j == 0 {
 					continue
 				}
 				p := x.point(of(semconv.GPUServerEnergyName), model, x.through, true)
-				p.SetDoubleValue(j)
+				if ended {
+					p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+				} else {
+					p.SetDoubleValue(j)
+				}
 				switch state(s) {
 				case idle:
 					p.Attributes().PutStr(string(semconv.GPUServerStateKey), semconv.GPUServerStateIdle)

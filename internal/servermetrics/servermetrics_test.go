@@ -222,7 +222,7 @@ func TestModelsThatAreLoadedAndReloaded(t *testing.T) {
 	defer dev.Close()
 	var all Meters
 	m := all.New(Identity{Devices: []string{"GPU-1"}})
-	series := map[string]float64{}
+	series, ended := map[string]float64{}, map[string]bool{}
 	for sec := range int64(201) {
 		s := devicesamples.Sample{Time: (start + sec) * 1e9}
 		s.Set(devicesamples.Energy, 100*float64(sec))
@@ -254,12 +254,28 @@ func TestModelsThatAreLoadedAndReloaded(t *testing.T) {
 			}
 			for _, p := range x.Sum().DataPoints().All() {
 				key := fmt.Sprint(x.Name(), p.Attributes().AsRaw())
+				if p.Flags().NoRecordedValue() {
+					model, _ := p.Attributes().Get("gen_ai.request.model")
+					assert.Equal(t, "a", model.AsString(), "it is no longer alone")
+					assert.Greater(t, sec, int64(100))
+					ended[key] = true
+					continue
+				}
+				assert.NotContains(t, ended, key, "a model that is not alone any more has no energy of its own")
 				assert.GreaterOrEqual(t, p.DoubleValue(), series[key], key)
 				series[key] = p.DoubleValue()
 			}
 		}
 	}
 	assert.InDelta(t, 19900, m.energy(active)+m.energy(idle), 1e-6, "without the second of the reload")
+	sum := 0.
+	for key, joules := range series {
+		if strings.HasPrefix(key, "gpu.server.energy") {
+			sum += joules
+		}
+	}
+	assert.InDelta(t, 19900, sum, 1e-6, "all of it was sent")
+	assert.Len(t, ended, 2, "active and idle")
 	assert.InDelta(t, 10000, m.joules["a"][active], 200)
 	assert.InDelta(t, 1490+50, m.totals[total{Input, "a"}], 1e-9)
 	assert.InDelta(t, 1.49+52, m.totals[total{Output, "a"}], 1e-9)
