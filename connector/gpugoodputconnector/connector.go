@@ -68,7 +68,8 @@ func newConnector(cfg *Config, set connector.Settings, next consumer.Metrics) (*
 		return nil, err
 	}
 	c := &gpuGoodput{
-		cfg: cfg, tel: tel, instance: sharedcomponent.InstanceID("", set), jobs: map[string]*job{}, aliases: map[string]string{},
+		cfg: cfg, tel: tel, instance: sharedcomponent.InstanceID("", set),
+		jobs: map[string]*job{}, aliases: map[string]string{},
 	}
 	c.Metrics.Next = next
 	for _, s := range slices.Concat(cfg.Spans, builtin) {

@@ -362,8 +362,8 @@ func (p *joinProcessor) remedy(unplaced [outcomes]int64) {
 
 // remedies are the remedies for spans whose device is not found.
 var remedies = [outcomes]string{
-	unknownDevice: "no samples of their device are received (set hw.id to a device of this host, or run a Collector whose " +
-		"`gpu` receiver has `samples` on the host of the spans)",
+	unknownDevice: "no samples of their device are received (set hw.id to a device of this host, or run a " +
+		"Collector whose `gpu` receiver has `samples` on the host of the spans)",
 	noDevice: "no device is known here (this host has no GPU, the `gpu` receiver cannot reach it and says why at log " +
 		"level info, or the `gpu_samples` exporter receives metrics of unknown names, which it logs; " +
 		"spans of services on other hosts must come to the Collector there)",
