@@ -470,12 +470,11 @@ service: {pipelines: {logs: {receivers: [gpu, otlp], exporters: [debug/logs]}}}
 
 // Whatever a client sends, the Collector runs on, and the normal spans in the same requests are
 // joined and counted exactly. Spans with invalid times or without IDs are delivered and counted by
-// reason.
+// reason. It is not parallel: beside other Collectors on a busy machine, some energy is missing.
 func TestStrangeOTLPDoesNotAffectOtherSpans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
-	t.Parallel()
 	store, p := newStore(t), newPorts(t)
 	store.open(t)
 	ready, err := config.YAML("all-in-one")
