@@ -52,7 +52,7 @@ type Finding struct {
 	Certainty Certainty `json:"certainty"`
 	Remedy    string    `json:"remedy,omitempty"`
 	Outside   bool      `json:"outside_window,omitempty"` // Gain is time before or after the device's window
-	// of live telemetry: trace to open, and unix ms of the first and last occurrence
+	// Of live telemetry: a trace to open, and the first and the last occurrence in unix ms.
 	Trace string  `json:"trace,omitempty"`
 	From  float64 `json:"from,omitempty"`
 	To    float64 `json:"to,omitempty"`

@@ -111,7 +111,7 @@ func (x *Meter) stateAt(t int64) stretch {
 // energy of one stretch is taken from the next ones.
 func (x *Meter) count(s stretch, joules, seconds float64) {
 	if s.state == absent {
-		x.owed = 0
+		x.pending = 0
 		return
 	}
 	to := x.joules[x.model()]
@@ -133,9 +133,9 @@ func (x *Meter) count(s stretch, joules, seconds float64) {
 		x.restJoules, x.restSeconds = older*x.restJoules+joules, older*x.restSeconds+seconds
 		rest = joules
 	}
-	rest += x.owed
+	rest += x.pending
 	part := min(max(rest, 0), joules)
-	x.owed = rest - part
+	x.pending = rest - part
 	to[idle] += part
 	to[active] += joules - part
 }

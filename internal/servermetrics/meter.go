@@ -64,7 +64,7 @@ type Meter struct {
 	states  []stretch                      // not counted yet, in the order of time
 	through int64                          // energy is counted until then
 	loads   loads
-	owed    float64 // J of the idle server that are counted as active; negative: the other way round
+	pending float64 // J of the idle server that are counted as active; negative: the other way round
 
 	restJoules, restSeconds float64 // of the idle server, in the last minutes
 }

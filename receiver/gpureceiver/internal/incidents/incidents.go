@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package incidents makes one event of the notifications of a fault: a driver may report it as an XID,
-// as an operational event with the XID in a context, and as a group of operational events; and DCGM
-// reports the XID, too.
+// Package incidents unites the notifications of one fault. A driver may report it as an XID, as an
+// operational event that names the XID, and as a group of operational events. DCGM reports the XID
+// again.
 package incidents
 
 import (
@@ -76,7 +76,7 @@ func (p *Pairs) same(w, x *Incident) bool {
 		!(w.Plain && w.Fault != devicesamples.Fault{})
 }
 
-// merge adds what a notification says; what was sent does not change.
+// merge adds the facts of a further notification. An incident that was sent is not sent again.
 func (w *Incident) merge(x *Incident) {
 	w.XID = max(w.XID, x.XID)
 	w.Plain = w.Plain || x.Plain
@@ -88,7 +88,8 @@ func (w *Incident) merge(x *Incident) {
 	w.Count = max(w.Count, x.Count)
 }
 
-// Ready returns the incidents that are complete, and forgets them when nothing more can belong to them.
+// Ready returns the incidents that are complete. It removes them once no further notification can
+// belong to them.
 func (p *Pairs) Ready(now int64) (done []Incident) {
 	full := len(p.waiting) >= maxIncidents
 	for i := range p.waiting {
