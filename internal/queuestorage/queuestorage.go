@@ -28,9 +28,9 @@ import (
 )
 
 // Extension returns a storage extension whose queues of exporters can be read while the disk is
-// full. reserve, which may be nil, returns the bytes that each queue takes from the disk twice when it
-// is opened. A request that fits into them passes a disk that others have filled, such as the queue
-// in front of it, and requests that were sent can be deleted.
+// full. When a queue is opened, it reserves twice the bytes that reserve returns, so that a request of
+// that size passes a disk that others have filled, such as the queue in front of it, and so that
+// requests that were sent can be deleted. If reserve is nil, queues reserve nothing.
 func Extension(ext storage.Extension, log *zap.Logger, reserve func() int) storage.Extension {
 	if _, done := ext.(*extension); done {
 		return ext
@@ -104,14 +104,15 @@ type client struct {
 	again   unsent
 	missing string   // the key of the last read, if nothing was found
 	sent    []string // keys of requests that are to be deleted
-	// spare are the bytes that requests cannot fill, because a database writes changed pages to free
-	// ones and needs them even for a deletion. 0: none
+	// spare is the number of bytes that requests cannot fill: a database copies each page that it
+	// changes to a free one, also for a deletion. 0: none
 	spare  int
 	spent  bool // deletions needed it
 	warned time.Time
 }
 
-// open takes space from the disk, if it has not done so: a database never returns what it had.
+// open reserves space on the disk, unless an earlier start did: a database keeps the pages that it
+// frees.
 func (c *client) open(ctx context.Context, size int) {
 	old, last := storage.GetOperation(spareSize), storage.GetOperation(spareLast)
 	if c.Client.Batch(ctx, old, last) == nil && old.Value != nil {

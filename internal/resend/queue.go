@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Rejections logs that the next component rejects data, once until it accepts data again. The zero
-// value with both fields is ready.
+// Rejections logs that the next component rejects data, once until it accepts data again. Both
+// fields must be set.
 type Rejections struct {
 	What string // the items, in the plural
 	Log  *zap.Logger
