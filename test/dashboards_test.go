@@ -402,8 +402,8 @@ func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
-// Exemplars lead to traces only if the provisioned data source names the label that they have, and the dashboards'
-// folders exist.
+// Exemplars lead to traces only if the provisioned data source names the label that they have, and
+// the dashboards' folders exist.
 func TestProvisionedDataSourcesNameTheExemplarsTraceID(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "config", "grafana", "provisioning", "datasources", "otelgpu.yaml"))
 	require.NoError(t, err)

@@ -200,7 +200,8 @@ func pagePerItem(t *testing.T, address string) float64 {
 	return metered / max(items, 1)
 }
 
-// Joules per token divide the energy and the tokens of the same requests: a request may have only one of the two.
+// Joules per token divide the energy and the tokens of the same requests: a request may have only
+// one of the two.
 func TestNothingDividesEnergyByTokensOfOtherRequests(t *testing.T) {
 	wrong := regexp.MustCompile(`gpu_request_energy_joules_sum.*/.*gpu_request_items_`)
 	found := 0

@@ -64,9 +64,9 @@ func lensRank(attrs pcommon.Map) int64 {
 	return -1
 }
 
-// The spans of unmodified trainers, of two generations of names and once with equal IDs on all ranks,
-// pass the ready pipeline. The power of each device is constant, so that the energy of each step and
-// checkpoint is known, and what is outside of them.
+// The spans of unmodified trainers, of two generations of names and once with equal IDs on all
+// ranks, pass the ready pipeline. The power of each device is constant, so that the energy of each
+// step and checkpoint is known, and what is outside of them.
 func TestTheTrainingPipelineGivesStepsTheEnergyOfTheirDevices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

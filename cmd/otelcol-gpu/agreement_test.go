@@ -20,7 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// sumsBy returns the totals of a cumulative sum by one attribute, or the sum and the count of a histogram.
+// sumsBy returns the totals of a cumulative sum by one attribute, or the sum and the count of a
+// histogram.
 func sumsBy(t *testing.T, path, name, key string) map[string]float64 {
 	t.Helper()
 	newest := map[string]map[string]float64{}

@@ -101,8 +101,8 @@ func mayBeDump(path string) bool {
 	return named || !slices.ContainsFunc(profilefile.Endings(), hasEnding)
 }
 
-// foldersOfDumps returns the folders at or below path in which at least one file is a dump, or is named
-// like one and cannot be read.
+// foldersOfDumps returns the folders at or below path in which at least one file is a dump, or is
+// named like one and cannot be read.
 func foldersOfDumps(path string) (folders []string) {
 	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !d.Type().IsRegular() {

@@ -19,14 +19,15 @@ import (
 
 // Config configures the connector.
 type Config struct {
-	// Samples is the gpu_samples extension with the utilization of the devices, which fills what spans
-	// leave open and is the account of jobs without spans. A rank whose device stays busy after its last
-	// span hangs. The extension also keeps the newest span of each rank, with
-	// which the receiver collectives links a hang. Default none.
+	// Samples is the gpu_samples extension with the utilization of the devices, which fills what
+	// spans leave open and is the account of jobs without spans. A rank whose device stays busy
+	// after its last span hangs. The extension also keeps the newest span of each rank, with which
+	// the receiver collectives links a hang. Default none.
 	Samples *component.ID `mapstructure:"samples"`
 	// FlushInterval is the interval between two outputs.
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
-	// Expiry is how long a job is kept after its last span or use of a device. A restart after that is another job.
+	// Expiry is how long a job is kept after its last span or use of a device. A restart after that
+	// is another job.
 	Expiry time.Duration `mapstructure:"expiry"`
 	// MaxJobs is the maximum number of jobs.
 	MaxJobs int `mapstructure:"max_jobs"`

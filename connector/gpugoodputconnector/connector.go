@@ -222,7 +222,8 @@ func (c *gpuGoodput) span(s ptrace.Span, f *spanfacts.Facts, gpu bool) (goodput.
 				out.Data = int64(1e9 * p.Duration)
 			}
 			if p.Name == semconv.GPUStepPhaseNameOptimizer && f.HostTimed() && !f.HasExposed {
-				// Before it updates the weights, the host waits for the device, and so for the other ranks.
+				// Before it updates the weights, the host waits for the device, and so for the
+				// other ranks.
 				out.Sync += int64(1e9 * p.Duration)
 			}
 		}

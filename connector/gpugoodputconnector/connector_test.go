@@ -158,8 +158,8 @@ type host map[component.ID]component.Component
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h }
 
-// The device of a rank stays busy after its last span, and another one becomes idle. The newest span
-// of the rank is kept for what is found without spans.
+// The device of a rank stays busy after its last span, and another one becomes idle. The newest
+// span of the rank is kept for what is found without spans.
 func TestARankWhoseDeviceStaysBusyHangs(t *testing.T) {
 	f := gpusamplesextension.NewFactory()
 	ext, err := f.Create(t.Context(), extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())

@@ -34,8 +34,8 @@ type claim struct {
 	ranks []int64
 }
 
-// devices adds what the devices did since the last output to the accounts of the jobs that use them.
-// c.mu is held.
+// devices adds what the devices did since the last output to the accounts of the jobs that use
+// them. c.mu is held.
 func (c *gpuGoodput) devices(now time.Time) {
 	view := c.reader.Acquire()
 	defer view.Release()
@@ -90,8 +90,8 @@ func (c *gpuGoodput) devices(now time.Time) {
 	}
 }
 
-// identify returns the job to which the time of a user belongs: with the same identity, or with spans and
-// in the same allocation, or with spans on a device that nobody else uses.
+// identify returns the job to which the time of a user belongs: with the same identity, or with
+// spans and in the same allocation, or with spans on a device that nobody else uses.
 func (c *gpuGoodput) identify(u user, of claim, newest map[string]int64, alone bool) string {
 	if j := c.jobs[u.id]; j != nil && j.spans {
 		return u.id
@@ -175,8 +175,8 @@ const divided = 5 * time.Second
 // alone is the share of the only user of a device.
 func alone(_, _ int64, v float64) (float64, bool) { return v, true }
 
-// quantity returns the field with the activity of a device. The activity of multiprocessors is at most
-// the share of the time in which kernels ran.
+// quantity returns the field with the activity of a device. The activity of multiprocessors is at
+// most the share of the time in which kernels ran.
 func quantity(d devicesamples.DeviceView) devicesamples.Field {
 	if d.Has(devicesamples.Utilization) {
 		return devicesamples.Utilization
@@ -184,8 +184,8 @@ func quantity(d devicesamples.DeviceView) devicesamples.Field {
 	return devicesamples.SMUtilization
 }
 
-// read adds the values of a device in an interval to an activity. A value applies to the time since the
-// one before. share returns the part of it that counts, and false if that is unknown.
+// read adds the values of a device in an interval to an activity. A value applies to the time since
+// the one before. share returns the part of it that counts, and false if that is unknown.
 func (c *gpuGoodput) read(
 	a *goodput.Activity, d devicesamples.DeviceView, from, to int64, share func(from, to int64, v float64) (float64, bool),
 ) {

@@ -40,7 +40,8 @@ type planted struct {
 	shares map[int64]float64 // of the busy time, by PID: the windows of a device that several use
 }
 
-// run plays it, and returns the accounts at the end, with how long each device was busy in each second.
+// run plays it, and returns the accounts at the end, with how long each device was busy in each
+// second.
 func (p *planted) run(t *testing.T) (got map[string]map[string]float64, busy [3][600]float64) {
 	const devices, seconds = 3, 600
 	start := time.Unix(1_790_000_000, 0)
@@ -148,8 +149,8 @@ func on(job string, pid int64, from, to int, devices ...int) (uses []plantedUse)
 	return uses
 }
 
-// within compares an account with planted busy and idle time. Uses are listed every 10 s, so that the
-// beginning and the end of each use may be that far off.
+// within compares an account with planted busy and idle time. Uses are listed every 10 s, so that
+// the beginning and the end of each use may be that far off.
 func within(t *testing.T, got map[string]float64, busy, idle, unknown, off float64) {
 	t.Helper()
 	t.Logf("planted busy %.2f, idle %.2f, unknown %.2f; found %v", busy, idle, unknown, got)

@@ -150,8 +150,8 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 			c.queue.Add(td)
 		}
 	}
-	// What is rejected is sent again; IDs are derived from the contents of a span, so that data that
-	// arrived nevertheless is not duplicated.
+	// What is rejected is sent again; IDs are derived from the contents of a span, so that data
+	// that arrived nevertheless is not duplicated.
 	_ = c.queue.Flush(ctx)
 }
 

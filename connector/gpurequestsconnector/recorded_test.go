@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// Each request of the recordings counts once, with the tokens and the model of whichever span of its
-// trace has them, and with what a gateway knows. A span of the worker that lasts as long as the
+// Each request of the recordings counts once, with the tokens and the model of whichever span of
+// its trace has them, and with what a gateway knows. A span of the worker that lasts as long as the
 // request has 100 J.
 func TestRecordedServersBehindFrontends(t *testing.T) {
 	for file, tt := range map[string]struct {

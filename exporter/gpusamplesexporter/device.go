@@ -37,8 +37,8 @@ type device struct {
 	events  []devicesamples.Event
 	shares  *podShares // of the physical GPU
 	remote  remoteShares
-	// partitioned says that AMD's driver divides the GPU. Its first partition reports what all do, and
-	// the others report their memory only, so that the pods' shares are unknown.
+	// partitioned says that AMD's driver divides the GPU. Its first partition reports what all do,
+	// and the others report their memory only, so that the pods' shares are unknown.
 	partitioned bool
 }
 

@@ -99,7 +99,8 @@ func ownerOf(labels, resource pcommon.Map) (owner devicesamples.Part, target str
 	return owner, target
 }
 
-// jobOf returns gpu.job.id of a series or its resource. dcgm-exporter has the number of a Slurm job.
+// jobOf returns gpu.job.id of a series or its resource. dcgm-exporter has the number of a Slurm
+// job.
 func jobOf(labels, resource pcommon.Map) string {
 	for _, m := range []pcommon.Map{labels, resource} {
 		if v, ok := m.Get(string(semconv.GPUJobIDKey)); ok && v.AsString() != "" {
@@ -203,8 +204,8 @@ func (d *device) writePart(r *rule, p *reading) outcome {
 	return partWritten
 }
 
-// share adds the device's own value to the pods that its series name: a whole device or an instance has
-// one, and older exporters copy the value for each of several.
+// share adds the device's own value to the pods that its series name: a whole device or an instance
+// has one, and older exporters copy the value for each of several.
 func (d *device) share(g *group) {
 	if g.rule.rank+1 != d.best[g.rule.field] || d.partitioned {
 		return
@@ -255,8 +256,8 @@ func (d *device) addOwner(p *reading, t int64) {
 // owner is a pod or a job that uses a device.
 type owner struct{ namespace, pod, podUID, container, job string }
 
-// writeUses writes which pods and jobs use which devices, by the labels of the newest points of each host's
-// devices.
+// writeUses writes which pods and jobs use which devices, by the labels of the newest points of
+// each host's devices.
 func (x *writer) writeUses() {
 	out, ok := x.out.(devicesamples.UseWriter)
 	if !ok {

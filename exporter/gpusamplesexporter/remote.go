@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// remoteShares are the shares of processes that another Collector measures: its gpu receiver emits the
-// energy of each process, and so at each output how the energy since the last one was divided.
+// remoteShares are the shares of processes that another Collector measures: its gpu receiver emits
+// the energy of each process, and so at each output how the energy since the last one was divided.
 type remoteShares struct {
 	users map[remoteKey]*remoteUser
 	t     int64 // of the last output

@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// TestSharesOfAnotherCollector writes what a gpu receiver emits of two processes, in four outputs: the
-// second process begins with the second one, and the first one ends before the last.
+// TestSharesOfAnotherCollector writes what a gpu receiver emits of two processes, in four outputs:
+// the second process begins with the second one, and the first one ends before the last.
 func TestSharesOfAnotherCollector(t *testing.T) {
 	r := newRig(t)
 	begin := time.Now().Add(-time.Minute)

@@ -15,9 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/processenergy"
 )
 
-// podShares divides the energy of a physical GPU among the pods that the series of an exporter name.
-// An exporter writes a moment's utilization per scrape, so the utilization between two scrapes is
-// between their values.
+// podShares divides the energy of a physical GPU among the pods that the series of an exporter
+// name. An exporter writes a moment's utilization per scrape, so the utilization between two
+// scrapes is between their values.
 type podShares struct {
 	device  *processenergy.Device // nil: no series of pods so far
 	pods    []*pod
@@ -48,8 +48,8 @@ type span struct {
 	unknown        bool // how pods share the value
 }
 
-// Times without a series, in nanoseconds, after which a pod has ended once its energy was read, and after
-// which it is evicted if nothing reads it.
+// Times without a series, in nanoseconds, after which a pod has ended once its energy was read, and
+// after which it is evicted if nothing reads it.
 const (
 	ended     = int64(30e9)
 	forgetPod = int64(600e9)
@@ -61,8 +61,8 @@ const rounded = 0.005
 // usual is the weight of the newest two scrapes in how much a pod usually varies between two.
 const usual = 0.1
 
-// add adds the utilization or the memory of a pod on the physical GPU or an instance of it. Containers
-// and replicas of a pod repeat its value. How several owners share a value is unknown.
+// add adds the utilization or the memory of a pod on the physical GPU or an instance of it.
+// Containers and replicas of a pod repeat its value. How several owners share a value is unknown.
 func (s *podShares) add(
 	on *devicesamples.Device, p *devicesamples.Part, f devicesamples.Field, t int64, v float64, owners int,
 ) {
@@ -81,8 +81,8 @@ func (s *podShares) add(
 	}
 }
 
-// size returns the share of an instance in its physical GPU, of whose computation the profile states the
-// slices: four on an A30, otherwise seven.
+// size returns the share of an instance in its physical GPU, of whose computation the profile
+// states the slices: four on an A30, otherwise seven.
 func size(d *devicesamples.Device) float64 {
 	slices, _, found := strings.Cut(d.MIG.Profile, "g.")
 	n, err := strconv.Atoi(slices)
@@ -116,8 +116,8 @@ func (s *podShares) pod(on *devicesamples.Device, p *devicesamples.Part) *pod {
 	return x
 }
 
-// write adds the samples of the present batch, in order of time, and writes the shares of the windows
-// that they complete.
+// write adds the samples of the present batch, in order of time, and writes the shares of the
+// windows that they complete.
 func (s *podShares) write(desc *devicesamples.Device, samples []devicesamples.Sample, out devicesamples.ShareWriter) {
 	if s.device == nil {
 		model, _ := peaks.Lookup(desc.Model)
@@ -187,8 +187,8 @@ func (s *podShares) evict(gone func(*pod) bool) {
 	})
 }
 
-// between returns the utilization of a pod since the last scrape. One that the exporter named only then
-// has ended in between.
+// between returns the utilization of a pod since the last scrape. One that the exporter named only
+// then has ended in between.
 func (x *pod) between() (s processenergy.Sample, ok bool) {
 	a, b := x.last, x.now
 	switch {

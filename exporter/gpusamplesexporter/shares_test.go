@@ -21,8 +21,8 @@ import (
 
 var seeds = flag.Int("seeds", 16, "number of simulated GPUs for each interval of scrapes")
 
-// sharedGPU simulates a GPU with two to four pods, in ticks of 10 ms, as dcgm-exporter shows it with
-// KUBERNETES_VIRTUAL_GPUS=true.
+// sharedGPU simulates a GPU with two to four pods, in ticks of 10 ms, as dcgm-exporter shows it
+// with KUBERNETES_VIRTUAL_GPUS=true.
 type sharedGPU struct {
 	resident, active [][]float64 // sums by pod and tick, of ticks and of joules
 	total            []float64   // J
@@ -129,8 +129,9 @@ func (r *rig) divided(begin time.Time) (x divided) {
 	return x
 }
 
-// TestPodsHaveTheirEnergyWithinTheStatedError scrapes simulated GPUs and compares the energy of each pod
-// in windows of ten scrapes with the simulation, and the sum of all parts with the counter.
+// TestPodsHaveTheirEnergyWithinTheStatedError scrapes simulated GPUs and compares the energy of
+// each pod in windows of ten scrapes with the simulation, and the sum of all parts with the
+// counter.
 func TestPodsHaveTheirEnergyWithinTheStatedError(t *testing.T) {
 	for _, seconds := range []int{1, 10, 30} {
 		step := seconds * perSecond

@@ -101,8 +101,8 @@ func (x *writer) start(_ context.Context, host component.Host) error {
 	return err
 }
 
-// divisions returns how the energy of all devices was divided so far. Devices whose processes another
-// Collector measures are excluded.
+// divisions returns how the energy of all devices was divided so far. Devices whose processes
+// another Collector measures are excluded.
 func (x *writer) divisions() (all []devicesamples.Division) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -253,7 +253,8 @@ func (x *writer) warnUnknown() {
 	clear(x.unknown)
 }
 
-// pages are the metrics of one server, by the time of their points: the metrics of one scrape are a page.
+// pages are the metrics of one server, by the time of their points: the metrics of one scrape are a
+// page.
 type pages map[pcommon.Timestamp]*servermetrics.Page
 
 // add adds the points of a metric of a server.

@@ -28,9 +28,9 @@ type ServerConfig struct {
 	// Service is the service.name of the server's spans. Default: every service that no other entry
 	// names.
 	Service string `mapstructure:"service"`
-	// Devices are the hw.id of the devices that the server uses. Default: the devices of Pod, otherwise of
-	// the process on this machine that listens on the endpoint's port and its children, otherwise the
-	// only device.
+	// Devices are the hw.id of the devices that the server uses. Default: the devices of Pod,
+	// otherwise of the process on this machine that listens on the endpoint's port and its
+	// children, otherwise the only device.
 	Devices []string `mapstructure:"devices"`
 	// Pod is the server's pod as namespace/name.
 	Pod string `mapstructure:"pod"`
@@ -54,8 +54,8 @@ type scraper struct {
 	waiting int // more refused connections without a warning, because the server may start later
 }
 
-// startingReadings is how many connections a server may refuse before its first answer without a warning: it
-// loads a model for minutes, and the Collector starts first.
+// startingReadings is how many connections a server may refuse before its first answer without a
+// warning: it loads a model for minutes, and the Collector starts first.
 const startingReadings = 600
 
 // run reads until the context ends.
@@ -122,8 +122,9 @@ func (s *scraper) read(ctx context.Context) error {
 // dateInterval is how often the Date of answers changes.
 const dateInterval = time.Second
 
-// checkClock compares the Date of an answer at a time, in Unix nanoseconds, with this machine's clock.
-// Spans cannot show that a clock is behind, because exporters wait. Not all servers send a Date.
+// checkClock compares the Date of an answer at a time, in Unix nanoseconds, with this machine's
+// clock. Spans cannot show that a clock is behind, because exporters wait. Not all servers send a
+// Date.
 func (s *scraper) checkClock(header string, at int64) {
 	date, err := http.ParseTime(header)
 	if err != nil {

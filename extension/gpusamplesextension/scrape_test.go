@@ -136,7 +136,8 @@ func TestTheClockOfAServerIsCompared(t *testing.T) {
 	}
 }
 
-// A server may start after the Collector; later, and with other failures, the first one is a warning.
+// A server may start after the Collector; later, and with other failures, the first one is a
+// warning.
 func TestAServerThatStartsLaterIsNoWarning(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	core, logs := observer.New(zap.WarnLevel)

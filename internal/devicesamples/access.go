@@ -33,8 +33,8 @@ type Contradictions interface {
 	ContradictionEntries() []plausibility.Entry
 }
 
-// ContradictRatio reports a value that was omitted because it is outside the range of a quantity, if
-// the quantity is a ratio.
+// ContradictRatio reports a value that was omitted because it is outside the range of a quantity,
+// if the quantity is a ratio.
 func ContradictRatio(to Contradictions, d *Device, q gpuquantity.Quantity, v float64) {
 	if to != nil && q.Ratio() {
 		to.Contradict(plausibility.Contradiction{

@@ -113,7 +113,8 @@ func (st *Store) WriteLoad(s LoadSeries, t int64, running float64) {
 	st.loads.write(s.bounded(), t, running)
 }
 
-// AddLoad implements LoadWriter. A reading applies to half of the time to the ones before and after.
+// AddLoad implements LoadWriter. A reading applies to half of the time to the ones before and
+// after.
 func (st *Store) AddLoad(s LoadSeries, from, to int64, n float64) {
 	s = s.bounded()
 	x := &st.loads

@@ -84,8 +84,8 @@ func (st *Store) Shares(device string, from, to int64, dst []ShareWindow) []Shar
 	return dst
 }
 
-// Division is how the energy of a physical GPU was divided since it was seen first, in joules. Its parts
-// sum to the device's energy in that time, and only grow.
+// Division is how the energy of a physical GPU was divided since it was seen first, in joules. Its
+// parts sum to the device's energy in that time, and only grow.
 type Division struct {
 	Device       Device
 	Time         int64      // up to which energy is divided, in Unix nanoseconds
@@ -104,8 +104,8 @@ type DividedUse struct {
 	Bytes         int64   // of device memory; negative if unknown
 }
 
-// DivisionStore is implemented by the extension for components that divide the energy of devices, and
-// the receiver that writes the result.
+// DivisionStore is implemented by the extension for components that divide the energy of devices,
+// and the receiver that writes the result.
 type DivisionStore interface {
 	// SetDivisions sets where the divisions of a component are read; nil removes it.
 	SetDivisions(owner component.ID, read func() []Division)

@@ -54,8 +54,8 @@ type Report struct {
 }
 
 // Analyze compares the dumps of a job's ranks. Dumps of one rank count once. It does not change
-// them. problems are why other dumps were not read: an UnreadableError tells a rank with such a dump from
-// one without.
+// them. problems are why other dumps were not read: an UnreadableError tells a rank with such a
+// dump from one without.
 func Analyze(dumps []*Dump, problems ...error) Report {
 	j := newJob(dumps)
 	for _, problem := range problems {
@@ -254,7 +254,8 @@ func (j *job) causes(all []*wait) []Hang {
 		}
 		hangs = append(hangs, j.hang(w))
 	}
-	// A rank that is proven to be missing explains why others wait, so ranks without a dump prove nothing.
+	// A rank that is proven to be missing explains why others wait, so ranks without a dump prove
+	// nothing.
 	if slices.ContainsFunc(hangs, func(h Hang) bool { return h.Cause != Dead && h.Certain && len(h.Ranks) > 0 }) {
 		hangs = slices.DeleteFunc(hangs, func(h Hang) bool {
 			return h.Cause == Dead && !slices.ContainsFunc(h.Ranks, func(rank int) bool { return !j.isUnreadable(rank) })
@@ -302,8 +303,8 @@ func (w *wait) follow(in map[int][]*wait) {
 	}
 }
 
-// explain removes ranks that the operations name in which the others wait. A rank without a dump may wait
-// there, too, so that it is named with little certainty, and not at all if it left a dump.
+// explain removes ranks that the operations name in which the others wait. A rank without a dump
+// may wait there, too, so that it is named with little certainty, and not at all if it left a dump.
 func (w *wait) explain(j *job) {
 	if len(w.absent)+len(w.stalled) > 0 {
 		w.dead = slices.DeleteFunc(w.dead, j.isUnreadable)

@@ -238,7 +238,8 @@ func TestARankWithoutAReadableDumpIsNotBlamedForAnotherOne(t *testing.T) {
 			}
 		}
 	}
-	// If nobody else is missing, the rank with the unreadable dump is the one that the others wait for.
+	// If nobody else is missing, the rank with the unreadable dump is the one that the others wait
+	// for.
 	s := newSim(rand.New(rand.NewPCG(1, 2)), 3)
 	s.blocked[0] = 1
 	s.run()

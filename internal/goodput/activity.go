@@ -187,8 +187,8 @@ func (j *Job) Absorb(other *Job) {
 	}
 }
 
-// others adds the devices without a rank to the buckets, and returns their number. While the device of
-// a rank is unknown, it may be one of them.
+// others adds the devices without a rank to the buckets, and returns their number. While the device
+// of a rank is unknown, it may be one of them.
 func (j *Job) others(sums *[Buckets]int64) int {
 	for _, r := range j.ranks {
 		if r.device == "" {

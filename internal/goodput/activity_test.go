@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Merged points keep the sums: of the whole, to a nanosecond for each interval, and of the newer half.
+// Merged points keep the sums: of the whole, to a nanosecond for each interval, and of the newer
+// half.
 func TestAnActivityKeepsItsSums(t *testing.T) {
 	const n, second = 3 * maxPoints, int64(1e9)
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -70,8 +70,8 @@ func (j *Job) Alive(of, end int64) {
 	}
 }
 
-// Spin notes that the device of a rank has been busy from the end of the rank's last span until a time:
-// a kernel that waits for another rank does not end, and no span shows it.
+// Spin notes that the device of a rank has been busy from the end of the rank's last span until a
+// time: a kernel that waits for another rank does not end, and no span shows it.
 func (j *Job) Spin(of, until int64) {
 	if r := j.ranks[of]; r != nil {
 		r.spin(until)
@@ -91,10 +91,10 @@ func (j *Job) Busy(of int64) int64 {
 	return r.end()
 }
 
-// Account returns the seconds of each bucket, over all GPUs of the job, and how often a rank's process
-// began again. What no span says is busy or idle where the activity of the device is known. The buckets
-// sum to the wall time times the number of GPUs: of all ranks, also if they send no spans, and of
-// devices without a rank.
+// Account returns the seconds of each bucket, over all GPUs of the job, and how often a rank's
+// process began again. What no span says is busy or idle where the activity of the device is known.
+// The buckets sum to the wall time times the number of GPUs: of all ranks, also if they send no
+// spans, and of devices without a rank.
 func (j *Job) Account() (seconds [Buckets]float64, restarts int) {
 	for _, r := range j.ranks {
 		for b, ns := range r.total(j.Start, j.End, &j.own) {

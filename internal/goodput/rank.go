@@ -1,8 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package goodput divides the time of a job's GPUs into buckets: work that lasts, work that was lost
-// and done again, and everything else. The buckets of a job sum to its wall time times its GPUs.
+// Package goodput divides the time of a job's GPUs into buckets: work that lasts, work that was
+// lost and done again, and everything else. The buckets of a job sum to its wall time times its
+// GPUs.
 //
 // Spans may arrive in any order and several times. Each rank has a timeline of segments: where
 // spans overlap, the bucket with the highest priority has the time.
@@ -145,8 +146,8 @@ func (r *rank) began(id string, start int64) *attempt {
 	return r.began(id, start)
 }
 
-// step adds a step, and reports whether it is new. Steps of the same number or higher that ended before
-// are lost.
+// step adds a step, and reports whether it is new. Steps of the same number or higher that ended
+// before are lost.
 func (r *rank) step(s Step, id string) bool {
 	at := sort.Search(len(r.steps), func(i int) bool { return r.steps[i].Start >= s.Start })
 	if at < len(r.steps) && r.steps[at].Start == s.Start && r.steps[at].Index == s.Index {
@@ -199,8 +200,8 @@ func (r *rank) waits(own *passes) (data, wait int64) {
 	return data, wait
 }
 
-// spin notes that the device was busy from the end of the rank's last span until a time. A short one,
-// as while the spans of a running job are under way, is replaced by the next one.
+// spin notes that the device was busy from the end of the rank's last span until a time. A short
+// one, as while the spans of a running job are under way, is replaced by the next one.
 func (r *rank) spin(until int64) {
 	end := r.end()
 	if until <= end {
@@ -284,8 +285,8 @@ func (r *rank) sums(segments []segment, start, end int64) (sums [Buckets]int64) 
 // limit is the length of a gap in ns from which on it is a hang.
 func (r *rank) limit() int64 { return max(int64(hangLeast), hangSteps*r.median()) }
 
-// hanging returns until when the device has been busy, if that is for so long after the last span that
-// the rank hangs; 0: it does not.
+// hanging returns until when the device has been busy, if that is for so long after the last span
+// that the rank hangs; 0: it does not.
 func (r *rank) hanging() int64 {
 	n := len(r.spins)
 	if n == 0 || len(r.recent) < 3 || r.spins[n-1].end-max(r.alive, r.end()) <= r.limit() {

@@ -38,8 +38,9 @@ func (x *Index) Get(hash uint64, is func(at int32) bool) (at int32, ok bool) {
 	return s.at - 1, s.at > 0
 }
 
-// Peek reads the memory at which the search for a key starts. What it returns has no meaning; use it,
-// so that the read is not optimized away. Independent reads of memory that is not cached overlap.
+// Peek reads the memory at which the search for a key starts. What it returns has no meaning; use
+// it, so that the read is not optimized away. Independent reads of memory that is not cached
+// overlap.
 func (x *Index) Peek(hash uint64) uint32 {
 	if x.used == 0 {
 		return 0

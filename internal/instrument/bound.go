@@ -53,9 +53,9 @@ func (e *Energy) ends(p *period, most, step, t, at, further float64) (time, shap
 	return time, math.Hypot(min(math.Hypot(bridge, edge), max(line, edge)), p.rough*min(x, y))
 }
 
-// edge returns the standard error, in joules, of the integral of power up to the time of a period: a
-// change there can be earlier or later than readings show, also by the lag of power until left-out
-// knots have confirmed it.
+// edge returns the standard error, in joules, of the integral of power up to the time of a period:
+// a change there can be earlier or later than readings show, also by the lag of power until
+// left-out knots have confirmed it.
 func (e *Energy) edge(p *period, t float64) float64 {
 	w, unsure := e.power.gap+e.power.window/2, 0.0
 	if p.seen == 0 {

@@ -74,8 +74,8 @@ func (e *Energy) cut(p *piece, t float64) float64 {
 }
 
 // A period whose rate deviates from the usual one by leastOdd, and by oddGain times the usual
-// deviation, has energy of another time: the clock of the source was set, or samples are lost. Periods shorter
-// than oddLength readings deviate by chance.
+// deviation, has energy of another time: the clock of the source was set, or samples are lost.
+// Periods shorter than oddLength readings deviate by chance.
 const leastOdd, oddGain, oddLength = 0.3, 4, 15
 
 // longGain is how many periods the gain of a minute counts as at most. leastApart is how far the

@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// noise is by how many µs the times of a collective's kernels differ without consequence: data starts
-// to flow before the last rank has arrived.
+// noise is by how many µs the times of a collective's kernels differ without consequence: data
+// starts to flow before the last rank has arrived.
 const noise = 20
 
 // late is a rank that others wait for in a communicator.

@@ -162,8 +162,8 @@ type second struct {
 }
 
 // Measures of a device, by index. Power is the rise of the energy counter per second since the
-// previous sample, or a reading if the device has no such counter; throttling is the throttled share
-// of that time, of the reason that had most.
+// previous sample, or a reading if the device has no such counter; throttling is the throttled
+// share of that time, of the reason that had most.
 const (
 	busy = iota
 	power

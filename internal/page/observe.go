@@ -192,7 +192,8 @@ func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	q.Duration = max(q.Duration, spanfacts.Elapsed(f.Start, f.End))
 }
 
-// meter counts the energy and the items of a span that has both, as the metric of joules per item does.
+// meter counts the energy and the items of a span that has both, as the metric of joules per item
+// does.
 func (q *Request) meter(energy, items float64) {
 	if items > 0 {
 		q.metered, q.meteredItems = q.metered+energy, q.meteredItems+items

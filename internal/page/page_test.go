@@ -342,8 +342,8 @@ func TestStepsAndRequests(t *testing.T) {
 }
 
 // A request that its engine times on the host is shown together with batched ones; counts of
-// batches have priority.
-// The time axis shows the longest request of each piece of time, whose median is not the median of all.
+// batches have priority. The time axis shows the longest request of each piece of time, whose
+// median is not the median of all.
 func TestTheMedianIsOfAllRequestsNotOfTheShownOnes(t *testing.T) {
 	m := at()
 	require.Zero(t, m.State(Query{Range: time.Minute}).ReqMedian)
@@ -642,8 +642,8 @@ func BenchmarkTraces(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
 }
 
-// BenchmarkOpenPage measures the cost of one browser to the Collector per second: the state as JSON, as small as a
-// demo's and as large as it can be.
+// BenchmarkOpenPage measures the cost of one browser to the Collector per second: the state as
+// JSON, as small as a demo's and as large as it can be.
 func BenchmarkOpenPage(b *testing.B) {
 	for _, size := range []struct{ devices, operations int }{{1, 12}, {64, 10_000}} {
 		b.Run(fmt.Sprintf("devices=%d,operations=%d", size.devices, size.operations), func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each picture in docs/images of the page, or of what the program prints, has a file with titles in it. A title that the page no
-// longer has means that the picture is old.
+// Each picture in docs/images of the page, or of what the program prints, has a file with titles in
+// it. A title that the page no longer has means that the picture is old.
 func TestThePicturesSayWhatThePageSays(t *testing.T) {
 	var product strings.Builder
 	sources, err := filepath.Glob("assets/*")

@@ -37,8 +37,8 @@ func OfPercent(process Key, time int64, percent uint32) (Sample, bool) {
 	return Sample{process, time, s, max(s-rounding, 0), s + rounding, 0}, process.PID > 0 && percent > 0 && percent <= 100
 }
 
-// OfInstance appends the samples of the processes of a MIG instance to dst. activity is the share of
-// time in which the instance was active, size its share of the device. Drivers do not report how
+// OfInstance appends the samples of the processes of a MIG instance to dst. activity is the share
+// of time in which the instance was active, size its share of the device. Drivers do not report how
 // processes share an instance: several processes are taken to share it equally, and the bounds of
 // each are none and all of it.
 func OfInstance(dst []Sample, processes []Key, time int64, activity, size float64) []Sample {
@@ -66,7 +66,8 @@ type Answer struct {
 	// if it is unknown. What the processes do not explain of it is unattributed.
 	Utilization float64
 	// Whole states that the samples cover the time since the last answer, up to Time. The driver's
-	// measurements of processes may be older, so that an answer without any says nothing of its end.
+	// measurements of processes may be older, so that an answer without any says nothing of its
+	// end.
 	Whole bool
 }
 
@@ -74,8 +75,8 @@ type Answer struct {
 type Usage struct {
 	Joules  float64
 	Seconds float64 // time in which kernels of the process were resident
-	// bound is the sum of the bounds of the windows, edges the sum of the squares of errors that are
-	// independent of each other.
+	// bound is the sum of the bounds of the windows, edges the sum of the squares of errors that
+	// are independent of each other.
 	bound, edges float64
 }
 
@@ -345,8 +346,8 @@ func (d *Device) Unattributed() Usage {
 	return u
 }
 
-// Beyond returns the part of Unattributed for whose processes there was no room, and the number of their
-// samples.
+// Beyond returns the part of Unattributed for whose processes there was no room, and the number of
+// their samples.
 func (d *Device) Beyond() (Usage, int64) { return d.beyond, d.overflow }
 
 // Processes calls f for each process and what it has used.

@@ -189,8 +189,8 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// TestAnInstanceIsResidentForItsOwnTime runs an instance for a second after five idle ones. The answers
-// cover the time between them, so that the idle time before is not its own.
+// TestAnInstanceIsResidentForItsOwnTime runs an instance for a second after five idle ones. The
+// answers cover the time between them, so that the idle time before is not its own.
 func TestAnInstanceIsResidentForItsOwnTime(t *testing.T) {
 	d := NewDevice(700, keep)
 	joules := 0.0
@@ -213,8 +213,8 @@ func TestAnInstanceIsResidentForItsOwnTime(t *testing.T) {
 	assert.Equal(t, int64(8e9+1e15), d.Through())
 }
 
-// Two processes run between the measurements of a scrape: what no measurement shows is theirs, with an
-// error of all of it, and not idle power.
+// Two processes run between the measurements of a scrape: what no measurement shows is theirs, with
+// an error of all of it, and not idle power.
 func TestWorkThatMeasurementsMissedIsOfTheProcessesThatVary(t *testing.T) {
 	a, b := Key{PID: 1}, Key{PID: 2}
 	for name, c := range map[string]struct {

@@ -21,8 +21,8 @@ const (
 	// mostIdle is the share of its power limit, or of the highest power so far, that a device uses
 	// at most without work.
 	mostIdle = 0.25
-	// busier is the power relative to the idle power from which on something runs that is not in the
-	// list of processes.
+	// busier is the power relative to the idle power from which on something runs that is not in
+	// the list of processes.
 	busier = 1.2
 	// idleError is the relative error of an idle power that was measured: it changes with the
 	// temperature.
@@ -36,8 +36,8 @@ const (
 	leastFloors, nearFloor = 3, 1.05
 )
 
-// read adds a power reading. Work has pauses, so the lowest power of a busy device is the power of an
-// idle one, if it was read several times.
+// read adds a power reading. Work has pauses, so the lowest power of a busy device is the power of
+// an idle one, if it was read several times.
 func (s *idleState) read(watts float64) {
 	switch {
 	case watts <= 0:

@@ -62,7 +62,8 @@ func newSchedule(r *rand.Rand, sizes ...float64) *schedule {
 			t += 1 + int(off*r.ExpFloat64())
 		}
 	}
-	// Kernels that run at the same time slow each other down, each as much as it needs what the others use.
+	// Kernels that run at the same time slow each other down, each as much as it needs what the
+	// others use.
 	slowed := make([]float64, n)
 	for i := range slowed {
 		slowed[i] = 0.7 + 0.3*r.Float64()
@@ -155,8 +156,8 @@ func (s *schedule) percents(t int, seen int64) (list []Sample) {
 	return list
 }
 
-// activities returns the utilization of each MIG instance in the last second, as its processes, which
-// all have contexts.
+// activities returns the utilization of each MIG instance in the last second, as its processes,
+// which all have contexts.
 func (s *schedule) activities(t int) (list []Sample) {
 	for i, size := range s.sizes {
 		var busy float64
@@ -203,8 +204,8 @@ func (s *schedule) measure() (*Device, []reading) {
 }
 
 // TestInstancesHaveTheEnergyOfTheirProcesses compares two MIG instances in windows of 10 s with the
-// simulation. How several processes share an instance is unknown, and so is the power of the one that
-// runs.
+// simulation. How several processes share an instance is unknown, and so is the power of the one
+// that runs.
 func TestInstancesHaveTheEnergyOfTheirProcesses(t *testing.T) {
 	var inside, all [2]int // by processes of the instance, one or more
 	var errors [2][]float64

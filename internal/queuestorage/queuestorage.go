@@ -7,8 +7,8 @@
 // exporterhelper (0.159) writes its position whenever it reads a request, and skips the request if
 // that fails. When it starts, it deletes the requests that were being sent at its end and then
 // writes them to the end of the queue, where they do not fit. It also sends an empty request for
-// each one that it could not write. Here reading writes nothing, and after a start the queue is read
-// from the oldest request that was being sent.
+// each one that it could not write. Here reading writes nothing, and after a start the queue is
+// read from the oldest request that was being sent.
 package queuestorage
 
 import (
@@ -28,8 +28,8 @@ import (
 )
 
 // Extension returns a storage extension whose queues of exporters can be read while the disk is
-// full. When a queue is opened, it reserves twice the bytes that reserve returns, so that a request of
-// that size passes a disk that others have filled, such as the queue in front of it, and so that
+// full. When a queue is opened, it reserves twice the bytes that reserve returns, so that a request
+// of that size passes a disk that others have filled, such as the queue in front of it, and so that
 // requests that were sent can be deleted. If reserve is nil, queues reserve nothing.
 func Extension(ext storage.Extension, log *zap.Logger, reserve func() int) storage.Extension {
 	if _, done := ext.(*extension); done {
@@ -58,8 +58,8 @@ func (x *extension) GetClient(ctx context.Context, kind component.Kind, id compo
 	return q, nil
 }
 
-// Host returns a host whose storage extension with an ID is an Extension. If only this host's is one,
-// as in a Collector with the file_storage of others, it warns about the queues of exporters.
+// Host returns a host whose storage extension with an ID is an Extension. If only this host's is
+// one, as in a Collector with the file_storage of others, it warns about the queues of exporters.
 func Host(host component.Host, id component.ID, log *zap.Logger) component.Host {
 	if ext, ok := host.GetExtensions()[id].(storage.Extension); ok && id.Type() == fileStorage {
 		if _, done := ext.(*extension); !done {
@@ -144,8 +144,8 @@ func (c *client) setSpare() []*storage.Operation {
 	}
 }
 
-// Get implements storage.Client. It returns the position of exporterhelper as if no request had been
-// read: the oldest that was being sent is the next.
+// Get implements storage.Client. It returns the position of exporterhelper as if no request had
+// been read: the oldest that was being sent is the next.
 func (c *client) Get(ctx context.Context, key string) ([]byte, error) {
 	value, err := c.Client.Get(ctx, key)
 	if err == nil && key == positionKey {

@@ -14,9 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// A server with adapters (LoRA), on a device of 100 W and 200 W alternately: each joule counts once,
-// whether the engine counts tokens by its base model, as vLLM does, or by adapter, of which the second one is loaded
-// after 30 s. Energy names the model if there is only one.
+// A server with adapters (LoRA), on a device of 100 W and 200 W alternately: each joule counts
+// once, whether the engine counts tokens by its base model, as vLLM does, or by adapter, of which
+// the second one is loaded after 30 s. Energy names the model if there is only one.
 func TestEnergyOfAServerWithAdapters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		models []string // as labels of the base model's and of two adapters' requests

@@ -171,8 +171,8 @@ var bySelection = map[string][]Metric{
 	},
 }
 
-// preferred are metrics that replace the other one of their quantity and server: they count when the
-// tokens are computed.
+// preferred are metrics that replace the other one of their quantity and server: they count when
+// the tokens are computed.
 var preferred = map[string]bool{
 	"sglang_realtime_tokens_total": true, "dynamo_frontend_output_tokens_total": true,
 	"vllm_prompt_tokens_cached_total": true,

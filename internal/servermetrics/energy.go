@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// silence is for how long a server without new pages is taken to be in its last state, at least,
-	// and in multiples of the time between its pages.
+	// silence is for how long a server without new pages is taken to be in its last state, at
+	// least, and in multiples of the time between its pages.
 	silence, silentPages = int64(5 * time.Second), 3
 	// sharesLag is by how much later than samples the shares of processes are known at most, and
 	// sharesKept for how long a device has them after the last one.
@@ -93,7 +93,8 @@ func (x *Meter) append(s stretch) {
 	x.states = append(x.states, s)
 }
 
-// stateAt returns the state at a time that is not before the first stretch, and until when it lasts.
+// stateAt returns the state at a time that is not before the first stretch, and until when it
+// lasts.
 func (x *Meter) stateAt(t int64) stretch {
 	for _, s := range x.states {
 		if t < s.to {

@@ -25,8 +25,8 @@ type Identity struct {
 	Devices   []string // hw.id of the devices that it uses; empty: found by Workload
 	// Workload finds the devices by the server's process or pod.
 	Workload devicesamples.Workload
-	// PID returns the server's process, or 0. It is called until it is known, and again if the process
-	// has no device. Nil: Workload has it.
+	// PID returns the server's process, or 0. It is called until it is known, and again if the
+	// process has no device. Nil: Workload has it.
 	PID func() int64
 }
 
@@ -245,8 +245,8 @@ func (m *Meters) Append(dst pmetric.MetricSlice) {
 		}
 		only := x.model()
 		for _, model := range slices.Sorted(maps.Keys(x.joules)) {
-			// The energy of a model that is no longer alone ends after its last increase: at 0 W it would
-			// seem to produce tokens without energy.
+			// The energy of a model that is no longer alone ends after its last increase: at 0 W it
+			// would seem to produce tokens without energy.
 			ended := model != only && x.ended[model]
 			x.ended[model] = model != only
 			for s, j := range x.joules[model] {

@@ -41,8 +41,8 @@ type Config struct {
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`
-	// ResourceMappings copy resource attributes of other producers, in order, before the presets' own.
-	// Default none.
+	// ResourceMappings copy resource attributes of other producers, in order, before the presets'
+	// own. Default none.
 	ResourceMappings []ResourceConfig `mapstructure:"resource_mappings"`
 	// AssembleSteps sums the spans below a step, for producers that write no totals on their steps.
 	// Default off; the empty key turns it on.

@@ -31,7 +31,8 @@ type MappingConfig struct {
 	// Kind is the span's kind in lower case: internal, server, client, producer, consumer. Empty:
 	// any.
 	Kind string `mapstructure:"kind"`
-	// Has is an attribute that the span must have, or `name=value`: one with this value. Empty: none.
+	// Has is an attribute that the span must have, or `name=value`: one with this value. Empty:
+	// none.
 	Has string `mapstructure:"has"`
 	// Resource are patterns for attributes of the resource, by name; `*` matches any value. Empty:
 	// any.

@@ -235,8 +235,8 @@ const leastError = 0.05
 // wholeShare is the share of a device's energy from which a span counts as alone on it.
 const wholeShare = 0.97
 
-// insideShare is the part of the error inside of a span that its changes of share move, as simulated
-// spans of three processes show.
+// insideShare is the part of the error inside of a span that its changes of share move, as
+// simulated spans of three processes show.
 const insideShare = 0.5
 
 // boundOf returns by how many joules the energy that a span has of a board in [start, end] can

@@ -150,8 +150,8 @@ const (
 	// spanBehind is how old even the newest spans of a process must be when they arrive, in
 	// behindCount arrivals within at least behindWindow, before it is reported. Exporters wait 5 s.
 	spanBehind, behindWindow, behindCount = 30 * time.Second, 30 * time.Second, 10
-	// aheadCount is how many batches must arrive early before it is certain, with less than aheadFor
-	// between them. It is certain for so long after the last one.
+	// aheadCount is how many batches must arrive early before it is certain, with less than
+	// aheadFor between them. It is certain for so long after the last one.
 	aheadCount, aheadFor = 3, 10 * time.Minute
 )
 

@@ -49,8 +49,8 @@ func TestPodsOfAClusterAreJoined(t *testing.T) {
 				require.NoError(t, e.Start(context.Background(), r.host))
 				begin := time.Now()
 				id, sent, powered := uint64(0), map[uint64]string{}, map[uint64]bool{}
-				// The first scrape is one interval after the start. At 6 minutes a pod replaces another one, of which the
-				// exporter's labels tell when it collects next.
+				// The first scrape is one interval after the start. At 6 minutes a pod replaces
+				// another one, of which the exporter's labels tell when it collects next.
 				const replaced = 6 * time.Minute
 				for time.Since(begin) < 12*time.Minute {
 					now := time.Now()
@@ -65,7 +65,8 @@ func TestPodsOfAClusterAreJoined(t *testing.T) {
 					if now.Sub(begin) > replaced+time.Second {
 						pods["a"] = "c"
 					}
-					// Spans of 2 s and of 40 s, until the last samples, and of 1 s in the first seconds of pods.
+					// Spans of 2 s and of 40 s, until the last samples, and of 1 s in the first
+					// seconds of pods.
 					since := now.Sub(begin)
 					lengths := []time.Duration{2 * time.Second, 40 * time.Second}
 					first := since%replaced < 10*time.Second && since%replaced > time.Second

@@ -18,9 +18,9 @@ import (
 )
 
 // Each request runs for 2 s on a prefill server and then for 8 s on a decode server, in one trace,
-// with one device each. The workers of both may send spans around the engines' spans, such as Dynamo's
-// do. Each device's energy while requests run is the energy of the engines' spans, divided by the
-// requests of that server, and within 1 % the same energy is counted without traces.
+// with one device each. The workers of both may send spans around the engines' spans, such as
+// Dynamo's do. Each device's energy while requests run is the energy of the engines' spans, divided
+// by the requests of that server, and within 1 % the same energy is counted without traces.
 func TestDisaggregatedServersShareNoEnergy(t *testing.T) {
 	const requests, length, every, prefill, decode = 8, 60, 5, 2, 8
 	for name, workers := range map[string]bool{"engines": false, "engines in workers": true} {

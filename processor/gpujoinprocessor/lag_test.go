@@ -22,8 +22,8 @@ import (
 // the bound in docs/llm.md: the offset times the range of power for a request that runs alone, and
 // half of it more for each change of the part that a request has of its device. The power changes
 // each second. On one device requests of 5 s to 5 min run alone, on the other one they run together
-// with short ones. A clock that is ahead by more is found, and its spans get no values. If the server
-// states its clock, the energy is inside the stated error.
+// with short ones. A clock that is ahead by more is found, and its spans get no values. If the
+// server states its clock, the energy is inside the stated error.
 func TestAnOffsetOfAServersClockMisplacesAsMuchAsDocumented(t *testing.T) {
 	const length, settle, least, most = 420, 340, 100, 500 // s, W
 	const imprecise = 300 * time.Millisecond               // a Date has whole seconds

@@ -86,7 +86,8 @@ func TestPointsThatAreRepeatedAndDelayedGiveTheSameEnergy(t *testing.T) {
 					assert.InEpsilon(t, all, r.energy("attributed")+r.energy("late"), 1e-9)
 					counted := watts * (end - points + time.Second - points/10).Seconds()
 					device := r.energy("attributed") + r.energy("unattributed") + r.energy("uncovered")
-					// The first reading is up to half a period old: how many readings the first look sees decides it.
+					// The first reading is up to half a period old: how many readings the first
+					// look sees decides it.
 					age := watts * (points / 20).Seconds()
 					assert.LessOrEqual(t, device, (counted+age)*(1+1e-9))
 					assert.Greater(t, device, all, "and what is between the spans and after them")

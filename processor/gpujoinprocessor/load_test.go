@@ -104,8 +104,8 @@ func TestRequestAmongUnseenOnesHasItsShare(t *testing.T) {
 	}
 }
 
-// The count is 9 or 1 from reading to reading: a share may be wrong by all of it for a short request,
-// and by less for one of many readings.
+// The count is 9 or 1 from reading to reading: a share may be wrong by all of it for a short
+// request, and by less for one of many readings.
 func TestTheErrorOfACountThatFluctuatesIsStated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -222,8 +222,8 @@ func TestServersOfOneServiceHaveTheirOwnDevices(t *testing.T) {
 	}
 }
 
-// Two servers on one device, of which only one is listed, without a service: its count is of neither
-// as soon as both send requests. A count of 0 is wrong while a request runs.
+// Two servers on one device, of which only one is listed, without a service: its count is of
+// neither as soon as both send requests. A count of 0 is wrong while a request runs.
 func TestCountsThatTheSpansContradictAreNotUsed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		count    float64
@@ -270,9 +270,10 @@ func TestCountsThatTheSpansContradictAreNotUsed(t *testing.T) {
 	}
 }
 
-// Spans and metrics of a real vLLM, recorded together: joules per token from its metrics alone equal the ones of its
-// spans, within 1 % while it is busy. With pauses between short requests, the number that runs at once is known from
-// few readings. The device needs more power for more requests.
+// Spans and metrics of a real vLLM, recorded together: joules per token from its metrics alone
+// equal the ones of its spans, within 1 % while it is busy. With pauses between short requests, the
+// number that runs at once is known from few readings. The device needs more power for more
+// requests.
 func TestJoulesPerTokenAgreeWithAndWithoutTraces(t *testing.T) {
 	for name, within := range map[string]float64{"busy": 0.01, "pauses": 0.08} {
 		t.Run(name, func(t *testing.T) {

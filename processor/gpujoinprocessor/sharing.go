@@ -111,8 +111,8 @@ func (s *sharing) parts(w *devicesamples.ShareWindow, hostID, hostName string) (
 	return parts
 }
 
-// mostUnknown is the largest relative error by the distribution within a window. It is below 1, so that
-// energy of short spans is not withheld: their sum is known.
+// mostUnknown is the largest relative error by the distribution within a window. It is below 1, so
+// that energy of short spans is not withheld: their sum is known.
 const mostUnknown = 0.95
 
 // shareError returns by how many joules the energy of a span of a process may be wrong because of

@@ -45,8 +45,8 @@ type target struct {
 	targetName
 	outcome outcome
 	board   *board
-	// undecided means that the device is not known yet, see engine.undecided; arrived that its spans
-	// take part in the energy attribution.
+	// undecided means that the device is not known yet, see engine.undecided; arrived that its
+	// spans take part in the energy attribution.
 	undecided, arrived bool
 
 	latest int64                    // end of its spans that are waited for; 0 if there is none
@@ -204,8 +204,8 @@ func (e *engine) devicesOf(view devicesamples.View, x *target) []string {
 	}
 	ids, by := e.uses.DevicesOf(nil, &x.res.workload, x.from, x.to)
 	if by == devicesamples.FoundByHost {
-		// Sources write samples after they have registered all devices and pods that they know: until
-		// then the host may have others.
+		// Sources write samples after they have registered all devices and pods that they know:
+		// until then the host may have others.
 		if dev, ok := view.Lookup(ids[0]); ok && dev.Newest() == 0 {
 			return nil
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 )
 
-// undecided are spans whose device is not known yet. When the Collector or their process starts, they
-// arrive before the first samples, the exporter's labels of pods, the kubelet's list or the driver's
-// list of processes. They wait for `max_wait`, as do spans without samples, and take part in the
-// energy attribution once their device is found. If the device of a process has been unknown for
-// `max_wait`, its spans pass immediately.
+// undecided are spans whose device is not known yet. When the Collector or their process starts,
+// they arrive before the first samples, the exporter's labels of pods, the kubelet's list or the
+// driver's list of processes. They wait for `max_wait`, as do spans without samples, and take part
+// in the energy attribution once their device is found. If the device of a process has been unknown
+// for `max_wait`, its spans pass immediately.
 type undecided struct {
 	batches  []*batch
 	spans    map[attribution.Key]spanTimes // of the batches

@@ -43,7 +43,8 @@ type result struct {
 
 var seed = maphash.MakeSeed()
 
-// lookup compares the dumps of the folders that changed, and have not changed since for long enough.
+// lookup compares the dumps of the folders that changed, and have not changed since for long
+// enough.
 func (d *dumps) lookup(now time.Time) (out []result) {
 	if d.folders == nil {
 		d.folders = map[string]*folder{}

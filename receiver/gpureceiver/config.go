@@ -22,8 +22,9 @@ import (
 
 // Config is the configuration of the gpu receiver.
 type Config struct {
-	// Source is the source of the data: auto (dcgm, then nvml), dcgm, nvml, replay, simulated, or samples:
-	// no devices, but the energy of pods that other components have written to Samples. Default auto.
+	// Source is the source of the data: auto (dcgm, then nvml), dcgm, nvml, replay, simulated, or
+	// samples: no devices, but the energy of pods that other components have written to Samples.
+	// Default auto.
 	Source string `mapstructure:"source" enum:"auto,dcgm,nvml,replay,samples,simulated"`
 	// CollectionInterval is the time between two emissions of metrics, at least 100ms.
 	CollectionInterval time.Duration `mapstructure:"collection_interval"`
@@ -127,11 +128,11 @@ type KubernetesConfig struct {
 	// PodResources is the socket of the kubelet's pod-resources API. Default
 	// /var/lib/kubelet/pod-resources/kubelet.sock.
 	PodResources string `mapstructure:"pod_resources"`
-	// ContainerLogs is the folder in which the kubelet links the logs of containers, for the names of
-	// the containers of processes on shared devices. Default /var/log/containers.
+	// ContainerLogs is the folder in which the kubelet links the logs of containers, for the names
+	// of the containers of processes on shared devices. Default /var/log/containers.
 	ContainerLogs string `mapstructure:"container_logs"`
-	// ResourceSlices reads from the cluster's API which device a claim of dynamic resource allocation
-	// is. Default false: the claim's files and name tell it for most.
+	// ResourceSlices reads from the cluster's API which device a claim of dynamic resource
+	// allocation is. Default false: the claim's files and name tell it for most.
 	ResourceSlices bool `mapstructure:"resource_slices"`
 }
 

@@ -148,5 +148,6 @@ func newProcessSource(cfg *Config, simulated *simgpu.GPU) gpudata.ProcessSource 
 	return nvmlsource.NewProcesses(cfg.NVML.Library)
 }
 
-// wantsProcesses: for metrics of processes, or for spans of processes that do not name their device.
+// wantsProcesses: for metrics of processes, or for spans of processes that do not name their
+// device.
 func wantsProcesses(cfg *Config) bool { return cfg.Samples != nil || cfg.Processes.Enabled }

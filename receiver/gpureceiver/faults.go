@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/incidents"
 )
 
-// operationalEvents are what the driver reports of faults while DCGM is the source, which reports XIDs
-// only.
+// operationalEvents are what the driver reports of faults while DCGM is the source, which reports
+// XIDs only.
 type operationalEvents struct {
 	mu    sync.Mutex
 	state operationalState
@@ -71,7 +71,8 @@ func (o *operationalEvents) absent() bool {
 	return o.state == operationalAbsent
 }
 
-// pair takes the XIDs of DCGM out of a batch, and puts in what is complete: one event for each fault.
+// pair takes the XIDs of DCGM out of a batch, and puts in what is complete: one event for each
+// fault.
 func (r *gpuReceiver) pair(source string, devices []devicesamples.Device, b *gpudata.Batch) {
 	o := &r.operational
 	o.mu.Lock()

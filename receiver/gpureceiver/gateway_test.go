@@ -33,9 +33,11 @@ type gatewayHost map[component.ID]component.Component
 func (h gatewayHost) GetExtensions() map[component.ID]component.Component { return h }
 
 // TestSpansOfAGatewayHaveNothingOfANeighbor sends the metrics of an agent to the gpu_samples
-// exporter of a gateway, whose gpu_join then divides a GPU: process 11 runs and has a span for 20 of
+// exporter of a gateway, whose gpu_join then divides a GPU: process 11 runs and has a span for 20
+// of
 // 30 s, 12 runs at other times without spans, and draws less power. Idle power is divided as the
-// active one, so the truth of a span is the sum over its seconds of the process's part of the device.
+// active one, so the truth of a span is the sum over its seconds of the process's part of the
+// device.
 func TestSpansOfAGatewayHaveNothingOfANeighbor(t *testing.T) {
 	for _, c := range []struct {
 		interval int // s, between outputs of the agent

@@ -34,7 +34,8 @@ type processReader struct {
 	listed   time.Time
 	used     time.Time // when uses was called
 
-	// uses receives the processes that have a context, if the source of the values does not list them.
+	// uses receives the processes that have a context, if the source of the values does not list
+	// them.
 	uses func([]devicesamples.DeviceUse)
 }
 

@@ -356,8 +356,9 @@ func TestTheBuiltInLoadIsDividedAmongItsProcesses(t *testing.T) {
 	rig.second = 60
 	values, _ := rig.emit(t)
 	trainer, server := values["process.energy 4711 slurm-48213"], values["process.energy 4712 infer-a"]
-	// Of a cycle of 10 s, the trainer has 0.7 of 4 s of 612 W and 3 s of 377 W beyond the idle power, and
-	// the server 0.3 of the former and 1 s of 132 W. What each draws in the 4 s is unknown.
+	// Of a cycle of 10 s, the trainer has 0.7 of 4 s of 612 W and 3 s of 377 W beyond the idle
+	// power, and the server 0.3 of the former and 1 s of 132 W. What each draws in the 4 s is
+	// unknown.
 	assert.InDelta(t, 6*(0.7*4*612+3*377), trainer, 1700)
 	assert.InDelta(t, 6*(0.3*4*612+132), server, 1700)
 	assert.InDelta(t, 60*78, values["idle.energy true"]+values["idle.energy false"], 500)
@@ -365,8 +366,9 @@ func TestTheBuiltInLoadIsDividedAmongItsProcesses(t *testing.T) {
 	assert.InDelta(t, 40<<30, values["process.memory.usage 4711 slurm-48213"], 0)
 }
 
-// TestMoreProcessesThanTheLimit runs idle processes up to the limit, a busy one in their place, and short
-// ones beyond it: the energy of what has no room is unattributed with its reason, counted and reported.
+// TestMoreProcessesThanTheLimit runs idle processes up to the limit, a busy one in their place, and
+// short ones beyond it: the energy of what has no room is unattributed with its reason, counted and
+// reported.
 func TestMoreProcessesThanTheLimit(t *testing.T) {
 	rig := newProcessRig(t)
 	rig.processReader.meter = processmeter.New(rig.processes, 3, nil)
@@ -393,8 +395,8 @@ func TestMoreProcessesThanTheLimit(t *testing.T) {
 	assert.Equal(t, 1, logs.FilterMessageSnippet("max_per_device").Len())
 }
 
-// TestPodsOfOtherComponents emits what another component has divided among pods, of this host and of
-// another one, until a pod has ended.
+// TestPodsOfOtherComponents emits what another component has divided among pods, of this host and
+// of another one, until a pod has ended.
 func TestPodsOfOtherComponents(t *testing.T) {
 	id := component.MustNewID("gpu_samples")
 	r, _ := testReceiver(t, func(c *Config) { c.Source, c.Samples = sourceSamples, &id })

@@ -72,9 +72,9 @@ func newProcessWriter(r *gpuReceiver) *processWriter {
 	return w
 }
 
-// prepare returns the use of devices by processes. Points of 0 of counters that begin are sent first,
-// because a store must not have a later point before them. If they are not accepted, it returns
-// nothing, and these series begin again with the next output.
+// prepare returns the use of devices by processes. Points of 0 of counters that begin are sent
+// first, because a store must not have a later point before them. If they are not accepted, it
+// returns nothing, and these series begin again with the next output.
 func (w *processWriter) prepare(ctx context.Context, now time.Time) pmetric.ResourceMetricsSlice {
 	zeros, md := w.collect(now)
 	if !w.r.sendMetrics(ctx, zeros) {
@@ -146,8 +146,8 @@ type output struct {
 
 func newOutput() output { return output{pmetric.NewMetrics(), map[string]metricsByName{}} }
 
-// into returns where points of devices of a host are added. Only devices of other components may be of
-// another host.
+// into returns where points of devices of a host are added. Only devices of other components may be
+// of another host.
 func (w *processWriter) into(to *output, hostName string) metricsByName {
 	if m, ok := to.hosts[hostName]; ok {
 		return m
@@ -260,7 +260,8 @@ func (w *processWriter) warnOnce(key, message string, fields ...zap.Field) {
 	}
 }
 
-// nameContainers reads the names of the containers of this node, if the configuration asks for pods.
+// nameContainers reads the names of the containers of this node, if the configuration asks for
+// pods.
 func (w *processWriter) nameContainers() {
 	k := w.r.cfg.Kubernetes.Get()
 	if k == nil {

@@ -165,7 +165,8 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		}
 		go r.processReader.run(ctx)
 	}
-	// Plain XIDs arrive with the next read of DCGM, operational events with the next read of processes.
+	// Plain XIDs arrive with the next read of DCGM, operational events with the next read of
+	// processes.
 	r.operational.pairs.PlainAfter = int64(r.cfg.CollectionInterval + 2*time.Second)
 	r.operational.pairs.OperationalAfter = int64(r.cfg.Processes.Interval + 2*time.Second)
 	if r.processReader == nil {
@@ -239,8 +240,8 @@ func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// emit calls send at each signal until the context ends, and then once more. What is being sent then
-// has further time.
+// emit calls send at each signal until the context ends, and then once more. What is being sent
+// then has further time.
 func emit[T any](ctx context.Context, signal <-chan T, send func(context.Context)) {
 	to, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -258,8 +259,8 @@ func emit[T any](ctx context.Context, signal <-chan T, send func(context.Context
 // emitMetrics sends what is new until it is accepted, the next output is due or the context ends.
 // Cumulative sums are right again with their next points.
 //
-// Metrics of devices and of processes, if w is not nil, are sent together: Prometheus keeps one series
-// target_info for both, and accepts its points only in order.
+// Metrics of devices and of processes, if w is not nil, are sent together: Prometheus keeps one
+// series target_info for both, and accepts its points only in order.
 func (r *gpuReceiver) emitMetrics(ctx context.Context, w *processWriter) {
 	limited, cancel := context.WithTimeout(ctx, r.cfg.CollectionInterval)
 	defer cancel()
@@ -271,8 +272,8 @@ func (r *gpuReceiver) emitMetrics(ctx context.Context, w *processWriter) {
 	r.sendMetrics(limited, md)
 }
 
-// sendMetrics sends metrics until they are accepted or the context ends. It returns false if they may
-// be accepted later.
+// sendMetrics sends metrics until they are accepted or the context ends. It returns false if they
+// may be accepted later.
 func (r *gpuReceiver) sendMetrics(ctx context.Context, md pmetric.Metrics) bool {
 	n := md.DataPointCount()
 	if n == 0 {

@@ -28,8 +28,8 @@ const (
 	maxPrefix = 64 // bytes
 )
 
-// cut returns the number of the rank of a process id, and the id without its prefix; 0: it has none.
-// A number after a word, as in "GPU 0 stream 7", is no process id.
+// cut returns the number of the rank of a process id, and the id without its prefix; 0: it has
+// none. A number after a word, as in "GPU 0 stream 7", is no process id.
 func (m mergedRanks) cut(pid []byte) (n int64, rest []byte) {
 	if len(pid) < 2 || pid[0] != '"' {
 		return 0, pid
@@ -92,7 +92,8 @@ func (m mergedRanks) names() map[int64]int64 {
 var digits = regexp.MustCompile(`\d+`)
 
 // settle gives processes and devices the numbers that the file states if no other rank has them.
-// Otherwise a device has the number of its rank, if each rank has one, and a process a negative one.
+// Otherwise a device has the number of its rank, if each rank has one, and a process a negative
+// one.
 func (m mergedRanks) settle(s *event.Store) (ranks []event.MergedRank) {
 	if len(m) == 0 {
 		return nil

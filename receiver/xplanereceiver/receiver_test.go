@@ -47,8 +47,8 @@ func TestReceiverReadsFolderAndCounts(t *testing.T) {
 	assert.Positive(t, sink.SpanCount())
 }
 
-// A folder that is followed: files of hosts that are there together are ranks of one job. A file that
-// is read before another host's appears remains a separate profile, and none is read twice.
+// A folder that is followed: files of hosts that are there together are ranks of one job. A file
+// that is read before another host's appears remains a separate profile, and none is read twice.
 func TestHostsOfAFollowedRun(t *testing.T) {
 	for name, rounds := range map[string][][]string{"together": {{"a", "b"}}, "one after another": {{"a"}, {"b"}}} {
 		t.Run(name, func(t *testing.T) {

@@ -88,7 +88,8 @@ func stopped() (*page.Model, time.Time) {
 	return page.NewWithClock(func() time.Time { return now }), now
 }
 
-// busy returns a model with a minute of a training job on two ranks and of a service with two requests.
+// busy returns a model with a minute of a training job on two ranks and of a service with two
+// requests.
 func busy(t testing.TB) *page.Model {
 	m, now := stopped()
 	gemm := map[string]any{
@@ -208,7 +209,8 @@ func TestLivePageShowsSentSpans(t *testing.T) {
 	assert.Regexp(t,
 		`GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, reported by the device, 60 %\npower 3\d\d W`, b.tip(x, y))
 
-	// A click on a step shows its trace, as does a click on a request. The viewer of others is a link.
+	// A click on a step shows its trace, as does a click on a request. The viewer of others is a
+	// link.
 	x, y = b.middle(steps, 0)
 	b.do(chromedp.MouseEvent("mousePressed", x, y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
 		chromedp.MouseEvent("mouseReleased", x, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
@@ -408,8 +410,8 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 	}
 }
 
-// fleet returns a model with a minute of a training job on 64 devices that are sampled every ten seconds. The last four
-// are late.
+// fleet returns a model with a minute of a training job on 64 devices that are sampled every ten
+// seconds. The last four are late.
 func fleet(t testing.TB) *page.Model {
 	m, now := stopped()
 	for rank := range 64 {
@@ -454,15 +456,16 @@ func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
 	}
 }
 
-// sorted returns the known phases of a step in execution order, because a step may state them in any order.
+// sorted returns the known phases of a step in execution order, because a step may state them in
+// any order.
 func sorted(names []string) []string {
 	order := []string{"forward", "backward", "loss", "log", "other"}
 	slices.SortStableFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	return names
 }
 
-// TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it keeps drawing, with a
-// bounded number of nodes.
+// TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it
+// keeps drawing, with a bounded number of nodes.
 func TestManyDevicesAndOperations(t *testing.T) {
 	m, now := stopped()
 	b := open(t, serve(t, m), 1300, 1000)
@@ -512,7 +515,8 @@ func TestManyDevicesAndOperations(t *testing.T) {
 	assert.True(t, slices.IsSorted(b.column("operations", "operation")[:3]), "it answers meanwhile")
 }
 
-// The headline compares a selection with the time before, and findings are marked when they occurred.
+// The headline compares a selection with the time before, and findings are marked when they
+// occurred.
 func TestTheTimeBeforeAndTheTimesOfFindingsAreShown(t *testing.T) {
 	m := busy(t)
 	now := time.UnixMilli(m.State(page.Query{}).Now)

@@ -75,7 +75,8 @@ func (b *tab) picture(name, from, to string) {
 	var out bytes.Buffer
 	require.NoError(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, fewColours(img)))
 	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), out.Bytes(), 0o644))
-	// The titles in the picture, which TestThePicturesSayWhatThePageSays in internal/page looks for.
+	// The titles in the picture, which TestThePicturesSayWhatThePageSays in internal/page looks
+	// for.
 	titles := eval[[]string](b, fmt.Sprintf(`[...document.querySelectorAll("main > section > h2")].filter((n) => {
 		const r = n.getBoundingClientRect();
 		return r.height > 0 && r.top >= %g && r.bottom <= %g;
@@ -234,8 +235,8 @@ func TestIntegrationPicturesOfATrace(t *testing.T) {
 	b.picture("trace", "body", "body")
 }
 
-// TestPicturesOfTraining takes pictures of the page of a job that hangs and starts again, and of what
-// convert prints about the files of jobs like it.
+// TestPicturesOfTraining takes pictures of the page of a job that hangs and starts again, and of
+// what convert prints about the files of jobs like it.
 func TestPicturesOfTraining(t *testing.T) {
 	needsPictures(t)
 	dumps := t.TempDir()
@@ -289,7 +290,8 @@ func served(t *testing.T) string {
 	return page
 }
 
-// pipeline runs a ready pipeline, and returns the addresses of its page, and of OTLP over gRPC and HTTP.
+// pipeline runs a ready pipeline, and returns the addresses of its page, and of OTLP over gRPC and
+// HTTP.
 func pipeline(t *testing.T, config string, env ...string) (page, grpc, http string) {
 	t.Helper()
 	free := func() string {

@@ -33,8 +33,8 @@ type traceEvent struct {
 	Args     map[string]any `json:"args"`
 }
 
-// tasks starts a record of what the browser does, and returns a function that ends it and returns the
-// tasks of the threads that ran scripts of pages, the longest CPU time first.
+// tasks starts a record of what the browser does, and returns a function that ends it and returns
+// the tasks of the threads that ran scripts of pages, the longest CPU time first.
 func tasks(t *testing.T) func() []traceEvent {
 	t.Helper()
 	needsBrowser(t)

@@ -148,8 +148,8 @@ type inStep struct {
 }
 
 // comparable returns the samples that have others to compare with, the median of those others for
-// each, and the number of kinds. If most steps run a kind equally often, as a loop does, a kernel is
-// compared with those at the same position of other steps: without shapes, kernels of one name
+// each, and the number of kinds. If most steps run a kind equally often, as a loop does, a kernel
+// is compared with those at the same position of other steps: without shapes, kernels of one name
 // differ by their inputs.
 func (p *pace) comparable() (list []paced, median []float64, kinds int) {
 	type step struct {

@@ -131,8 +131,8 @@ func (p *Profiles) Judged(file string, devices []facts.Report) {
 	}
 }
 
-// deviceOf returns the only device of a rank among the devices of its file, all of which are its own
-// if own is nil; nil: it has none or several.
+// deviceOf returns the only device of a rank among the devices of its file, all of which are its
+// own if own is nil; nil: it has none or several.
 func deviceOf(own map[int64]bool, devices []facts.Report) (only *facts.Report) {
 	for i := range devices {
 		if d := &devices[i]; own == nil || own[d.Ordinal] {

@@ -297,8 +297,8 @@ func peer(name string) bool {
 		strings.Contains(name, "barrier") && !strings.Contains(name, "cuda")
 }
 
-// peerFrame reports whether a frame waits for other ranks: a function for a barrier, or the wait for
-// a collective or a key of PyTorch's store.
+// peerFrame reports whether a frame waits for other ranks: a function for a barrier, or the wait
+// for a collective or a key of PyTorch's store.
 func peerFrame(frame string) bool {
 	if _, function, ok := strings.Cut(frame, "): "); ok {
 		return function == "wait_for_everyone" || strings.HasSuffix(function, "barrier") // the former of Accelerate

@@ -177,8 +177,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	return err
 }
 
-// send selects the exporter for a store: HTTP for a URL, otherwise gRPC without TLS. A store that does
-// not listen is an error now rather than lost spans at the end.
+// send selects the exporter for a store: HTTP for a URL, otherwise gRPC without TLS. A store that
+// does not listen is an error now rather than lost spans at the end.
 func (f *files) send(to string) error {
 	if to == "" {
 		return nil

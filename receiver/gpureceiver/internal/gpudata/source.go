@@ -233,8 +233,8 @@ func (notBuilt) Close() error                    { return nil }
 type ProcessSource interface {
 	// Open connects; ErrUnavailable in the chain when there is nothing to open here.
 	Open() error
-	// Read returns the use of each physical GPU since a time by its hw.id, in Unix nanoseconds; 0 means
-	// for as long as the driver remembers. With list, it also lists the processes that have a
+	// Read returns the use of each physical GPU since a time by its hw.id, in Unix nanoseconds; 0
+	// means for as long as the driver remembers. With list, it also lists the processes that have a
 	// context. After an error the source must be closed and opened again. The result is valid until
 	// the next call.
 	Read(since func(id string) int64, list bool) ([]ProcessUse, error)
@@ -251,7 +251,8 @@ type ProcessUse struct {
 	// GPUs with MIG instances.
 	Reported bool
 	Running  []ProcessMemory // that have a context, if they were listed
-	// Operational states whether the driver reports GPU Operational Events, and Faults are new ones.
+	// Operational states whether the driver reports GPU Operational Events, and Faults are new
+	// ones.
 	Operational bool
 	Faults      []devicesamples.Event
 }

@@ -31,15 +31,16 @@ type Incident struct {
 type Pairs struct {
 	// Operational says that operational events are delivered; otherwise nothing waits.
 	Operational bool
-	// PlainAfter is by how many nanoseconds plain XIDs may be read later than operational events, and
-	// OperationalAfter the reverse; both wait for at least a second.
+	// PlainAfter is by how many nanoseconds plain XIDs may be read later than operational events,
+	// and OperationalAfter the reverse; both wait for at least a second.
 	PlainAfter, OperationalAfter int64
 
 	waiting []Incident
 }
 
 const (
-	// pairing is the least time for which a notification waits for another one of its incident, in ns.
+	// pairing is the least time for which a notification waits for another one of its incident, in
+	// ns.
 	pairing = int64(time.Second)
 	// maxIncidents bounds what waits; more are sent at once.
 	maxIncidents = 1024

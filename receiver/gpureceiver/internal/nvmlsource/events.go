@@ -19,8 +19,8 @@ import (
 // maxEventsPerRead bounds one read; a storm is read on with the next.
 const maxEventsPerRead = 256
 
-// watchEvents registers the devices for XIDs, unless another source reports them, and since driver R615
-// for GPU Operational Events. If that is not possible there are none.
+// watchEvents registers the devices for XIDs, unless another source reports them, and since driver
+// R615 for GPU Operational Events. If that is not possible there are none.
 func (s *source) watchEvents(xids bool) {
 	s.unwatch()
 	set, ret := s.number("nvmlEventSetCreate")

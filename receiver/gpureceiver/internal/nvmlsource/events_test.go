@@ -121,8 +121,8 @@ func inFakeTime(test func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) { synctest.Test(t, test) }
 }
 
-// TestOperationalEventsBesideAnotherSource reads them together with the processes, without XIDs, which
-// the other source reports.
+// TestOperationalEventsBesideAnotherSource reads them together with the processes, without XIDs,
+// which the other source reports.
 func TestOperationalEventsBesideAnotherSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(2)

@@ -24,8 +24,8 @@ type processes struct {
 	buffer  []nvml.ProcessUtilizationSample
 	uses    []gpudata.ProcessUse
 	percent []gpudata.ProcessPercent
-	// offset is added to the driver's times: 0 if they are times of day, otherwise the difference of
-	// both clocks. Some drivers count from the start of the machine.
+	// offset is added to the driver's times: 0 if they are times of day, otherwise the difference
+	// of both clocks. Some drivers count from the start of the machine.
 	offset int64
 }
 
@@ -183,8 +183,8 @@ func (p *processes) take(samples []nvml.ProcessUtilizationSample) {
 	}
 }
 
-// contextLists are the functions that list processes with a context: the second one lists clients of
-// MPS, which share the context of its server.
+// contextLists are the functions that list processes with a context: the second one lists clients
+// of MPS, which share the context of its server.
 var contextLists = [...]string{
 	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 	"nvmlDeviceGetGraphicsRunningProcesses_v3",

@@ -184,8 +184,8 @@ var (
 	slurmJob    = regexp.MustCompile(`/job_([0-9]+)(?:/|$)`)
 )
 
-// fromControlGroup reads /proc/<pid>/cgroup, in which container runtimes, the kubelet and Slurm name
-// what they started ("…/kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope").
+// fromControlGroup reads /proc/<pid>/cgroup, in which container runtimes, the kubelet and Slurm
+// name what they started ("…/kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope").
 func fromControlGroup(text string) (container, pod, job string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

@@ -31,8 +31,8 @@ type Meter struct {
 	names  map[string]processes.Container
 }
 
-// New returns a meter that keeps up to perDevice processes of each physical GPU, and writes how they
-// share it, unless shares is nil. host is nil if the processes of the host are not visible.
+// New returns a meter that keeps up to perDevice processes of each physical GPU, and writes how
+// they share it, unless shares is nil. host is nil if the processes of the host are not visible.
 func New(host *processes.Host, perDevice int, shares devicesamples.ShareWriter) *Meter {
 	return &Meter{
 		host: host, perDevice: perDevice, shares: shares,
@@ -186,8 +186,8 @@ func (f *processFacts) use(names map[string]processes.Container) *devicesamples.
 	return f.asUse
 }
 
-// Uses returns the processes that have a context, without the names of their pods, which the kubelet
-// lists.
+// Uses returns the processes that have a context, without the names of their pods, which the
+// kubelet lists.
 func (m *Meter) Uses() []devicesamples.DeviceUse {
 	m.mu.Lock()
 	defer m.mu.Unlock()

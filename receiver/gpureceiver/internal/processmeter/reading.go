@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
 )
 
-// Reading is the use of a physical GPU since the meter began. Energies are in joules, and only grow.
+// Reading is the use of a physical GPU since the meter began. Energies are in joules, and only
+// grow.
 type Reading struct {
 	Device       devicesamples.Device
 	Time         int64      // up to which energy is divided, in Unix nanoseconds; 0 if none is yet
@@ -92,7 +93,8 @@ func (m *Meter) Read(now int64) (all []Reading) {
 	return all
 }
 
-// evictIdle evicts a process without energy for one with energy, of which there are at most perDevice.
+// evictIdle evicts a process without energy for one with energy, of which there are at most
+// perDevice.
 func (b *board) evictIdle(usages map[processenergy.Key]processenergy.Usage) {
 	for k := range b.used {
 		if _, used := usages[k]; !used {
