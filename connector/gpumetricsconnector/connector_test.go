@@ -35,9 +35,17 @@ func TestConfigUnmarshalsEveryKey(t *testing.T) {
 	assert.Equal(t, 5*time.Second, cfg.FlushInterval)
 	assert.Equal(t, TemporalityDelta, cfg.Temporality)
 	assert.Equal(t, 80, cfg.Histogram.Exponential.Get().MaxSize)
-	assert.Equal(t, []string{"gpu.job.id"}, cfg.Dimensions)
-	assert.Equal(t, 3*time.Second, cfg.Activity.Get().Settle)
-	assert.Equal(t, time.Second, cfg.Activity.Get().MaxGap)
+	assert.Equal(t, []any{3, []string{"gpu.job.id"}, []string{"service.name"}, 100, 1000, 10, 10_000, time.Hour, "node"}, []any{
+		cfg.MaxExemplars, cfg.Dimensions, cfg.ResourceAttributes, cfg.CardinalityLimit, cfg.MaxSeries, cfg.MaxResources,
+		cfg.MaxSpans, cfg.Expiry, cfg.InstanceID,
+	})
+	assert.True(t, cfg.Operations.HasValue())
+	assert.False(t, cfg.Steps.HasValue())
+	assert.Equal(t, ActivityConfig{Settle: 3 * time.Second, MaxGap: 2 * time.Second, MaxActivities: 5000}, *cfg.Activity.Get())
+	assert.Equal(t, StragglerConfig{MaxWait: time.Minute, MinRanks: 4, MaxWaiting: 700}, *cfg.Stragglers.Get())
+	cfg, err = load(t, "bounds")
+	require.NoError(t, err)
+	assert.Equal(t, []time.Duration{time.Millisecond, 2 * time.Millisecond}, cfg.Histogram.Explicit)
 	assert.False(t, cfg.Stragglers.HasValue())
 }
 

@@ -31,6 +31,7 @@ func TestConfigWithEverythingSet(t *testing.T) {
 	assert.Equal(t, chrometrace.Replace, cfg.Existing)
 	assert.Equal(t, Rotation{MaxMegabytes: 50, MaxAge: time.Hour, MaxFiles: 10}, *cfg.Rotation.Get())
 	assert.Equal(t, []string{"hw.power"}, cfg.Counters)
+	assert.Equal(t, "gpu_samples/node", cfg.Samples.String())
 	assert.True(t, cfg.Queue.HasValue())
 	assert.True(t, cfg.Retry.Enabled)
 	f := cfg.files()

@@ -19,6 +19,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"GPU-00000000-0000-0000-0000-000000000001/7": "MIG-00000000-0000-0000-0000-000000000007",
 	}, cfg.Instances)
+	assert.Equal(t, map[string]string{"node-1/0": "GPU-0123456789abcdef"}, cfg.Devices)
 	cfg, err = configtest.Load[Config](t, "gpu_samples", createDefaultConfig)
 	require.NoError(t, err)
 	assert.Equal(t, "gpu_samples", cfg.Samples.String())

@@ -16,7 +16,10 @@ import (
 func TestConfigIsReadAsWritten(t *testing.T) {
 	cfg, err := configtest.Load[Config](t, "gpu_samples/all", createDefaultConfig)
 	require.NoError(t, err)
-	assert.Equal(t, &Config{MaxAge: 10 * time.Minute, MaxBytes: 128 << 20, MaxDevices: 16}, cfg)
+	assert.Equal(t, &Config{MaxAge: 10 * time.Minute, MaxBytes: 128 << 20, MaxDevices: 16, Servers: []ServerConfig{{
+		Endpoint: "http://127.0.0.1:8000/metrics", Service: "vllm", Devices: []string{"GPU-1"}, Pod: "serve/infer",
+		Interval: 2 * time.Second,
+	}}}, cfg)
 	cfg, err = configtest.Load[Config](t, "gpu_samples", createDefaultConfig)
 	require.NoError(t, err)
 	assert.Equal(t, &Config{MaxAge: 5 * time.Minute, MaxBytes: 64 << 20, MaxDevices: 1024}, cfg)

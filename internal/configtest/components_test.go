@@ -67,6 +67,7 @@ func TestDocumentsOfComponentsMatchTheirConfigurations(t *testing.T) {
 		checked++
 		t.Run(dir, func(t *testing.T) {
 			t.Chdir(filepath.Join(root, dir))
+			checkSettings(t, f.CreateDefaultConfig)
 			if f.Type().String() == "gpu_page" { // has no metrics, and a test of its README
 				checkSchema(t, f.CreateDefaultConfig)
 				return

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 )
 
@@ -33,8 +34,19 @@ func TestConfigUnmarshalsEveryKey(t *testing.T) {
 		FLOPRate:            map[string]float64{"bf16": 1.48e14},
 	}}, cfg.Peaks)
 	assert.Equal(t, []string{"vllm", "obi"}, cfg.Presets)
-	assert.Equal(t, "my.bytes", cfg.Mappings[0].Attributes[0].From)
-	assert.Equal(t, AssembleConfig{MaxSums: 100, MaxAge: time.Minute, MaxIntervals: 256}, *cfg.AssembleSteps.Get())
+	assert.Equal(t, []MappingConfig{{
+		Scope: "engine.*", Span: "decode*", Kind: "internal", Has: "my.bytes",
+		Resource: map[string]string{"service.name": "engine*"}, Type: "section",
+		Attributes: []AttributeConfig{
+			{From: "my.bytes", To: "gpu.io.size", Per: "my.count"},
+			{From: "my.ms", To: "gpu.duration", Scale: 0.001},
+			{From: "my.kind", To: "gpu.copy.direction", Values: map[string]string{"up": "host_to_device"}},
+			{To: "gpu.collective.name", Value: "all_reduce"},
+		},
+	}}, cfg.Mappings)
+	assert.Equal(t, AssembleConfig{MaxSums: 100, MaxAge: 2 * time.Minute, MaxIntervals: 64}, *cfg.AssembleSteps.Get())
+	assert.Equal(t, spanfacts.Full, cfg.Attributes)
+	assert.Equal(t, []string{"engine"}, cfg.Repeat)
 }
 
 func TestDefaults(t *testing.T) {

@@ -71,7 +71,7 @@ func (c *Config) Validate() error {
 	bad.If(c.MaxProcesses < 1, "`max_processes` must be at least 1, found %d", c.MaxProcesses)
 	bad.If(len(c.Kinds) == 0, "`kinds` must not be empty (of %v)", kindNames())
 	for _, k := range c.Kinds {
-		bad.If(k != formerKind && !slices.Contains(kindNames(), k), "`kinds` has %q, which is not one of %v", k, kindNames())
+		bad.If(!slices.Contains(kindNames(), k), "`kinds` has %q, which is not one of %v", k, kindNames())
 	}
 	bad.Join(c.Spans.Check())
 	return bad.Err()
@@ -80,16 +80,10 @@ func (c *Config) Validate() error {
 // kindNames returns the kinds of record, in the order of their bits in a request.
 func kindNames() []string { return []string{"kernel", "copy", "memset"} }
 
-// formerKind is accepted without effect, with a warning: CUPTI crashes a process whose graphs were
-// instantiated before it began to record whole graphs.
-const formerKind = "graph"
-
 func (c *Config) kinds() uint32 {
 	out := ring.KindContext | ring.KindCall // always requested: who launched an activity, and when
 	for _, k := range c.Kinds {
-		if k != formerKind {
-			out |= 1 << slices.Index(kindNames(), k)
-		}
+		out |= 1 << slices.Index(kindNames(), k)
 	}
 	return out
 }

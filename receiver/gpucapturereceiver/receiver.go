@@ -72,10 +72,6 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*cap
 // Start begins to search for processes. A missing folder is not an error: processes may be started
 // later.
 func (r *captureReceiver) Start(context.Context, component.Host) error {
-	if slices.Contains(r.cfg.Kinds, formerKind) {
-		r.log.Warn("`kinds` has \"graph\", which has no effect; remove it: CUPTI's records of whole graphs can crash the " +
-			"recorded process. The kernels of graphs are recorded one by one")
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.done.Go(func() {

@@ -29,9 +29,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
@@ -465,6 +470,20 @@ func TestABusyProcessIsReportedOnce(t *testing.T) {
 	require.Equal(t, 1, logs.Len())
 	assert.Equal(t, "another profiler is active in this process: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
 		logs.All()[0].ContextMap()["reason"])
+}
+
+func TestConfigIsReadAsWritten(t *testing.T) {
+	cfg, err := configtest.Load[Config](t, "gpu_capture/all", createDefaultConfig)
+	require.NoError(t, err)
+	assert.Equal(t, &Config{
+		Folder: "/var/run/otelgpu", Window: 500 * time.Millisecond, Every: 10 * time.Second, Budget: 20_000,
+		Kinds: []string{"kernel", "copy"}, MaxProcesses: 8,
+		Spans: profiletrace.Options{
+			Detail: emit.LevelKernels, Attributes: spanfacts.Full, Extent: link.ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000,
+			MaxEvents: 2_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp", ServiceName: "trainer", JobID: "job-7",
+			Device: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"},
+		},
+	}, cfg)
 }
 
 func TestConfigIsChecked(t *testing.T) {

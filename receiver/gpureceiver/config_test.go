@@ -28,14 +28,13 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Source: "dcgm", CollectionInterval: 5 * time.Second, SamplingInterval: 50 * time.Millisecond, Samples: &samples,
 		CallTimeout: 3 * time.Second, RetryInterval: time.Minute,
 		DCGM: DCGMConfig{
-			Endpoint: "unix:///run/dcgm.sock", MaxKeepAge: 10 * time.Minute,
-			MaxStaleness: 2 * time.Minute,
+			Endpoint: "unix:///run/dcgm.sock", Embedded: true, MaxKeepAge: 10 * time.Minute, MaxStaleness: 2 * time.Minute,
 		},
 		NVML:      NVMLConfig{Library: "/opt/libnvidia-ml.so.1"},
 		Replay:    ReplayConfig{File: "x.gpurec", Loop: true, Speed: 10},
 		Simulated: SimulatedConfig{Devices: 8, Seed: 7},
 		Kubernetes: configoptional.Some(KubernetesConfig{
-			PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock", ContainerLogs: "/var/log/containers",
+			PodResources: "/run/kubelet.sock", ContainerLogs: "/logs", ResourceSlices: true,
 		}),
 		Processes: ProcessesConfig{Interval: time.Second, MaxPerDevice: 100},
 		Metrics:   map[string]MetricConfig{"hw.power": {Enabled: false}, "gpu.pipe.utilization": {Enabled: true}},

@@ -19,6 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 )
 
@@ -65,10 +66,11 @@ func TestConfigLoads(t *testing.T) {
 	assert.Equal(t, DetailOperators, cfg.Spans.Detail)
 	assert.Equal(t, 5*time.Minute, cfg.Files.StableFor)
 	assert.Equal(t, "file_storage/kineto", cfg.Files.Storage.String())
+	assert.Equal(t, 100, cfg.Files.ReplayBatches)
 	assert.True(t, cfg.FolderIsJob)
 	assert.Equal(t, Options{
-		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, MaxEvents: 10_000_000, BatchSpans: 200,
-		MemoryMiB: 128, TempDir: "/var/tmp",
+		Detail: DetailOperators, Attributes: spanfacts.Full, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000,
+		MaxEvents: 2_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp", Captures: []string{"/traces/captures"},
 		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
 		Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
 	}, cfg.optionsOf(""))

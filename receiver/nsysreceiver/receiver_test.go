@@ -18,6 +18,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadata"
 )
 
@@ -57,9 +58,11 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	cfg, err := configtest.Load[Config](t, "nsys/all", createDefaultConfig)
 	require.NoError(t, err)
 	assert.Equal(t, "file_storage/nsys", cfg.Files.Storage.String())
+	assert.Equal(t, []any{time.Minute, 5 * time.Minute, 100},
+		[]any{cfg.Files.PollInterval, cfg.Files.StableFor, cfg.Files.ReplayBatches})
 	assert.Equal(t, Options{
-		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, MaxEvents: 10_000_000, BatchSpans: 200, MemoryMiB: 128,
-		TempDir:     "/var/tmp",
+		Detail: DetailKernels, Attributes: spanfacts.Full, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000,
+		MaxEvents: 2_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp",
 		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
 		Resource: map[string]string{"deployment.environment.name": "prod"},
 	}, cfg.Spans)

@@ -97,6 +97,9 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	assert.Equal(t, "file_storage/xplane", cfg.Files.Storage.String())
 	assert.Equal(t, "NVIDIA L4", cfg.Spans.Device)
 	assert.Equal(t, int64(500), int64(cfg.Spans.MaxSpans))
+	assert.Equal(t, int64(2_000_000), int64(cfg.Spans.MaxEvents))
+	assert.Equal(t, []any{time.Minute, 5 * time.Minute, 100},
+		[]any{cfg.Files.PollInterval, cfg.Files.StableFor, cfg.Files.ReplayBatches})
 	_, err = configtest.Load[Config](t, "xplane/bad", createDefaultConfig)
 	assert.ErrorContains(t, err, "`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5")
 }
