@@ -108,7 +108,7 @@ func (c *Config) Validate() error {
 		"`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "), c.Precision)
 	bad.Names("repeat", c.Repeat)
 	for i, name := range c.Presets {
-		if _, ok := presets[name]; !ok {
+		if _, ok := presets()[name]; !ok {
 			bad.Add("`presets::%d` must be one of %s, found %q", i, strings.Join(presetNames(), ", "), name)
 		}
 	}
@@ -117,7 +117,7 @@ func (c *Config) Validate() error {
 	}
 	for i := range c.Mappings {
 		bad.Join(c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i),
-			slices.ContainsFunc(c.Presets, func(name string) bool { return presets[name] != nil })))
+			slices.ContainsFunc(c.Presets, func(name string) bool { return presets()[name].Mappings != nil })))
 	}
 	for i := range c.ResourceMappings {
 		bad.Join(c.ResourceMappings[i].validate(fmt.Sprintf("resource_mappings::%d", i)))

@@ -97,11 +97,3 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
-
-func TestPresetsAreValid(t *testing.T) {
-	for name, mappings := range presets {
-		for i := range mappings {
-			assert.NoError(t, mappings[i].validate(name, true))
-		}
-	}
-}

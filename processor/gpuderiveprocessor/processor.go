@@ -47,8 +47,8 @@ func newDeriver(cfg *Config, set component.TelemetrySettings) (*deriver, error) 
 		mappings: mapper{own: cfg.Mappings, resource: slices.Clone(cfg.ResourceMappings)}, floor: cfg.Floor.Seconds(),
 	}
 	for _, name := range cfg.Presets {
-		d.mappings.presets = append(d.mappings.presets, presets[name]...)
-		d.mappings.resource = append(d.mappings.resource, presetResources[name]...)
+		d.mappings.presets = append(d.mappings.presets, presets()[name].Mappings...)
+		d.mappings.resource = append(d.mappings.resource, presets()[name].ResourceMappings...)
 	}
 	if a := cfg.AssembleSteps.Get(); a != nil {
 		d.steps = newAssembler(*a)

@@ -11,14 +11,31 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
+func constant(to, value string) AttributeConfig { return AttributeConfig{To: to, Value: value} }
+func from(source, to string) AttributeConfig    { return AttributeConfig{From: source, To: to} }
+
+func TestPresetsAreValid(t *testing.T) {
+	all, err := readPresets()
+	require.NoError(t, err)
+	assert.Len(t, all, 10)
+	for name, p := range all {
+		for i := range p.Mappings {
+			assert.NoError(t, p.Mappings[i].validate(name, true))
+		}
+		for i := range p.ResourceMappings {
+			assert.NoError(t, p.ResourceMappings[i].validate(name))
+		}
+	}
+}
+
 // Names of all three generations, and a user's, become the same; the newest identity wins.
 func TestTrainersOfNVIDIAAreMapped(t *testing.T) {
 	m := mapper{
 		own: []MappingConfig{{Span: "nv.dl.training.loop_pass", Type: "step", Attributes: []AttributeConfig{
 			from("n", "gpu.step.index"), constant("gpu.step.model.flop.count", "412e12"),
 		}}},
-		presets:  presets["nemo_lens"],
-		resource: append([]ResourceConfig{{From: "my.run", To: "gpu.job.id"}}, presetResources["nemo_lens"]...),
+		presets:  presets()["nemo_lens"].Mappings,
+		resource: append([]ResourceConfig{{From: "my.run", To: "gpu.job.id"}}, presets()["nemo_lens"].ResourceMappings...),
 	}
 	for span, want := range map[string]map[string]any{
 		"megatron.train_step":                           {"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": int64(7)},
@@ -70,7 +87,7 @@ func TestAConstantNumberMustBeOne(t *testing.T) {
 // Ranks of NeMo-RL are numbered within their group of workers, which are separate jobs: their ranks
 // are not compared with each other, nor with the driver's.
 func TestWorkerGroupsAreSeparateJobs(t *testing.T) {
-	m := mapper{presets: presets["nemo_lens"], resource: presetResources["nemo_lens"]}
+	m := mapper{presets: presets()["nemo_lens"].Mappings, resource: presets()["nemo_lens"].ResourceMappings}
 	for group, want := range map[string]string{"": "rl-1", "policy": "rl-1/policy", "vllm": "rl-1/vllm"} {
 		td := ptrace.NewTraces()
 		attrs := td.ResourceSpans().AppendEmpty().Resource().Attributes()
