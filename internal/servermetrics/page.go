@@ -35,7 +35,7 @@ type Page struct {
 // series is one series of the catalogue, before shards are united.
 type series struct {
 	name   string
-	metric Metric
+	metric metric
 	model  string
 	labels map[string]string
 	value  float64
@@ -54,8 +54,8 @@ func (p *Page) Add(name string, labels map[string]string, v float64) {
 	if !(v >= 0 && v <= maxValue) || len(p.series) >= maxSeries {
 		return
 	}
-	for _, m := range metricsOf(name) {
-		if m.Label != "" && labels[m.Label] != m.Value {
+	for _, m := range metrics()[name] {
+		if m.label != "" && labels[m.label] != m.value {
 			continue
 		}
 		s := series{name: name, metric: m, labels: labels, value: v}
@@ -75,16 +75,18 @@ func (p *Page) Values() (list []Value) {
 		server string
 		q      Quantity
 	}
-	best := map[group]bool{}  // a preferred metric is there
+	best := map[group]int{}   // the least rank that is there
 	total := map[group]bool{} // a series with an empty priority is there
 	engine := false           // the page is an engine's
 	for _, s := range p.series {
-		g := group{s.metric.Server, s.metric.Quantity}
-		best[g] = best[g] || preferred[s.name]
+		g := group{s.metric.server, s.metric.quantity}
+		if rank, ok := best[g]; !ok || s.metric.rank < rank {
+			best[g] = s.metric.rank
+		}
 		if x, ok := s.labels[priority]; ok && x == "" {
 			total[g] = true
 		}
-		engine = engine || s.metric.Server != "Dynamo"
+		engine = engine || s.metric.server != "Dynamo"
 	}
 	type place struct {
 		q          Quantity
@@ -92,15 +94,15 @@ func (p *Page) Values() (list []Value) {
 	}
 	found := map[place]float64{}
 	for _, s := range p.series {
-		g := group{s.metric.Server, s.metric.Quantity}
-		if best[g] && !preferred[s.name] || engine && s.metric.Server == "Dynamo" {
+		g := group{s.metric.server, s.metric.quantity}
+		if s.metric.rank > best[g] || engine && s.metric.server == "Dynamo" {
 			continue
 		}
 		if x, ok := s.labels[priority]; ok && x != "" && total[g] {
 			continue
 		}
-		p.Server = s.metric.Server
-		at := place{s.metric.Quantity, s.model, s.key()}
+		p.Server = s.metric.server
+		at := place{s.metric.quantity, s.model, s.key()}
 		found[at] = max(found[at], s.value)
 	}
 	for at, v := range found {

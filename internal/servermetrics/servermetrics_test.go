@@ -482,8 +482,18 @@ var update = flag.Bool("update", false, "write the table of servers")
 func TestServersAreDocumented(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| server | replicas, which are added | shards, which are not | running requests | tokens are counted | source | tested with |\n|---|---|---|---|---|---|---|\n")
-	for _, s := range Servers {
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s |\n", s.Name, s.Replicas, s.Shards, s.Running, s.Tokens, s.Source, s.Recorded)
+	list, err := servers()
+	require.NoError(t, err)
+	for _, s := range list {
+		for name := range s.Metrics {
+			assert.Contains(t, quantities, name)
+		}
+		fmt.Fprintf(&table, "| %s |", s.Name)
+		for _, column := range []string{"replicas", "shards", "running", "tokens", "source", "recorded"} {
+			require.NotEmpty(t, s.Docs[column])
+			fmt.Fprintf(&table, " %s |", s.Docs[column])
+		}
+		table.WriteString("\n")
 	}
 	const page, begin, end = "../../docs/llm.md", "<!-- servers begin (go test ./internal/servermetrics -update) -->\n", "<!-- servers end -->"
 	text, err := os.ReadFile(page)
