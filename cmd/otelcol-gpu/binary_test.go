@@ -221,8 +221,8 @@ service:
 `), 0o600))
 	p := start(t, nil, "validate", "--config", config)
 	require.Zero(t, p.exit(t, time.Minute), &p.stderr)
-	require.Contains(t, p.stderr.String(), "warning: pipeline traces: when otlp_http rejects spans, the exporters and "+
-		"connectors beside it get them again (set `exporters::otlp_http::sending_queue::block_on_overflow` to true)\n")
+	require.Contains(t, p.stderr.String(), "warning: pipeline traces: when otlp_http rejects spans, the pipeline's other "+
+		"exporters and connectors receive them again (set `exporters::otlp_http::sending_queue::block_on_overflow` to true)\n")
 }
 
 func TestEveryGPUReceiverIsNamedAtTheStart(t *testing.T) {

@@ -261,6 +261,7 @@ func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 			`part of the full build only: use otelcol-gpu-full of the release, or "make build-full"`, name)
 	}
 	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`), nil).Error(), "full build")
+	require.ErrorContains(t, withHint(errors.New(`'exporters' unknown type: "debgu" for id: "debgu"`), nil), `(did you mean "debug"?)`)
 }
 
 // The Collector reports one missing component per section; the hint names all of them, and a build
@@ -281,6 +282,8 @@ func TestEveryMissingComponentIsNamed(t *testing.T) {
 		`(the full build has the receiver "kafka", but no build of otelgpu has the receiver "ebpf": correct the names, or build`)
 	require.Contains(t, validate(", ebpf: {}, jmx: {}", ""),
 		`(no build of otelgpu has the receiver "ebpf", the receiver "jmx": correct the names, or build`)
+	require.Contains(t, validate(", kinteo: {}, otpl/2: {}", ""), `(did you mean "kineto" and "otlp"?)`)
+	require.NotContains(t, validate(", kinteo: {}, kafka: {}", ""), "did you mean", "the full build is needed, too")
 }
 
 // The core distribution accepts the configuration of the sidecar Collector in the manifest.

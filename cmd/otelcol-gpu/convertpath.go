@@ -61,7 +61,7 @@ func pathLines(p *criticalpath.Path, process bool) []string {
 	lines := []string{fmt.Sprintf("critical path of %s: %s = %s", of, finding.Duration(int64(p.Mean(p.Length))),
 		strings.Join(kinds, " + "))}
 	if len(parts) > 0 {
-		lines = append(lines, fmt.Sprintf("at most to gain%s if it took no time, less where another path is nearly as "+
+		lines = append(lines, fmt.Sprintf("at most saved%s if it took no time, less if another path is nearly as "+
 			"long: %s", each, strings.Join(parts, ", ")))
 	}
 	return lines

@@ -85,7 +85,7 @@ func TestTheLoaderLeavesTheCriticalPathWithWorkers(t *testing.T) {
 	assert.InDelta(t, 0.33, without[0].Share(before), 0.01)
 	assert.Less(t, with[0].Share(partOf(with[0], criticalpath.Host, fmt.Sprintf(loader, "MultiProcessingDataLoader"))), 0.02)
 	assert.Contains(t, text, "critical path of 6 steps, mean: 177.59ms = host ")
-	assert.Contains(t, text, "at most to gain per step if it took no time, less where another path is nearly as long: "+
+	assert.Contains(t, text, "at most saved per step if it took no time, less if another path is nearly as long: "+
 		"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ on thread 25738 58.7")
 }
 

@@ -40,6 +40,7 @@ import (
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/config/memorylimitconverter"
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/internal/spelling"
 )
 
 // version is the repository's version, used on scopes, in user agents and elsewhere; -ldflags "-X
@@ -283,29 +284,22 @@ func withHint(err error, conf map[string]any) error {
 		return fmt.Errorf("%w (indent YAML with spaces, not tabs)", err)
 	}
 	if m := unknownType.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Errorf("%w%s", err, missingHint(missing(conf, m)))
+		known := componentNames()
+		return fmt.Errorf("%w%s", err, missingHint(missing(conf, m, known), known))
 	}
 	return err
 }
 
 // missing returns all components of a configuration that this build lacks, as "receiver kafka": the
 // Collector reports at most one for each section, which is used if the configuration is unknown.
-func missing(conf map[string]any, reported []string) []string {
-	set, err := factories()
-	if err != nil {
-		return nil
-	}
-	known := map[string]func(component.Type) bool{
-		"extensions": has(set.Extensions), "receivers": has(set.Receivers), "processors": has(set.Processors),
-		"exporters": has(set.Exporters), "connectors": has(set.Connectors),
-	}
+func missing(conf map[string]any, reported []string, known map[string][]string) []string {
 	var out []string
-	for section, in := range known {
-		ids, _ := conf[section].(map[string]any)
+	for kind, in := range known {
+		ids, _ := conf[kind+"s"].(map[string]any)
 		for id := range ids {
 			name, _, _ := strings.Cut(id, "/")
-			if t, err := component.NewType(name); err == nil && !in(t) {
-				out = append(out, strings.TrimSuffix(section, "s")+" "+name)
+			if _, err := component.NewType(name); err == nil && !slices.Contains(in, name) {
+				out = append(out, kind+" "+name)
 			}
 		}
 	}
@@ -316,28 +310,50 @@ func missing(conf map[string]any, reported []string) []string {
 	return slices.Compact(out)
 }
 
-func has[F any](m map[component.Type]F) func(component.Type) bool {
-	return func(t component.Type) bool { _, ok := m[t]; return ok }
+// componentNames returns the types of this build's components by kind.
+func componentNames() map[string][]string {
+	set, err := factories()
+	if err != nil {
+		return nil
+	}
+	return map[string][]string{
+		"extension": types(set.Extensions), "receiver": types(set.Receivers), "processor": types(set.Processors),
+		"exporter": types(set.Exporters), "connector": types(set.Connectors),
+	}
 }
 
-// missingHint returns in which build the components are.
-func missingHint(list []string) string {
-	var full, nowhere []string
+func types[F any](m map[component.Type]F) (list []string) {
+	for t := range m {
+		list = append(list, t.String())
+	}
+	slices.Sort(list)
+	return list
+}
+
+// missingHint returns in which build the components are, or which name was probably meant.
+func missingHint(list []string, known map[string][]string) string {
+	var full, nowhere, misspelled []string
 	onlyOTTL := true
 	for _, c := range list {
 		kind, name, _ := strings.Cut(c, " ")
 		onlyOTTL = onlyOTTL &&
 			slices.Contains([]string{"processor filter", "processor transform", "processor tail_sampling"}, c)
 		quoted := fmt.Sprintf("%s %q", kind, name)
+		meant := spelling.Nearest(name, known[kind])
 		if strings.Contains(fullBuild, "/"+strings.ReplaceAll(name, "_", "")+kind+" ") {
 			full = append(full, quoted)
-		} else {
-			nowhere = append(nowhere, quoted)
+			continue
+		}
+		nowhere = append(nowhere, quoted)
+		if meant != "" {
+			misspelled = append(misspelled, fmt.Sprintf("%q", meant))
 		}
 	}
 	const own = "build a Collector that has them, as deploy/own-collector does"
 	switch {
-	case len(full) == 0 && len(nowhere) == 1: // most often a misspelling, which the Collector's error names
+	case len(full) == 0 && len(misspelled) == len(nowhere):
+		return fmt.Sprintf(" (did you mean %s?)", strings.Join(misspelled, " and "))
+	case len(full) == 0 && len(nowhere) == 1: // the Collector's error lists the known names
 		return ""
 	case len(full) == 0:
 		return fmt.Sprintf(" (no build of otelgpu has the %s: correct the names, or %s)",

@@ -49,8 +49,8 @@ func Node(name string) string {
 	return "timing"
 }
 
-// options names the options that set a setting in code, besides gpuspan.WithSettings. The most
-// specific one wins.
+// options names the option that sets a setting in code; gpuspan.WithSettings sets all of them. The
+// most specific one wins.
 var options = map[string]string{
 	"enabled":             "`SetEnabled`",
 	"verbosity":           "`SetVerbosity`; `AtVerbosity` of an operation",

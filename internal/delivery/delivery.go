@@ -118,8 +118,8 @@ func (w *walk) warnings(pipeline string) (out []string) {
 		case x.rejects && x.buffer != "":
 			out = append(out, fmt.Sprintf("pipeline %s: %s drops spans that %s rejects (%s)", pipeline, x.buffer, x.id, remedy))
 		case x.rejects && w.targets > 1:
-			out = append(out, fmt.Sprintf("pipeline %s: when %s rejects spans, the exporters and connectors beside it get "+
-				"them again (%s)", pipeline, x.id, remedy))
+			out = append(out, fmt.Sprintf("pipeline %s: when %s rejects spans, the pipeline's other exporters and "+
+				"connectors receive them again (%s)", pipeline, x.id, remedy))
 		}
 		if x.drops {
 			out = append(out, fmt.Sprintf("pipeline %s: %s drops spans that its destination does not accept for a while (set "+

@@ -34,11 +34,11 @@ func TestTheReadyPipelinesNeitherLoseNorRepeat(t *testing.T) {
 }
 
 const (
-	again = "pipeline traces: when %s rejects spans, the exporters and connectors beside it get them again " +
+	again = "pipeline traces: when %s rejects spans, the pipeline's other exporters and connectors receive them again " +
 		"(set `exporters::%[1]s::sending_queue::block_on_overflow` to true)"
 	dropped = "pipeline traces: %s drops spans that its destination does not accept for a while " +
 		"(set `exporters::%[1]s::retry_on_failure` to {enabled: true, max_elapsed_time: 0s})"
-	files = "pipeline traces: when %s rejects spans, the exporters and connectors beside it get them again " +
+	files = "pipeline traces: when %s rejects spans, the pipeline's other exporters and connectors receive them again " +
 		"(set `exporters::%[1]s::sending_queue::block_on_overflow` to true and `exporters::%[1]s::retry_on_failure` to " +
 		"{enabled: true, max_elapsed_time: 0s})"
 	buffered = "pipeline traces: batch drops spans that otlp_http rejects " +

@@ -38,7 +38,7 @@ const chain = (v) => v.chain.join(v.kind === "no_device" ? "; " : ", so ");
 // findingCard draws findings of one kind: the largest, and a table of all.
 function findingCard(g, one, i) {
   const {v, d, name} = g[0], devices = new Set(g.map((f) => f.name)).size, share = (f) => f.v.gain_ns / (f.d.window_ns || 1), gains = g.map((f) => f.v.gain_ns).filter((n) => n > 0);
-  const all = g.length > 1 ? table(`Findings ${v.kind.replaceAll("_", " ")} by device`, [{title: "device", left: true, of: (f) => f.name}, {title: "to gain", of: (f) => f.v.gain_ns, cell: (f) => or(f.v.gain_ns, nanos)}, {title: "of window", wide: "mid", of: share, cell: (f) => or(share(f), percent)},
+  const all = g.length > 1 ? table(`Findings ${v.kind.replaceAll("_", " ")} by device`, [{title: "device", left: true, of: (f) => f.name}, {title: "saves", of: (f) => f.v.gain_ns, cell: (f) => or(f.v.gain_ns, nanos)}, {title: "of window", wide: "mid", of: share, cell: (f) => or(share(f), percent)},
     {title: "evidence", left: true, of: (f) => f.v.evidence || "", cell: (f) => named(f.v.evidence || "")}], g, {key: "findings of " + v.kind, most: 64}) : null;
   return card({kind: v.kind, key: v.kind + i, whose: many() ? `${devices} of ${plural(everyDevice().length, "device")}` : one ? "" : name, says: chain(v), gain: v.gain_ns, of: d.window_ns,
     saves: gains.length > 1 ? `saves at most ${nanos(Math.min(...gains))} – ${nanos(Math.max(...gains))} on each device` : "", remedy: v.remedy,

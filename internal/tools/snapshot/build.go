@@ -75,6 +75,7 @@ func (r *release) build(ctx context.Context, builds, systems []string) error {
 		programs = append(programs, made...)
 	}
 	for _, p := range programs {
+		fmt.Fprintf(os.Stderr, "snapshot: pack %s\n", p.stem(r.version))
 		if err := r.archive(p); err != nil {
 			return fmt.Errorf("archive of %s: %w", p.stem(r.version), err)
 		}
@@ -91,6 +92,7 @@ func (r *release) build(ctx context.Context, builds, systems []string) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(os.Stderr, "snapshot: write images and the chart")
 	if err := r.images(ctx, programs, base); err != nil {
 		return err
 	}
@@ -125,6 +127,7 @@ func (r *release) compile(ctx context.Context, work, build string, systems []str
 		if build == "full" && p.os != "linux" {
 			continue
 		}
+		fmt.Fprintf(os.Stderr, "snapshot: compile %s\n", p.stem(r.version))
 		p.path = filepath.Join(work, p.os+"_"+p.arch, p.file())
 		env := []string{
 			"GOWORK=off", "CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOFLAGS=-buildvcs=false", "GOAMD64=v1",
