@@ -416,6 +416,23 @@ func scrape(t *testing.T, address, name, label string) (sum float64) {
 	return sum
 }
 
+// joinState returns what gpu_join reports about itself, for the message of a test that misses
+// energy.
+func joinState(t *testing.T, telemetry string) string {
+	r, err := http.Get("http://" + telemetry + "/metrics")
+	require.NoError(t, err)
+	defer r.Body.Close()
+	page, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	var lines strings.Builder
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "otelcol_processor_gpu_join_") && !strings.Contains(line, "_bucket{") {
+			lines.WriteString(line)
+		}
+	}
+	return lines.String()
+}
+
 // ownStore adds a trace store to a pipeline without one, with the queue of the ready pipelines; %s
 // is its address.
 const ownStore = `
