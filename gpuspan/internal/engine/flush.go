@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/worker"
 )
 
 // flush waits until everything that had ended at the call is read and its spans have ended. Later
@@ -31,7 +32,7 @@ func (p *Profiler) flush(ctx context.Context) error {
 			if n = t.Unread(targets); n == 0 && until == 0 {
 				until = p.Clock.Now()
 			}
-			n += t.Unplaced(until)
+			n += t.CountUnplaced(until)
 		})
 		if err == nil && until != 0 {
 			waiting := 0
@@ -44,7 +45,7 @@ func (p *Profiler) flush(ctx context.Context) error {
 			}
 		}
 		switch {
-		case err == nil && n == 0, errors.Is(err, section.ErrStopped):
+		case err == nil && n == 0, errors.Is(err, worker.ErrStopped):
 			return nil
 		case err == nil:
 			left = n
@@ -83,7 +84,7 @@ func (p *Profiler) stop(ctx context.Context) error {
 		hangs = t.Call(limit, t.Close)
 	}
 	close(t.Quit)
-	if hangs != nil && !errors.Is(hangs, section.ErrStopped) {
+	if hangs != nil && !errors.Is(hangs, worker.ErrStopped) {
 		return errors.Join(err, errors.New("shutdown: the polling thread is blocked in the driver and was abandoned"))
 	}
 	<-t.Done

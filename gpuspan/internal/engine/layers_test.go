@@ -18,7 +18,7 @@ import (
 func TestImportsOfTheLayersGoOneWay(t *testing.T) {
 	const prefix = "github.com/otelgpu/otelgpu/gpuspan/internal/"
 	layers := []string{
-		"spanattr", "hostclock", "errreport", "spanid", "elapsed", "work", "sink", "section", "spans", "engine", "access",
+		"spanattr", "hostclock", "errreport", "spanid", "elapsed", "work", "sink", "worker", "cpu", "section", "spans", "engine", "access",
 	}
 	for rank, layer := range layers {
 		files, err := filepath.Glob("../" + layer + "/*.go")

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/cpu"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine/enginetest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
@@ -81,7 +82,7 @@ func BenchmarkSaturation(b *testing.B) {
 
 // pollingCPU returns the CPU time of the polling thread, or 0 if unknown.
 func pollingCPU(p *engine.Profiler) (d time.Duration) {
-	_ = p.Poller.Call(context.Background(), func() { d, _ = section.ThreadCPU() })
+	_ = p.Poller.Call(context.Background(), func() { d, _ = cpu.ThreadTime() })
 	return d
 }
 

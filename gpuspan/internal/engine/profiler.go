@@ -55,7 +55,7 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*section.StreamCo
 	if p == nil {
 		return nil
 	}
-	return p.Poller.Stream(h, name, opts...)
+	return p.Poller.RegisterStream(h, name, opts...)
 }
 
 func (p *Profiler) Loop(name string, s *section.Stream, opts ...func(*spans.LoopConfig)) *spans.Loop {

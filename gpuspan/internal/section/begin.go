@@ -5,12 +5,34 @@ package section
 
 import (
 	"context"
+	"runtime"
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/cpu"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
+
+// ContextSpan replaces the span around a section in a context and carries the section too, so that
+// Start finds both with one lookup. In all other respects it is that span.
+type ContextSpan struct {
+	trace.Span
+	section Section
+}
+
+func (p *Core) Untimed(o *Operation) Section {
+	st := p.ops.known(o)
+	if st == nil {
+		st = p.ops.register(o)
+	}
+	return st.Outermost.run(p)
+}
+
+// run counts a section that is not timed.
+func (pl *Position) run(p *Core) Section {
+	return Section{nil, uint64(pl.untimed.Count.Add(1)), pl, p}
+}
 
 // Nesting is the position of a section in the tree.
 type Nesting struct {
@@ -22,6 +44,8 @@ type Nesting struct {
 	Step   *StepState
 	Phase  int8
 }
+
+func (o *Operation) Start(ctx context.Context, s *Stream) Section { return s.Begin(ctx, o, FlagNone) }
 
 // Begin starts a section below the span, section or step of ctx. It also decides whether the
 // section is timed, at the cost of one lookup in ctx.
@@ -49,14 +73,6 @@ func (s *Stream) Begin(ctx context.Context, o *Operation, flags Flags) Section {
 // to many traces: whether it is recorded is decided when its links are known.
 func (o *Operation) skippedBy(p *Core, parent trace.Span) bool {
 	return !o.Cfg.Batch && !p.Samples(parent)
-}
-
-// unsampled reports whether the trace is unsampled at its head; without a trace it is false.
-// IsValid would also check for a span ID, which every tracer sets, and cost two more copies of the
-// 64 bytes of a span context before an atomic add that waits for all of them.
-func unsampled(parent trace.Span) bool {
-	sc := parent.SpanContext()
-	return !sc.IsSampled() && sc.HasTraceID()
 }
 
 // begin starts a section in the context of another. If that has ended, or is not timed, it is not
@@ -109,68 +125,49 @@ func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 		n.root.refs.Add(-1)
 		return x.untimed(o), true
 	}
-	y.at = x.at.child(s.Core, y.at.State)
+	y.at = x.at.child(&s.Core.ops, y.at.State)
 	return y, true
 }
 
-// take takes a free slot for a section of an operation; nil if there is none. It can be inlined.
-// The stream's mutex must be held.
-func (s *Stream) take(st *OpState) *Slot {
-	last := len(s.Free) - 1
-	if last < 0 || s.closed {
-		return nil
+func (x Section) Start(o *Operation) Section {
+	if x.Slot != nil {
+		return x.StartOn(o, x.Slot.stream)
 	}
-	sl := s.Free[last]
-	s.Free = s.Free[:last]
-	s.lastID++
-	r := &sl.Rec
-	r.ID, r.Op, sl.state = s.lastID, st, slotOpen
-	r.HostEnd, r.annotation, r.Work = 0, 0, work.Work{} // of a plain section before
-	return sl
+	if x.at == nil || o == nil || x.p.level.Load() < int32(o.Cfg.Verbosity) {
+		return Section{}
+	}
+	return x.untimed(o)
 }
 
-// noSlot counts that Take found none, and returns why. The stream's mutex must be held.
-func (s *Stream) noSlot() dropReason {
-	if s.closed {
-		return dropShutdown
+func (x Section) StartOn(o *Operation, s *Stream) Section {
+	if x.at == nil || o == nil || s == nil || x.p.level.Load() < int32(o.Cfg.Verbosity) {
+		return Section{}
 	}
-	s.lost++
-	return dropPoolFull
+	if s.Core != x.p {
+		x.p.CountMisuse(ForeignStream)
+		return Section{}
+	}
+	if x.Slot == nil {
+		return x.untimed(o)
+	}
+	y, ok := s.beginIn(x, o, FlagNone)
+	if !ok {
+		x.p.CountMisuse(staleParent)
+		return x.p.Untimed(o)
+	}
+	return y
 }
 
-// takeBack abandons the oldest open section of a stream whose slots are mostly open, if it is older
-// than Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and
-// would deprive the stream of GPU times for as long as Settings.OpenLimit. The polling thread
-// settles it. The stream's mutex must be held.
-func (s *Stream) takeBack(n *Nesting, now int64) bool {
-	if s.closed || 2*s.pending.size > len(s.Slots) {
-		return false
-	}
-	var oldest *Slot
-	for _, sl := range s.Slots {
-		if sl.state != slotOpen || sl.Rec.Flags&flagStep != 0 || sl == n.root || sl == n.around || sl.refs.Load() > 1 {
-			continue
-		}
-		if oldest == nil || sl.Rec.ID < oldest.Rec.ID {
-			oldest = sl
-		}
-	}
-	if oldest == nil || !TooOld(oldest.Rec.HostStart, now, s.Core.Cfg.NestDeadline) &&
-		!TooOld(oldest.Rec.HostStart, now, s.Core.Cfg.OpenLimit) {
-		return false
-	}
-	oldest.state = SlotHeld // its End does nothing from now on
-	s.back = append(s.back, oldest)
-	return true
-}
+// untimed counts a run within this section that is not timed.
+func (x Section) untimed(o *Operation) Section { return x.at.child(&x.p.ops, x.p.State(o)).run(x.p) }
 
 // Open takes a slot and records the start event. Without a free slot an outermost section only
 // counts, and the result for one within another is zero.
 func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 	p := s.Core
-	st := p.known(o)
+	st := p.ops.known(o)
 	if st == nil {
-		st = p.register(o)
+		st = p.ops.register(o)
 	}
 	mode := o.Cfg.Sync
 	if mode == settings.SyncUnset {
@@ -209,7 +206,7 @@ func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 	// The polling thread has written the free slots. The one after the next is requested, because a
 	// line takes longer to arrive than a section to start and end.
 	if i := len(s.Free) - 2; i >= 0 {
-		prefetch(s.Free[i])
+		cpu.Prefetch(&s.Free[i].memory)
 	}
 	r := &sl.Rec
 	r.Ctx = n.Ctx
@@ -242,4 +239,114 @@ func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 		x.annotate(n)
 	}
 	return x
+}
+
+// takeBack abandons the oldest open section of a stream whose slots are mostly open, if it is older
+// than Settings.NestDeadline or OpenLimit: it was started and not ended, as on an error path, and
+// would deprive the stream of GPU times for as long as Settings.OpenLimit. The polling thread
+// settles it. The stream's mutex must be held.
+func (s *Stream) takeBack(n *Nesting, now int64) bool {
+	if s.closed || 2*s.pending.size > len(s.Slots) {
+		return false
+	}
+	var oldest *Slot
+	for _, sl := range s.Slots {
+		if sl.state != slotOpen || sl.Rec.Flags&flagStep != 0 || sl == n.root || sl == n.around || sl.refs.Load() > 1 {
+			continue
+		}
+		if oldest == nil || sl.Rec.ID < oldest.Rec.ID {
+			oldest = sl
+		}
+	}
+	if oldest == nil || !TooOld(oldest.Rec.HostStart, now, s.Core.Cfg.NestDeadline) &&
+		!TooOld(oldest.Rec.HostStart, now, s.Core.Cfg.OpenLimit) {
+		return false
+	}
+	oldest.state = SlotHeld // its End does nothing from now on
+	s.back = append(s.back, oldest)
+	return true
+}
+
+// annotate starts the range of a section that has just started. It is not called under the stream's
+// mutex, because the annotator is not this library's code.
+func (x Section) annotate(n *Nesting) {
+	p, o := x.p, x.at.State.Operation
+	sc := SpanOf(n.Ctx).SpanContext()
+	ids := spanid.IDs{}
+	if n.reserves(p, sc) {
+		ids = n.reserve(p, o, sc)
+	}
+	if ids.Span.IsValid() {
+		sc = trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: ids.Trace, SpanID: ids.Span,
+			TraceFlags: sc.TraceFlags() | trace.FlagsSampled,
+		})
+	}
+	id := p.rangeStart(o, sc, NoStep)
+	s := x.Slot.stream
+	s.Mu.Lock()
+	open := x.live()
+	if open {
+		r := &x.Slot.Rec
+		r.annotation = id
+		if ids.Span.IsValid() {
+			r.more().IDs = ids
+		}
+	}
+	s.Mu.Unlock()
+	if !open { // abandoned already: the profiler shuts down
+		p.rangeEnd(id)
+	}
+}
+
+// reserves reports whether the section will have a span whose ID is known in advance.
+func (n *Nesting) reserves(p *Core, parent trace.SpanContext) bool {
+	return p.Cfg.IDs != nil && !p.refused.Load() &&
+		(parent.IsSampled() || !parent.IsValid()) && // otherwise it is timed for metrics only
+		(n.Step == nil || n.Step.Recorded)
+}
+
+// reserve reserves the IDs of a section's span. A section without a span uses the span around it.
+func (n *Nesting) reserve(p *Core, o *Operation, parent trace.SpanContext) (ids spanid.IDs) {
+	defer p.Guard("an id was drawn")
+	around := n.idsAround()
+	switch {
+	case o.Cfg.NoSpan:
+		return around
+	case parent.IsValid():
+		return spanid.IDs{Trace: parent.TraceID(), Span: p.Cfg.IDs.DrawSpanID(n.Ctx, parent.TraceID())}
+	case around.Trace.IsValid():
+		return spanid.IDs{Trace: around.Trace, Span: p.Cfg.IDs.DrawSpanID(n.Ctx, around.Trace)}
+	case n.root != nil && !n.root.Rec.Op.Cfg.NoSpan:
+		return spanid.IDs{} // the trace has an ID that is unknown here
+	}
+	ids.Trace, ids.Span = p.Cfg.IDs.DrawIDs(n.Ctx)
+	return ids
+}
+
+// idsAround returns the IDs of the section around, or of the outermost one if that has ended.
+func (n *Nesting) idsAround() (ids spanid.IDs) {
+	for _, sl := range []*Slot{n.around, n.root} {
+		if sl == nil || ids.Trace.IsValid() {
+			continue
+		}
+		sl.stream.Mu.Lock()
+		if r := &sl.Rec; r.Extra != nil && (sl == n.root || r.ID == n.parent) {
+			ids = r.Extra.IDs
+		}
+		sl.stream.Mu.Unlock()
+	}
+	return ids
+}
+
+// ownFrames is the number of the library's own frames that the stack may contain in addition to the
+// caller's: Start's frames, and a loop iterator's frames between frames of the application.
+const ownFrames = 16
+
+// locate records which code starts a section. Names are looked up when the span is made.
+func (r *Record) locate(depth int) {
+	var pcs [settings.MaxStackDepth + ownFrames]uintptr
+	n := runtime.Callers(3, pcs[:max(depth, 1)+ownFrames])
+	e := r.more()
+	e.Stack = append(e.Stack[:0], pcs[:n]...)
 }

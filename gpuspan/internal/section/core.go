@@ -6,163 +6,53 @@ package section
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/errreport"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/hostclock"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/spanid"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
-	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/worker"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Statistics are the statistics of sections for reports.
-type Statistics = statistics.Collector[report.Info, report.Device, report.Summary]
-
-// Core is the state shared by a profiler's goroutines: its settings, its clock, its lists, and its
-// counts. Lists are read by any goroutine and grow under the mutex; counts are atomic. The exported
-// fields do not change once the profiler's goroutines run.
-type Core struct {
-	Cfg      Config
-	backend  backend.Backend // nil: host times only
-	Clock    *hostclock.Clock
-	Errors   errreport.Reporter
-	Recorder Statistics // nil: no statistics
-
-	// MetricsEmitted reports whether the metrics of sections leave the process at present.
-	MetricsEmitted func() bool
-
-	source  string      // gpu.timing.source
-	scope   *Scope      // of spans without a device
-	timeAll bool        // sections of unsampled parents are timed too
-	refused atomic.Bool // the provider does not use cfg.ids
-
-	level      atomic.Int32 // verbosity in force; VerbosityOff while disabled
-	stopped    atomic.Bool
-	switchMu   sync.Mutex
-	switchedOn bool               // the last call of SetEnabled,
-	verbosity  settings.Verbosity // and SetVerbosity
-
-	loops atomic.Int32 // running loops: sections search for their step only while there are any
-
-	mu         sync.Mutex
-	ops        atomic.Pointer[[]*OpState] // by Operation.id
-	opList     shared[*OpState]           // in order of registration
-	positions  shared[*Position]          // of sections within others, parents first
-	opCount    int
-	overflow   *OpState
-	streamList shared[*Stream]
-	deviceList shared[*Device]
-	names      names // of StartNamed
-	phases     names
-	steps      names // of loops
-
-	drops     [dropReasons]atomic.Int64
-	statuses  [timingStatuses]atomic.Int64
-	misuses   [misuses]atomic.Int64
-	lostLinks atomic.Int64 // requests to which their batches' spans do not link
-
-	idle               atomic.Bool   // the polling thread sleeps until woken
-	passed             atomic.Int64  // hostClock when its last pass started
-	cpuNs              atomic.Int64  // processor time of the thread as of the last second
-	untimed            atomic.Bool   // untimed sections are pending for the report
-	since              atomic.Int64  // hostClock when the exporter started to work on a nest; 0: idle
-	polling, exporting chan struct{} // each holds one wake-up
+// fill sets defaults for what no option set.
+func (c *Config) fill() {
+	c.OpenTimeout = cmp.Or(c.OpenTimeout, 30*time.Second)
+	if c.OnError == nil {
+		c.OnError = otel.Handle
+	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Tracers = cmp.Or(c.Tracers, otel.GetTracerProvider())
+	c.Meters = cmp.Or(c.Meters, otel.GetMeterProvider())
+	c.Attributes = spanattr.AppendValid(nil, c.Attributes)
 }
 
-// NewCore returns the state of a profiler over a backend, which may be nil. An error means that
-// settings are invalid or that no device can be timed; the profiler is usable nevertheless.
-func NewCore(b backend.Backend, opts ...func(*Config)) (*Core, error) {
-	set, err := settings.FromEnv()
-	errs := []error{err}
-	c := Config{Settings: set}
-	for _, o := range opts {
-		o(&c)
+// Guard recovers from panics of code outside of this library: backends, providers, annotators,
+// recorders. Use it deferred, never under a mutex: the error handler is the application's.
+func (p *Core) Guard(doing string) {
+	if r := recover(); r != nil {
+		p.Errors.Report("panic", fmt.Errorf("recovered while %s: %v", doing, r))
 	}
-	if err := c.Validate(); err != nil {
-		errs = append(errs, err)
-		c.Settings = c.Valid()
-	}
-	c.fill()
-	p := &Core{
-		Cfg: c, timeAll: c.Metrics == settings.MetricsAll, switchedOn: c.Enabled, verbosity: c.Verbosity,
-		polling: make(chan struct{}, 1), exporting: make(chan struct{}, 1),
-	}
-	p.Errors.Handle = c.OnError
-	if c.Annotator != nil && !p.listens() {
-		p.Cfg.Annotator = nil
-	}
-	p.ops.Store(&[]*OpState{})
-	p.names.init(c.Names, p.newNamed)
-	p.phases.init(MaxPhases, newPhaseOperation)
-	p.steps.init(c.Names, newStepOperation)
-	p.setLevel()
-	p.scope = p.newScope(func() []attribute.KeyValue { return nil })
-	errs = append(errs, p.open(b))
-	if c.Report {
-		now := func() time.Time { return time.Unix(0, p.Clock.Wall(p.Clock.Now())) }
-		p.Recorder = statistics.New(now, c.ReportOptions).(Statistics)
-	}
-	return p, errors.Join(errs...)
 }
 
-// open queries the backend's name and clock, and lists its devices. Without any, times are the
-// host's.
-func (p *Core) open(b backend.Backend) error {
-	p.source, p.Clock = SourceHost, hostclock.New(time.Now)
-	if b == nil {
-		p.Log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
-		return nil
-	}
-	var infos []backend.Device
-	if !own(b) {
-		return fmt.Errorf("no device can be timed, sections get host times only: %w", errOwned)
-	}
-	clock, name, err := meet(b)
-	if err == nil {
-		p.Clock = clock
-		infos, err = openDevices(p, b)
-	} else {
-		closeBackend(p, b)
-	}
-	if err != nil {
-		p.Log(slog.LevelWarn, "gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))
-		return fmt.Errorf("no device can be timed, sections get host times only: %w", err)
-	}
-	p.backend, p.source = b, name
-	for _, info := range infos {
-		p.deviceList.add(p.newDevice(info))
-	}
-	return nil
-}
-
-// meet queries the backend's name and its clock.
-func meet(b backend.Backend) (clock *hostclock.Clock, name string, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the backend panicked: %v", r)
-		}
-	}()
-	return hostclock.New(b.Now), b.Name(), nil
+// Log writes a line; the logger is the application's.
+func (p *Core) Log(level slog.Level, text string, attrs ...slog.Attr) {
+	defer p.Guard("a line was logged")
+	p.Cfg.Logger.LogAttrs(context.Background(), level, text, attrs...)
 }
 
 // wake wakes the polling thread, now or next.
-func (p *Core) wake() { wakeUp(p.polling) }
+func (p *Core) wake() { worker.Wake(p.polling) }
+
+// NewExportWorker returns the worker of the exporter's goroutine.
+func (p *Core) NewExportWorker() worker.Worker { return worker.New(p.exporting) }
 
 // MarkExporting states that the exporter works on a nest, or that it has come back from the
 // application's code.
@@ -197,20 +87,69 @@ func (p *Core) Stop() bool {
 	return true
 }
 
-// Streams returns the streams that are not closed or still have sections.
-func (p *Core) Streams() []*Stream { return p.streamList.all() }
+func (p *Core) SetEnabled(on bool) {
+	p.switchMu.Lock()
+	defer p.switchMu.Unlock()
+	p.switchedOn = on
+	p.setLevel()
+}
 
-// Operations returns the states of the operations that have run.
-func (p *Core) Operations() []*OpState { return p.opList.all() }
+func (p *Core) SetVerbosity(v settings.Verbosity) {
+	if v < settings.VerbosityOff || v > settings.VerbosityDebug {
+		return
+	}
+	p.switchMu.Lock()
+	defer p.switchMu.Unlock()
+	p.verbosity = v
+	p.setLevel()
+}
 
-// Positions returns the positions of sections within others, parents first.
-func (p *Core) Positions() []*Position { return p.positions.all() }
+// setLevel applies the last settings. The mutex must be held.
+func (p *Core) setLevel() {
+	level := settings.VerbosityOff
+	if p.switchedOn && !p.stopped.Load() {
+		level = p.verbosity
+	}
+	p.level.Store(int32(level))
+}
 
-// TimedDevices returns the devices that the backend listed.
-func (p *Core) TimedDevices() []*Device { return p.deviceList.all() }
+func (p *Core) Enabled() bool { return p.At(settings.VerbosityOff + 1) }
 
 // At reports whether operations of a verbosity are timed.
 func (p *Core) At(v settings.Verbosity) bool { return p.level.Load() >= int32(v) }
+
+// Streams returns the streams that are not closed or still have sections.
+func (p *Core) Streams() []*Stream { return p.streamList.all() }
+
+// State returns the profiler's state of an operation.
+func (p *Core) State(o *Operation) *OpState { return p.ops.state(o) }
+
+// Operations returns the states of the operations that have run.
+func (p *Core) Operations() []*OpState { return p.ops.list.all() }
+
+// Positions returns the positions of sections within others, parents first.
+func (p *Core) Positions() []*Position { return p.ops.positions.all() }
+
+func (p *Core) Source() string {
+	if p == nil {
+		return ""
+	}
+	return p.source
+}
+
+func (p *Core) Devices() []backend.Device {
+	if p == nil {
+		return nil
+	}
+	var out []backend.Device
+	for _, d := range p.deviceList.all() {
+		out = append(out, d.Info)
+	}
+	return out
+}
+
+// TimedDevices returns the devices that the backend listed.
+func (p *Core) TimedDevices() []*Device { return p.deviceList.all() }
 
 // EnterLoop states that a loop runs, until LeaveLoop.
 func (p *Core) EnterLoop() { p.loops.Add(1) }
@@ -220,12 +159,12 @@ func (p *Core) LeaveLoop() { p.loops.Add(-1) }
 // Samples reports whether sections below a span are timed.
 func (p *Core) Samples(parent trace.Span) bool { return p.timeAll || !unsampled(parent) }
 
-// wakeUp wakes a goroutine that waits for the channel, now or next.
-func wakeUp(wakeups chan<- struct{}) {
-	select {
-	case wakeups <- struct{}{}:
-	default:
-	}
+// unsampled reports whether the trace is unsampled at its head; without a trace it is false.
+// IsValid would also check for a span ID, which every tracer sets, and cost two more copies of the
+// 64 bytes of a span context before an atomic add that waits for all of them.
+func unsampled(parent trace.Span) bool {
+	sc := parent.SpanContext()
+	return !sc.IsSampled() && sc.HasTraceID()
 }
 
 // dropReason is why a section has no times (gpuspan.drop.reason).
@@ -264,116 +203,23 @@ func byName(names []string, counts []atomic.Int64) map[string]int64 {
 	return out
 }
 
-// Log writes a line; the logger is the application's.
-func (p *Core) Log(level slog.Level, text string, attrs ...slog.Attr) {
-	defer p.Guard("a line was logged")
-	p.Cfg.Logger.LogAttrs(context.Background(), level, text, attrs...)
-}
-
-func (p *Core) Source() string {
-	if p == nil {
-		return ""
-	}
-	return p.source
-}
-
-func (p *Core) Devices() []backend.Device {
-	if p == nil {
-		return nil
-	}
-	var out []backend.Device
-	for _, d := range p.deviceList.all() {
-		out = append(out, d.Info)
-	}
-	return out
-}
-
-func (p *Core) Untimed(o *Operation) Section {
-	st := p.known(o)
-	if st == nil {
-		st = p.register(o)
-	}
-	return st.Outermost.run(p)
-}
-
-// Config configures a profiler.
-type Config struct {
-	settings.Settings
-	Tracers       trace.TracerProvider
-	Meters        metric.MeterProvider
-	OnError       func(error)
-	Logger        *slog.Logger
-	ReportOptions []report.Option
-	Annotator     Annotator
-	IDs           *spanid.Generator
-	Outputs       io.Writer
-	Attributes    []attribute.KeyValue
-	Named         func(name string) []func(*OperationConfig) // options of the operations of StartNamed; may be nil
-	Sink          sink.Sink                                  // instead of Tracers, for sections
-
-	OpenTimeout time.Duration // for the driver to list its devices; default 30 s
-}
-
-// fill sets defaults for what no option set.
-func (c *Config) fill() {
-	c.OpenTimeout = cmp.Or(c.OpenTimeout, 30*time.Second)
-	if c.OnError == nil {
-		c.OnError = otel.Handle
-	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.Tracers = cmp.Or(c.Tracers, otel.GetTracerProvider())
-	c.Meters = cmp.Or(c.Meters, otel.GetMeterProvider())
-	c.Attributes = spanattr.AppendValid(nil, c.Attributes)
-}
-
-var statusNames = [timingStatuses]string{
-	StatusTimed:       semconv.GPUTimingStatusOk,
-	StatusCaptured:    semconv.GPUTimingStatusCaptured,
-	statusDropped:     semconv.GPUTimingStatusDropped,
-	StatusDeviceError: semconv.GPUTimingStatusDeviceError,
-	statusTimeout:     semconv.GPUTimingStatusTimeout,
-	statusClockJump:   semconv.GPUTimingStatusClockJump,
-}
-
-// SpanOf returns the span of a context that may be nil.
-func SpanOf(ctx context.Context) trace.Span { return trace.SpanFromContext(ctx) }
-
-// Quiet reports whether the section only kept events warm: it counts, but its times are discarded.
-func (r *Record) Quiet() bool { return r.Step != nil && !r.Step.Recorded }
-
-const SourceHost = semconv.GPUTimingSourceHost
-
-const ScopeName = "github.com/otelgpu/otelgpu/gpuspan"
-
-// Version is the version of this module, on the instrumentation scope of its spans and metrics.
-const Version = "0.1.0"
-
-// Guard recovers from panics of code outside of this library: backends, providers, annotators,
-// recorders. Use it deferred, never under a mutex: the error handler is the application's.
-func (p *Core) Guard(doing string) {
-	if r := recover(); r != nil {
-		p.Errors.Report("panic", fmt.Errorf("recovered while %s: %v", doing, r))
-	}
-}
-
 // misuse is a kind of call that the caller cannot have intended (gpuspan.misuse.kind).
 type misuse uint8
 
 const (
-	ConcurrentSteps   misuse = iota // a step of a loop while another one of it runs
-	ForeignStream                   // StartOn or PhaseOn with a stream of another profiler
-	staleParent                     // Start within a section that has ended
-	unmatchedEnd                    // EndNamed without an open section of the name
-	operationOverflow               // sections of operations beyond maxOperations
-	InvalidWork                     // impossible values
-	Unended                         // sections that were abandoned, and phases that their step ended
+	ConcurrentSteps misuse = iota // a step of a loop while another one of it runs
+	ForeignStream                 // StartOn or PhaseOn with a stream of another profiler
+	staleParent                   // Start within a section that has ended
+	unmatchedEnd                  // EndNamed without an open section of the name
+	InvalidWork                   // impossible values
+	Unended                       // sections that were abandoned, and phases that their step ended
 	misuses
 )
 
 var misuseNames = [misuses]string{
 	semconv.GpuspanMisuseKindConcurrentSteps, semconv.GpuspanMisuseKindForeignStream,
 	semconv.GpuspanMisuseKindStaleParent, semconv.GpuspanMisuseKindUnmatchedEnd,
-	semconv.GpuspanMisuseKindOperationOverflow, semconv.GpuspanMisuseKindInvalidWork, semconv.GpuspanMisuseKindUnended,
+	semconv.GpuspanMisuseKindInvalidWork, semconv.GpuspanMisuseKindUnended,
 }
 
 // CountMisuse counts a call.
@@ -385,34 +231,53 @@ func (p *Core) Misuse() map[string]int64 {
 		return nil
 	}
 	out := byName(misuseNames[:], p.misuses[:])
+	out[semconv.GpuspanMisuseKindOperationOverflow] = p.ops.overflows.Load()
 	out[semconv.GpuspanMisuseKindNameOverflow] = p.names.dropped.Load() + p.steps.dropped.Load()
 	return out
 }
 
-func (p *Core) SetEnabled(on bool) {
-	p.switchMu.Lock()
-	defer p.switchMu.Unlock()
-	p.switchedOn = on
-	p.setLevel()
+// newNamed returns a new operation of StartNamed.
+func (p *Core) newNamed(name string) *Operation {
+	return NewOperation(name, p.namedOptions(name)...)
 }
 
-func (p *Core) SetVerbosity(v settings.Verbosity) {
-	if v < settings.VerbosityOff || v > settings.VerbosityDebug {
-		return
+func (p *Core) namedOptions(name string) []func(*OperationConfig) {
+	if p.Cfg.Named == nil {
+		return nil
 	}
-	p.switchMu.Lock()
-	defer p.switchMu.Unlock()
-	p.verbosity = v
-	p.setLevel()
+	defer p.Guard("a name was described")
+	return p.Cfg.Named(name)
 }
 
-// setLevel applies the last settings. The mutex must be held.
-func (p *Core) setLevel() {
-	level := settings.VerbosityOff
-	if p.switchedOn && !p.stopped.Load() {
-		level = p.verbosity
+// MaxPhases bounds the phases of a profiler, because each is an attribute name.
+const MaxPhases = 64
+
+// PhaseOperation returns the operation of a phase's sections, whose name and category are the
+// phase's; other is true if there are too many, which share one.
+func (p *Core) PhaseOperation(name string) (o *Operation, other bool) {
+	o = p.phases.operation(name)
+	return o, o == p.phases.overflow
+}
+
+// StepOperation returns the operation of the steps of all loops of a name, so that a loop may be
+// created for each epoch or evaluation.
+func (p *Core) StepOperation(name string) *Operation { return p.steps.operation(name) }
+
+// newDevice creates a device, whose spans have their own scopes with the identity of the device,
+// once for all of them.
+func (p *Core) newDevice(info backend.Device) *Device {
+	d := &Device{Info: info, Attrs: identity(info)}
+	for _, kv := range d.Attrs {
+		if kv.Key == semconv.HWIDKey || kv.Key == semconv.HWNameKey {
+			d.repeated = append(d.repeated, kv)
+		}
 	}
-	p.level.Store(int32(level))
+	d.timed = p.newScope(func() []attribute.KeyValue { return d.scope(p.source) })
+	d.untimed = p.newScope(func() []attribute.KeyValue { return d.scope("") })
+	return d
 }
 
-func (p *Core) Enabled() bool { return p.At(settings.VerbosityOff + 1) }
+// newScope creates a scope with additional attributes.
+func (p *Core) newScope(more func() []attribute.KeyValue) *Scope {
+	return &Scope{provider: p.Cfg.Tracers, emitted: func() bool { return p.MetricsEmitted() }, more: more}
+}

@@ -4,15 +4,11 @@
 package section
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"reflect"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -46,28 +42,15 @@ type Device struct {
 	halfNs    atomic.Int64 // half width of the newest section; 0: none yet
 }
 
-// newDevice creates a device, whose spans have their own scopes with the identity of the device,
-// once for all of them.
-func (p *Core) newDevice(info backend.Device) *Device {
-	d := &Device{Info: info, Attrs: identity(info)}
-	for _, kv := range d.Attrs {
-		if kv.Key == semconv.HWIDKey || kv.Key == semconv.HWNameKey {
-			d.repeated = append(d.repeated, kv)
-		}
-	}
-	d.timed = p.newScope(func() []attribute.KeyValue { return d.scope(p, true) })
-	d.untimed = p.newScope(func() []attribute.KeyValue { return d.scope(p, false) })
-	return d
-}
-
-// scope returns the attributes of the scope of the device's spans.
-func (d *Device) scope(p *Core, timed bool) []attribute.KeyValue {
+// scope returns the attributes of the scope of the device's spans, which the source timed; empty:
+// the device did not.
+func (d *Device) scope(source string) []attribute.KeyValue {
 	kv := slices.Clip(d.Attrs)
 	if d.stream > 0 {
 		kv = append(kv, semconv.GPUStreamIDKey.Int(d.stream))
 	}
-	if timed {
-		kv = append(kv, semconv.GPUTimingSourceKey.String(p.source))
+	if source != "" {
+		kv = append(kv, semconv.GPUTimingSourceKey.String(source))
 		if f := d.floor.Load(); f > 0 {
 			kv = append(kv, semconv.GPUFloorDurationKey.Float64(spanattr.Seconds(f)))
 		}
@@ -101,16 +84,14 @@ func (d *Device) ClockState() (half int64, drift float64, anomalies int64) {
 // span, when it is known whether metrics leave the process, and again when that changes, as by a
 // MeterProvider that is set later.
 type Scope struct {
-	p    *Core
-	more func() []attribute.KeyValue
-	mu   sync.Mutex
+	provider trace.TracerProvider
+	emitted  func() bool // whether the metrics of sections leave the process
+	more     func() []attribute.KeyValue
 
+	mu      sync.Mutex
 	tracers [2]trace.Tracer // without and with gpu.metrics.emitted
 	sinks   [2]*sink.Scope
 }
-
-// newScope creates a scope with additional attributes.
-func (p *Core) newScope(more func() []attribute.KeyValue) *Scope { return &Scope{p: p, more: more} }
 
 // Tracer returns the tracer of the scope.
 func (s *Scope) Tracer() trace.Tracer {
@@ -118,7 +99,7 @@ func (s *Scope) Tracer() trace.Tracer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tracers[i] == nil {
-		s.tracers[i] = s.p.Cfg.Tracers.Tracer(ScopeName, trace.WithInstrumentationVersion(Version),
+		s.tracers[i] = s.provider.Tracer(ScopeName, trace.WithInstrumentationVersion(Version),
 			trace.WithSchemaURL(semconv.SchemaURL), trace.WithInstrumentationAttributes(s.attributes(i)...))
 	}
 	return s.tracers[i]
@@ -138,7 +119,7 @@ func (s *Scope) Sink() *sink.Scope {
 }
 
 func (s *Scope) variant() int {
-	if s.p.MetricsEmitted() {
+	if s.emitted() {
 		return 1
 	}
 	return 0
@@ -152,39 +133,6 @@ func (s *Scope) attributes(variant int) []attribute.KeyValue {
 		kv = append(slices.Clip(kv), semconv.GPUMetricsEmittedKey.Bool(true))
 	}
 	return kv
-}
-
-// Scope returns the instrumentation scope of the spans of a stream. If timed is set, their times
-// are the device's.
-func (s *Stream) Scope(timed bool) *Scope {
-	switch {
-	case s.Device == nil:
-		return s.Core.scope
-	case timed:
-		return s.Device.timed
-	}
-	return s.Device.untimed
-}
-
-// MaxScopeStream bounds the scopes that differ only in a stream's number: an SDK keeps the tracer
-// of each forever, and a program may create one profiler after another.
-const MaxScopeStream = 64
-
-// describe sets the attributes of the stream's spans. The scope states the first stream of a
-// device, often the only one; spans of other streams state theirs themselves.
-func (s *Stream) describe() {
-	d := s.Device
-	if d != nil && d.stream == 0 {
-		if d.stream = -1; s.ID <= MaxScopeStream {
-			d.stream = s.ID
-		}
-	}
-	if d == nil || d.stream != s.ID {
-		s.Attrs = append(s.Attrs, semconv.GPUStreamIDKey.Int(s.ID))
-	}
-	if d != nil {
-		s.Attrs = append(s.Attrs, d.repeated...)
-	}
 }
 
 // identity returns the attributes that identify a device.
@@ -202,6 +150,11 @@ func identity(d backend.Device) []attribute.KeyValue {
 		semconv.GPUDeviceOrdinalKey.Int(d.Ordinal))
 }
 
+const ScopeName = "github.com/otelgpu/otelgpu/gpuspan"
+
+// Version is the version of this module, on the instrumentation scope of its spans and metrics.
+const Version = "0.1.0"
+
 // atomicFloat is a float64 that is read and written by different goroutines.
 type atomicFloat struct{ bits atomic.Uint64 }
 
@@ -218,120 +171,9 @@ const (
 
 func UsualHalf(h int64) int64 { return (h + halfSpread + HalfStep - 1) / HalfStep * HalfStep }
 
-// openDevices lists the devices of a backend, on a separate thread, because a driver may hang
-// while it is loaded. If it does not respond within the limit, the thread is left behind with the
-// backend, which it closes, and shares nothing else with the profiler. An error means that the
-// backend is closed or will be.
-func openDevices(p *Core, b backend.Backend) ([]backend.Device, error) {
-	type answer struct {
-		devices []backend.Device
-		err     error
-	}
-	answers, left := make(chan answer), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // never unlocked: ThreadInit changes the thread
-		a := answer{err: errors.New("the goroutine was ended by the backend's code")}
-		defer func() {
-			if r := recover(); r != nil {
-				a.err = fmt.Errorf("recovered: %v", r)
-			}
-			if a.err != nil {
-				closeBackend(p, b)
-			}
-			select {
-			case answers <- a:
-			case <-left:
-				if a.err == nil {
-					closeBackend(p, b)
-				}
-			}
-		}()
-		a.devices, a.err = listDevices(b)
-	}()
-	select {
-	case a := <-answers:
-		return a.devices, a.err
-	case <-time.After(p.Cfg.OpenTimeout):
-		close(left)
-		return nil, errors.New("the driver does not respond")
-	}
-}
-
-// owned are the backends of profilers that are not shut down.
-var owned sync.Map
-
-var errOwned = errors.New("the backend belongs to another profiler (open one for each, or share the profiler)")
-
-// own makes the backend the profiler's; false if another one has it. A value that cannot be
-// compared is not shared.
-func own(b backend.Backend) bool {
-	if !reflect.TypeOf(b).Comparable() {
-		return true
-	}
-	_, taken := owned.LoadOrStore(b, true)
-	return !taken
-}
-
-func listDevices(b backend.Backend) ([]backend.Device, error) {
-	if err := b.ThreadInit(); err != nil {
-		return nil, fmt.Errorf("cannot prepare the polling thread: %w", err)
-	}
-	infos, err := b.Devices()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list devices: %w", err)
-	}
-	if len(infos) == 0 {
-		return nil, fmt.Errorf("backend %s found no device", b.Name())
-	}
-	return infos, nil
-}
-
-// openDevice opens the device's clock and measures its floor, when its first stream is registered.
-func (t *Poller) openDevice(d *Device) error {
-	if d.Anchorer != nil {
-		return nil
-	}
-	b := t.back
-	a, st := clockmap.NewAnchorer(b, backend.Context(d.Info.Ordinal), clockmap.Defaults())
-	if st != backend.StatusOK {
-		return &backend.StatusError{Call: "cannot make clock events", Status: st}
-	}
-	if st := a.Anchor(); st != backend.StatusOK {
-		a.Close()
-		return &backend.StatusError{Call: "cannot anchor the device's clock", Status: st}
-	}
-	d.Anchorer, d.axis = a, a.Axis(t.p.Clock.Time(0))
-	measureFloor(d, b)
-	describeDevice(t.p, d)
-	return nil
-}
-
-// givenDevice returns the device that the application names for streams without events.
-func (t *Poller) givenDevice(info backend.Device) *Device {
-	for _, d := range t.given {
-		if sameDevice(d.Info, info) {
-			return d
-		}
-	}
-	d := t.p.newDevice(info)
-	t.given = append(t.given, d) // at most one for each stream
-	describeDevice(t.p, d)
-	return d
-}
-
 func sameDevice(a, b backend.Device) bool {
 	a.Peaks, b.Peaks = nil, nil
 	return a == b
-}
-
-// describeDevice reports the device's capabilities to the recorder.
-func describeDevice(p *Core, d *Device) {
-	if p.Recorder != nil {
-		p.Recorder.SetDevice(report.Device{
-			Ordinal: d.Info.Ordinal, ID: d.Info.UUID, Model: d.Info.Model,
-			Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.Info),
-		})
-	}
 }
 
 // peaksOf returns the limits from the backend, otherwise the limits of the driver's model name. MIG

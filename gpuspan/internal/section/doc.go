@@ -7,7 +7,7 @@
 // [Section.Start] takes a [Slot] of a [Stream] and records an event; [Section.End] records another
 // one and appends the slot to the stream's queue. The [Poller] reads the events of the queue, keeps
 // outermost sections until those inside them are resolved, and places them between two anchors of
-// the device's clock. [Stamped] is what it passes on.
+// the device's clock. [Stamped] is what it passes on. Start to read in model.go, which has the data.
 //
 // Invariants:
 //   - Start and End allocate nothing, never wait for the device, and hold only the stream's mutex.

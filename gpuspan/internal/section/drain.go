@@ -12,9 +12,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
-// batchSize is how many sections of a stream one pass reads, at most.
-const batchSize = 256
-
 // Drain reads what has completed on a stream, up to batchSize sections.
 func (t *Poller) Drain(s *Stream) (progress, pending bool) {
 	defer func() {
@@ -60,9 +57,9 @@ func (t *Poller) Drain(s *Stream) (progress, pending bool) {
 			if t.stamps[ready], ok = t.stampsOf(s, sl, seen); ok && plainSlot(sl) && t.stamps[ready].Fits() {
 				t.plain[ready] = true
 			} else {
-				t.timed(s, sl, t.stamps[ready], ok)
+				t.storeTimes(s, sl, t.stamps[ready], ok)
 			}
-		} else if !t.read(s, sl, failed) {
+		} else if !t.readSlot(s, sl, failed) {
 			break
 		}
 		if sl.Rec.Status == StatusDeviceError {
@@ -122,8 +119,8 @@ func (t *Poller) completed(s *Stream, n int) int {
 	return 1 + sort.Search(n-2, func(i int) bool { return !done(i + 1) })
 }
 
-// read reads the times of a pending slot; false if the device has not completed it.
-func (t *Poller) read(s *Stream, sl *Slot, failed backend.Status) bool {
+// readSlot reads the times of a pending slot; false if the device has not completed it.
+func (t *Poller) readSlot(s *Stream, sl *Slot, failed backend.Status) bool {
 	r := &sl.Rec
 	if sl.expired { // its span exists
 		return failed != backend.StatusOK || s.backend.Query(backend.Event(sl.end.Args[0])) != backend.StatusNotReady
@@ -140,7 +137,7 @@ func (t *Poller) read(s *Stream, sl *Slot, failed backend.Status) bool {
 			t.queryFailed(s, r, st)
 		default:
 			stamps, ok := t.stampsOf(s, sl, t.p.Clock.Now())
-			t.timed(s, sl, stamps, ok)
+			t.storeTimes(s, sl, stamps, ok)
 			return true
 		}
 	}
@@ -151,7 +148,7 @@ func (t *Poller) read(s *Stream, sl *Slot, failed backend.Status) bool {
 // queryFailed handles a status other than ready and not ready: asynchronous errors of the
 // application's work are reported here.
 func (t *Poller) queryFailed(s *Stream, r *Record, st backend.Status) {
-	if r.failed(st) {
+	if r.fail(st) {
 		t.retire(s, st)
 	}
 }
@@ -187,8 +184,8 @@ func (t *Poller) stampsOf(s *Stream, sl *Slot, seen int64) (clockmap.Stamps, boo
 var errForeign = errors.New(
 	"foreign code swapped the events of the section, or did not record them before the call of Recorded")
 
-// timed stores them. If the driver rejects it, the event has the reason.
-func (t *Poller) timed(s *Stream, sl *Slot, stamps clockmap.Stamps, ok bool) {
+// storeTimes stores them. If the driver rejects it, the event has the reason.
+func (t *Poller) storeTimes(s *Stream, sl *Slot, stamps clockmap.Stamps, ok bool) {
 	r := &sl.Rec
 	st := backend.StatusOK
 	if !ok {
@@ -289,18 +286,21 @@ func (t *Poller) count(sl *Slot, r *Record) {
 	}
 }
 
-// takeOut copies a record out of its slot, which does not change.
-func takeOut(sl *Slot) *Record {
-	r := recordPool.Get().(*Record)
-	sl.stream.Mu.Lock()
-	r.take(sl)
-	sl.stream.Mu.Unlock()
-	return r
-}
-
-// free releases a slot whose record is not needed.
-func free(sl *Slot) {
-	sl.stream.Mu.Lock()
-	sl.stream.release(sl)
-	sl.stream.Mu.Unlock()
+// giveUp settles a section that is no longer open and in no FIFO, with host times and status
+// timeout.
+func (t *Poller) giveUp(sl *Slot, now int64) {
+	r := &sl.Rec
+	r.onHost(statusTimeout)
+	if r.HostEnd == 0 { // still open
+		r.HostEnd = now
+		t.p.rangeEnd(r.annotation)
+		if r.Flags&flagStep == 0 {
+			t.p.CountMisuse(Unended)
+			if r.Step != nil {
+				r.Step.Running.Add(-1)
+			}
+		}
+	}
+	t.hostTimes(r)
+	t.settle(sl)
 }

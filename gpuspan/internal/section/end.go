@@ -4,18 +4,13 @@
 package section
 
 import (
-	"math"
-	"runtime"
-	"time"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// end ends a section with work, or with nil. It is a single function, because calls are a
+// finish ends a section with work, or with nil. It is a single function, because calls are a
 // significant part of its time.
-func (x Section) end(w *work.Work) {
+func (x Section) finish(w *work.Work) {
 	if w != nil && w.Wrong() {
 		x.p.CountMisuse(InvalidWork)
 		w.Sanitize()
@@ -67,70 +62,38 @@ func (x Section) end(w *work.Work) {
 	}
 }
 
-// enqueue passes a slot to the polling thread, and wakes it if necessary. It unlocks the stream's
-// mutex, which must be held.
-func (s *Stream) enqueue(sl *Slot, now int64) {
-	p, annotation := s.Core, sl.Rec.annotation
-	sl.state = SlotPending
-	s.pending.push(sl)
-	crowded := 2*s.pending.size >= len(s.Slots) && s.crowded(now)
-	s.Mu.Unlock()
-	p.rangeEnd(annotation)
-	if crowded || p.idle.Load() {
-		p.wake()
+func (x Section) End() {
+	if x.Slot != nil {
+		x.finish(nil)
 	}
 }
 
-// crowded reports whether to wake the polling thread although it sleeps only briefly: if it has not
-// polled for wakeEvery, and once between two of its passes when half of the slots that the last
-// pass left free have been used since, as in a burst shorter than wakeEvery. Waking it more often
-// is useless: behind a device that lags, polling frees no slot sooner. The stream's mutex must be
-// held.
-func (s *Stream) crowded(now int64) bool {
-	if now-s.Core.passed.Load() > int64(wakeEvery) {
-		return true
-	}
-	if s.pending.size < s.crowd {
-		return false
-	}
-	s.crowd = math.MaxInt
-	return true
-}
-
-// wakeEvery is the time without polling after which a crowded stream wakes the polling thread.
-const wakeEvery = 2 * time.Millisecond
-
-// Looked records that the polling thread has read the stream. It is not worth waking it for less
-// than an eighth of the slots. The stream's mutex must be held.
-func (s *Stream) Looked() {
-	n := len(s.Slots)
-	s.crowd = s.pending.size + max((n-s.pending.size)/2, n/8)
-}
-
-// wait blocks until the device has reached an event.
-func (s *Stream) wait(e backend.Event) {
-	defer s.syncing.Add(-1)
-	defer s.Core.Guard("a section's end was waited for")
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if unbind, st := s.backend.Bind(s.context); st == backend.StatusOK {
-		defer unbind()
-		s.backend.Synchronize(e)
+func (x Section) EndWith(w work.Work) {
+	if x.at != nil {
+		x.finish(&w)
 	}
 }
 
-// release frees a slot. The stream's mutex must be held.
-func (s *Stream) release(sl *Slot) {
-	e := sl.Rec.Extra
-	if e != nil {
-		e.reset()
+// EndWork is like EndWith, with arguments that all fit in registers.
+func (x Section) EndWork(read, written, bytes, items int64, flops float64, p work.Precision) {
+	if x.at != nil {
+		w := work.Work{Read: read, Written: written, Bytes: bytes, Items: items, FLOPs: flops, Precision: p}
+		x.finish(&w)
 	}
-	sl.Rec = Record{Extra: e}
-	sl.state = slotFree
-	s.Free = append(s.Free, sl)
 }
 
-func (x Section) Elapsed() (e *elapsed.Value) {
-	x.with(func(extra *Extra) { e = elapsed.Ask(&extra.Elapsed) })
-	return e
+// endUntimed counts the work of a section that is not timed, once.
+func (x Section) endUntimed(w *work.Work) {
+	if x.at.ended[x.id%ticketRing].Swap(int64(x.id)) != int64(x.id) {
+		x.at.countWork(w)
+	}
+}
+
+func (x Section) Recorded(w work.Work) {
+	x.change(func(r *Record) {
+		if r.Flags&flagLent != 0 {
+			r.Flags |= flagRecorded
+		}
+	})
+	x.EndWith(w)
 }

@@ -5,12 +5,21 @@ package section
 
 import (
 	"runtime"
-	"slices"
-
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
+
+// wait blocks until the device has reached an event.
+func (s *Stream) wait(e backend.Event) {
+	defer s.syncing.Add(-1)
+	defer s.Core.Guard("a section's end was waited for")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unbind, st := s.backend.Bind(s.context); st == backend.StatusOK {
+		defer unbind()
+		s.backend.Synchronize(e)
+	}
+}
 
 // recordStart records the start event of an open slot. The stream's mutex is held around every
 // record, so that the order of the pending FIFO is the order on the stream.
@@ -53,26 +62,9 @@ func (s *Stream) recordEnd(sl *Slot) {
 
 // refused handles a record refused by the driver.
 func (s *Stream) refused(r *Record, st backend.Status) {
-	if r.failed(st) && s.failed == backend.StatusOK {
+	if r.fail(st) && s.failed == backend.StatusOK {
 		s.failed = st // retired; the polling thread reports it
 	}
-}
-
-// onHost switches a section to host times.
-func (r *Record) onHost(status TimingStatus) {
-	r.Flags |= FlagHost
-	r.Status = status
-}
-
-// failed switches a section to host times after a status of the driver; it reports whether the
-// device failed, as opposed to a graph capture.
-func (r *Record) failed(st backend.Status) bool {
-	if st.Capture() {
-		r.onHost(StatusCaptured)
-		return false
-	}
-	r.onHost(StatusDeviceError)
-	return true
 }
 
 // record enqueues an event, unless the stream captures a graph: nothing runs then, and the event
@@ -132,23 +124,4 @@ func (s *Stream) memoryUsage() (int64, bool) {
 	defer unbind()
 	used, st := s.backend.MemoryUsage(s.context)
 	return used, st == backend.StatusOK
-}
-
-// MaxLinks bounds the links of one section, 88 bytes each, which its slot keeps. If there are more
-// requests, gpu.batch.size and the shares count all of them.
-const MaxLinks = 1024
-
-// link adds a request to a batch. If there is no room, a sampled request replaces one that is not.
-func (e *Extra) link(sc trace.SpanContext, items int64) {
-	e.Batch++
-	e.Items += items
-	if len(e.Links) < MaxLinks {
-		e.Links = append(e.Links, trace.Link{SpanContext: sc})
-		e.Shares = append(e.Shares, items)
-		return
-	}
-	i := slices.IndexFunc(e.Links, func(l trace.Link) bool { return !l.SpanContext.IsSampled() })
-	if i >= 0 && sc.IsSampled() {
-		e.Links[i], e.Shares[i] = trace.Link{SpanContext: sc}, items
-	}
 }

@@ -4,32 +4,26 @@
 package section
 
 import (
-	"context"
 	"slices"
 	"sync"
-
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 )
 
-// Nest is an outermost section with all sections in it, copied out of their slots: the unit of
-// export.
-type Nest struct {
-	Stream *Stream
-	Root   *Record // mostly own
-	own    Record
-	Held   []*Record // sections in it, in the order in which they were read
-	Step   *Slot     // instead of root: the boundaries of a step
-	Late   *Nest     // parent of root's span: a nest that was not waited for any longer
-	Around *OpState  // of the outermost section of a root that gets no span; else nil
-	Expiry bool      // of a step that the device does not finish
-	Kept   bool      // late nests refer to this one
+// Count returns how many records there are: the record of a step's boundary or of the outermost
+// section, and the sections in it.
+func (n *Nest) Count() int { return 1 + len(n.Held) }
 
-	// goroutine of the exporter, where kept
-	Span trace.SpanContext
-	Node int32
+// Record returns the i-th of them.
+func (n *Nest) Record(i int) *Record {
+	switch {
+	case i > 0:
+		return n.Held[i-1]
+	case n.Step != nil:
+		return &n.Step.Rec
+	}
+	return n.Root
 }
 
 // Put clears a nest whose spans have ended, for the next one.
@@ -52,27 +46,8 @@ func (n *Nest) Put(spare *SpareNests) {
 	spare.put(n)
 }
 
-// Count returns how many records there are: the record of a step's boundary or of the outermost
-// section, and the sections in it.
-func (n *Nest) Count() int { return 1 + len(n.Held) }
-
-// Record returns the i-th of them.
-func (n *Nest) Record(i int) *Record {
-	switch {
-	case i > 0:
-		return n.Held[i-1]
-	case n.Step != nil:
-		return &n.Step.Rec
-	}
-	return n.Root
-}
-
-// SpareNests are returned from the exporter to the polling thread in batches: sync.Pool would take
-// one at a time from another processor.
-type SpareNests struct {
-	mu   sync.Mutex
-	list []*Nest
-}
+// maxSpare bounds the memory that is kept after a burst, about 3 MiB.
+const maxSpare = MaxInFlight
 
 func (s *SpareNests) put(n *Nest) {
 	s.mu.Lock()
@@ -107,30 +82,6 @@ func (r *Record) clear() {
 	*r = Record{Extra: e}
 }
 
-// maxSpare bounds the memory that is kept after a burst, about 3 MiB.
-const maxSpare = MaxInFlight
-
-// plain is an outermost timed section with none in it, in no step, that states nothing except its
-// work, as most do. It is passed by value: three processors pass it on, and fetching memory from
-// another processor is most of a section's additional cost of reading clocks. A nest takes three
-// times as many cache lines.
-type plain struct {
-	Times
-	Ctx                context.Context
-	Op                 *OpState
-	Work               work.Work
-	HostStart, HostEnd int64 // hostClock
-	Occurrence         int64
-}
-
-// Stamped waits for the anchor that places it, then for its span. The stamps of a plain section
-// stay with the polling thread, in Stream.stamps.
-type Stamped struct {
-	Nest *Nest // nil: it is plain
-	Read int64 // hostClock
-	plain
-}
-
 // Count returns how many records there are.
 func (q *Stamped) Count() int {
 	if q.Nest == nil {
@@ -147,23 +98,20 @@ const MaxInFlight = 4096
 // are measured and counted but get no span.
 const MaxHeld = 8192
 
-// settleInner passes on a resolved section that is inside another, so that a long outer section
-// does not block short inner ones.
-func (t *Poller) settleInner(r *Record, s *Stream, root *Slot) {
-	r.HeldOn = s
-	if root.nest == nil && t.heldNow < MaxHeld {
-		root.held = append(root.held, r)
-		t.heldNow++
-		return
-	}
-	n := t.newNestOf(s, r)
-	// if its outermost section was abandoned while waiting for it, the parent is that section's
-	// span.
-	if n.Late = root.nest; n.Late == nil {
-		t.p.drop(dropNestLimit)
-		n.Around = root.Rec.Op
-	}
-	t.queue(root.stream, n)
+// takeOut copies a record out of its slot, which does not change.
+func takeOut(sl *Slot) *Record {
+	r := recordPool.Get().(*Record)
+	sl.stream.Mu.Lock()
+	r.take(sl)
+	sl.stream.Mu.Unlock()
+	return r
+}
+
+// free releases a slot whose record is not needed.
+func free(sl *Slot) {
+	sl.stream.Mu.Lock()
+	sl.stream.release(sl)
+	sl.stream.Mu.Unlock()
 }
 
 func (t *Poller) newNest(s *Stream) *Nest {
@@ -198,6 +146,33 @@ func (t *Poller) settleRoot(sl *Slot) {
 	sl.Rec.done = true
 	sl.hold()
 	t.waiting = append(t.waiting, sl)
+}
+
+// settleInner passes on a resolved section that is inside another, so that a long outer section
+// does not block short inner ones.
+func (t *Poller) settleInner(r *Record, s *Stream, root *Slot) {
+	r.HeldOn = s
+	if root.nest == nil && t.heldNow < MaxHeld {
+		root.held = append(root.held, r)
+		t.heldNow++
+		return
+	}
+	n := t.newNestOf(s, r)
+	// if its outermost section was abandoned while waiting for it, the parent is that section's
+	// span.
+	if n.Late = root.nest; n.Late == nil {
+		t.p.drop(dropNestLimit)
+		n.Around = root.Rec.Op
+	}
+	t.queue(root.stream, n)
+}
+
+// settleBoundary passes on the resolved boundaries of a step.
+func (t *Poller) settleBoundary(sl *Slot) {
+	sl.hold()
+	n := t.newNest(sl.stream)
+	n.Step = sl
+	t.queue(sl.stream, n)
 }
 
 // unref drops a reference to an outermost slot. The slot's own reference goes last, in complete.
@@ -253,14 +228,6 @@ func (t *Poller) takeHeld(sl *Slot, n *Nest) {
 	t.heldNow -= len(n.Held)
 }
 
-// settleBoundary passes on the resolved boundaries of a step.
-func (t *Poller) settleBoundary(sl *Slot) {
-	sl.hold()
-	n := t.newNest(sl.stream)
-	n.Step = sl
-	t.queue(sl.stream, n)
-}
-
 // nestsPending reports whether a nest waits for its deadline. Nests past their deadline are not
 // visited: an inner section wakes the thread if it ends after all.
 func (t *Poller) nestsPending() bool {
@@ -285,15 +252,6 @@ func (t *Poller) queuePlain(s *Stream, sl *Slot, stamps *clockmap.Stamps) {
 	q.Occurrence = t.counted.Number(r.Op, &q.Work)
 }
 
-// Counted is a batch of plain sections of one operation that were numbered and are still to be
-// added to its tally.
-type Counted struct {
-	op   *OpState
-	n    int64
-	last int64 // occurrence
-	work work.Work
-}
-
 func (c *Counted) Number(op *OpState, w *work.Work) (occurrence int64) {
 	if c.op != op || c.work.Precision != w.Precision {
 		c.Add()
@@ -315,6 +273,10 @@ func (c *Counted) Add() {
 	*c = Counted{}
 }
 
+// freeTogether bounds how long a caller of Start waits for the stream's mutex: about 10 ns for
+// each.
+const freeTogether = 32
+
 // releasePlain frees slots that queuePlain has read, some at a time.
 func releasePlain(s *Stream, list []*Slot) {
 	s.InFlight.Add(int32(len(list)))
@@ -329,7 +291,3 @@ func releasePlain(s *Stream, list []*Slot) {
 		list = list[n:]
 	}
 }
-
-// freeTogether bounds how long a caller of Start waits for the stream's mutex: about 10 ns for
-// each.
-const freeTogether = 32

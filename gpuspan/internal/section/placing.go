@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/worker"
 )
 
 // A section is placed when an anchor has been taken after it was read, so that it is between two.
@@ -45,7 +46,7 @@ func (t *Poller) Place(all bool) {
 		HandOver(s, n)
 	}
 	if handed {
-		wakeUp(t.p.exporting)
+		worker.Wake(t.p.exporting)
 	}
 }
 
@@ -148,8 +149,8 @@ func (t *Poller) queue(s *Stream, n *Nest) {
 	s.Stamps = append(s.Stamps, clockmap.Stamps{}) // its records have their own
 }
 
-// Unplaced counts the sections that were read by then and wait for an anchor.
-func (t *Poller) Unplaced(until int64) (n int) {
+// CountUnplaced counts the sections that were read by then and wait for an anchor.
+func (t *Poller) CountUnplaced(until int64) (n int) {
 	for _, s := range t.p.streamList.all() {
 		for i := range s.Unplaced {
 			if s.Unplaced[i].Read <= until {

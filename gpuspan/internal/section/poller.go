@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/cpu"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/worker"
 )
 
 // The thread sleeps until the next anchor is due, sixty milliseconds at most: sections wait for an
@@ -27,43 +28,10 @@ const (
 	CloseLimit  = time.Second // minimum time that Shutdown waits until everything is freed
 )
 
-// Poller owns one goroutine, locked to its OS thread, on which all driver calls run except
-// recording. Code of the application never runs on it, except its error handler. It registers
-// streams, reads their events, keeps outermost sections until those inside them are resolved, and
-// places them on the wall clock.
-type Poller struct {
-	Worker
-	p      *Core
-	back   backend.Backend // nil: host times only
-	given  []*Device       // named by the application, without a backend
-	locked bool            // to its thread
-
-	tidied  time.Time
-	sleep   time.Duration
-	longest time.Duration // its sleep, unless it is idle
-	passes  int           // since sections were placed
-	busy    bool          // since the last upkeep a pass, also one of Flush, found an ended section
-	pressed bool          // the last pass found a quarter of a stream's slots done
-	more    bool          // the last pass left a stream with sections that are done
-	closing bool          // sections dropped from now on count as dropped by Shutdown
-
-	batch   [batchSize]*Slot           // the oldest pending slots of a stream
-	stamps  [batchSize]clockmap.Stamps // stamps of plain records
-	plain   [batchSize]bool
-	counted Counted
-
-	spare   *SpareNests
-	nests   []*Nest // empty ones
-	waiting []*Slot // outermost sections that wait for sections in them
-	heldNow int     // records retained by waiting nests
-
-	crowdedAt int64 // hostClock when a crowded stream last took a separate anchor
-}
-
 // NewPoller returns a Poller, which does nothing before Run.
 func NewPoller(p *Core, spare *SpareNests) *Poller {
 	return &Poller{
-		Worker: newWorker(p.polling), p: p, back: p.backend, spare: spare, sleep: MinSleep, longest: MaxSleep,
+		Worker: worker.New(p.polling), p: p, back: p.backend, spare: spare, sleep: MinSleep, longest: MaxSleep,
 	}
 }
 
@@ -220,6 +188,37 @@ func (t *Poller) Pass() {
 	t.busy = t.busy || t.nestsPending()
 }
 
+// grow gives a stream more slots if it needs them, and reports the first sections that found none.
+func (t *Poller) grow(s *Stream) {
+	more, lost := s.moreSlots()
+	if more > 0 && !s.fixed && s.InFlight.Load() < MaxInFlight { // behind slow exports more would fill up, too
+		t.addSlots(s, more)
+	}
+	if lost == 0 || s.saidFull {
+		return
+	}
+	s.saidFull = true
+	t.p.Errors.Report("slots", fmt.Errorf("stream %q: %d sections were counted and not timed, because all of its slots "+
+		"were open or pending; phases that lost one are omitted (it has %d slots now and may have %d: raise `slots`)",
+		s.label, lost, len(s.Slots), t.p.Cfg.MostSlots()))
+}
+
+func (t *Poller) addSlots(s *Stream, n int) {
+	s.fixed = true // unless it works
+	defer t.p.Guard("more events were created")
+	var events []backend.Event
+	if !s.Host && s.failedStatus() == backend.StatusOK {
+		events = make([]backend.Event, 2*n)
+		if st := s.backend.NewEvents(s.context, events); st != backend.StatusOK {
+			t.p.Errors.Report("events", fmt.Errorf("stream %q keeps its %d slots: %w", s.label, len(s.Slots),
+				&backend.StatusError{Call: fmt.Sprintf("cannot make %d more events", len(events)), Status: st}))
+			return
+		}
+	}
+	s.addSlots(n, events)
+	s.fixed = false
+}
+
 // upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns when to
 // call it again at the latest; 0: no need.
 func (t *Poller) upkeep(busy bool) (wait time.Duration) {
@@ -263,7 +262,7 @@ func (t *Poller) maintain(d *Device, busy bool) (wait time.Duration, st backend.
 
 // Tidy does what is due once a second.
 func (t *Poller) Tidy() {
-	if d, ok := ThreadCPU(); ok && t.locked {
+	if d, ok := cpu.ThreadTime(); ok && t.locked {
 		t.p.cpuNs.Store(int64(d))
 	}
 	for _, d := range t.p.deviceList.all() {
@@ -272,7 +271,7 @@ func (t *Poller) Tidy() {
 		}
 	}
 	t.p.untimed.Store(true)
-	wakeUp(t.p.exporting)
+	worker.Wake(t.p.exporting)
 	now := t.p.Clock.Now()
 	for _, s := range t.p.streamList.all() {
 		t.expire(s, now)
@@ -303,4 +302,53 @@ func (t *Poller) Unread(targets map[*Stream]uint64) (n int) {
 		s.Mu.Unlock()
 	}
 	return n
+}
+
+// GiveUpAll abandons everything that is not resolved and passes it on.
+func (t *Poller) GiveUpAll() {
+	now := t.p.Clock.Now()
+	t.Pass()
+	t.closing = true
+	for _, s := range t.p.streamList.all() {
+		s.Mu.Lock()
+		s.closed = true
+		var pending []*Slot
+		for s.pending.size > 0 {
+			pending = append(pending, s.pending.At(0))
+			s.pending.pop()
+		}
+		for _, sl := range s.Slots {
+			if sl.state == slotOpen {
+				sl.state = SlotHeld
+				pending = append(pending, sl)
+			}
+		}
+		s.Mu.Unlock()
+		for _, sl := range pending {
+			t.giveUp(sl, now)
+		}
+	}
+	t.CheckWaiting(now, true)
+	t.AnchorNow()
+	t.Place(true)
+}
+
+func (t *Poller) Close() {
+	for _, s := range t.p.streamList.all() {
+		freeEvents(t.p, s)
+	}
+	for _, d := range t.p.deviceList.all() {
+		t.closeDevice(d)
+	}
+	if t.back != nil {
+		closeBackend(t.p, t.back)
+	}
+}
+
+func (t *Poller) closeDevice(d *Device) {
+	defer t.p.Guard("a device's clock was closed")
+	if d.Anchorer != nil {
+		d.Anchorer.Close()
+		d.Anchorer = nil
+	}
 }

@@ -14,11 +14,57 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/worker"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-func (t *Poller) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *Stream {
+// openDevice opens the device's clock and measures its floor, when its first stream is registered.
+func (t *Poller) openDevice(d *Device) error {
+	if d.Anchorer != nil {
+		return nil
+	}
+	b := t.back
+	a, st := clockmap.NewAnchorer(b, backend.Context(d.Info.Ordinal), clockmap.Defaults())
+	if st != backend.StatusOK {
+		return &backend.StatusError{Call: "cannot make clock events", Status: st}
+	}
+	if st := a.Anchor(); st != backend.StatusOK {
+		a.Close()
+		return &backend.StatusError{Call: "cannot anchor the device's clock", Status: st}
+	}
+	d.Anchorer, d.axis = a, a.Axis(t.p.Clock.Time(0))
+	measureFloor(d, b)
+	describeDevice(t.p, d)
+	return nil
+}
+
+// givenDevice returns the device that the application names for streams without events.
+func (t *Poller) givenDevice(info backend.Device) *Device {
+	for _, d := range t.given {
+		if sameDevice(d.Info, info) {
+			return d
+		}
+	}
+	d := t.p.newDevice(info)
+	t.given = append(t.given, d) // at most one for each stream
+	describeDevice(t.p, d)
+	return d
+}
+
+// describeDevice reports the device's capabilities to the recorder.
+func describeDevice(p *Core, d *Device) {
+	if p.Recorder != nil {
+		p.Recorder.SetDevice(report.Device{
+			Ordinal: d.Info.Ordinal, ID: d.Info.UUID, Model: d.Info.Model,
+			Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.Info),
+		})
+	}
+}
+
+func (t *Poller) RegisterStream(h uintptr, name string, opts ...func(*StreamConfig)) *Stream {
 	p := t.p
 	if p.stopped.Load() {
 		return nil
@@ -40,7 +86,7 @@ func (t *Poller) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *St
 	if callErr := t.Call(ctx, func() {
 		s, err = t.register(h, name, c)
 	}); callErr != nil {
-		if errors.Is(callErr, ErrStopped) {
+		if errors.Is(callErr, worker.ErrStopped) {
 			return nil
 		}
 		// The polling thread hangs in the driver. The closure may still run, so its variables are
@@ -216,14 +262,6 @@ type StreamConfig struct {
 	current backend.Context // of the goroutine that registers the legacy stream
 }
 
-// currentContext returns the calling OS thread's context. Errors of the driver appear again when
-// the stream is resolved.
-func currentContext(p *Core) (c backend.Context) {
-	defer p.Guard("current context")
-	c, _ = p.backend.Current()
-	return c
-}
-
 // hostStream creates a stream of host times that is in no list, for when the polling thread does
 // not respond.
 func hostStream(p *Core, name string, c StreamConfig) *Stream {
@@ -259,8 +297,21 @@ func removeStream(p *Core, s *Stream) {
 	p.streamList.set(slices.DeleteFunc(slices.Clone(p.streamList.all()), func(o *Stream) bool { return o == s }))
 }
 
-// prepare creates the first slots. events has two for each, or is nil.
-func prepare(s *Stream, events []backend.Event) {
-	s.addSlots(s.Core.Cfg.Slots, events)
-	s.describe()
+func freeEvents(p *Core, s *Stream) {
+	defer p.Guard("events were freed")
+	s.Mu.Lock()
+	s.closed = true
+	keep := s.Device == nil || s.Host || s.eventsFreed || s.syncing.Load() != 0
+	s.eventsFreed = true
+	s.Mu.Unlock()
+	if keep {
+		return // a caller of End still waits for one of them; a leak is better than a crash
+	}
+	events := make([]backend.Event, 0, 2*len(s.Slots))
+	for _, sl := range s.Slots {
+		if sl.start.Args[0] != 0 {
+			events = append(events, backend.Event(sl.start.Args[0]), backend.Event(sl.end.Args[0]))
+		}
+	}
+	s.backend.FreeEvents(s.context, events)
 }

@@ -75,14 +75,6 @@ func flopsOf(r *section.Record) float64 {
 	return r.ChildFLOPs
 }
 
-// finished is a section that is ready to become a span: placed on the wall clock, with its parent
-// and the sums of what it contains.
-type finished struct {
-	record *section.Record
-	stream *section.Stream
-	parent *section.Record // nil: the section is outermost
-}
-
 // assemble returns the sections of a nest, parents before children. The list is valid until the
 // next call.
 func (t *Exporter) assemble(n *section.Nest) []finished {

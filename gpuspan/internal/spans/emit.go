@@ -32,7 +32,7 @@ func (t *Exporter) emit(r *section.Record, s *section.Stream, parent trace.SpanC
 	}
 	r.Span = parent // unless it has its own
 	if r.Quiet() {
-		t.count(context.Background(), r, s, parentNode)
+		t.tally(context.Background(), r, s, parentNode)
 		return
 	}
 	if r.Step != nil && r.Parent == 0 {
@@ -41,7 +41,7 @@ func (t *Exporter) emit(r *section.Record, s *section.Stream, parent trace.SpanC
 	ctx := cmp.Or(r.Ctx, context.Background())
 	if t.p.Cfg.Sink != nil && !r.Op.Cfg.NoSpan {
 		t.sinkSpan(r, s, parent)
-		t.count(ctx, r, s, parentNode)
+		t.tally(ctx, r, s, parentNode)
 		return
 	}
 	if parent.IsValid() {
@@ -50,7 +50,7 @@ func (t *Exporter) emit(r *section.Record, s *section.Stream, parent trace.SpanC
 	if !r.Op.Cfg.NoSpan {
 		ctx = t.makeSpan(ctx, r, s)
 	}
-	t.count(ctx, r, s, parentNode)
+	t.tally(ctx, r, s, parentNode)
 }
 
 // makeSpan starts and ends a section's span and returns ctx with it. A sampler or processor that
@@ -141,8 +141,8 @@ func (t *Exporter) describeRest(kv []attribute.KeyValue, r *section.Record) []at
 	return describeCode(kv, r, t.p.Cfg.StackDepth)
 }
 
-// count updates metrics and statistics with a resolved section. ctx has its span, for exemplars.
-func (t *Exporter) count(ctx context.Context, r *section.Record, s *section.Stream, parentNode int32) {
+// tally updates metrics and statistics with a resolved section. ctx has its span, for exemplars.
+func (t *Exporter) tally(ctx context.Context, r *section.Record, s *section.Stream, parentNode int32) {
 	defer t.p.Guard("a section was counted")
 	if !r.Quiet() {
 		t.metrics.duration(ctx, r, s)
@@ -264,9 +264,6 @@ func shareLinks(e *section.Extra, attrs []attribute.KeyValue, items int64, kept,
 func equalParts(shares []int64) bool {
 	return !slices.ContainsFunc(shares, func(n int64) bool { return n != shares[0] })
 }
-
-// usualLinks is the default link limit of SDKs.
-const usualLinks = 128
 
 // checkLinks counts the links that a batch's span lacks, and learns the SDK's limit: an SDK drops
 // the first links when more are added, moves all others each time, and does not consider which of

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -18,39 +16,9 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spanattr"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
-
-// Loop implements train.Loop. Without a profiler or a stream it still runs its body, counts and
-// ends: the program's behavior must not depend on whether it is measured.
-type Loop struct {
-	p      *section.Core // nil: nothing is measured
-	s      *section.Stream
-	op     *section.Operation
-	config LoopConfig
-
-	epoch   atomic.Pointer[int64] // nil: not stated
-	running atomic.Int32          // steps that have not ended
-
-	mu    sync.Mutex
-	index int64
-	prev  section.Boundary // end of the previous step
-}
-
-// LoopConfig configures a loop.
-type LoopConfig struct {
-	ItemType   string
-	Schedule   settings.Schedule
-	Steps      int64
-	First      int64
-	NewRoot    bool
-	Devices    int
-	Precision  work.Precision
-	Attributes []attribute.KeyValue
-	Phases     []Phase
-}
 
 func NewLoop(p *section.Core, name string, s *section.Stream, opts ...func(*LoopConfig)) *Loop {
 	name = cmp.Or(name, "step")
@@ -127,7 +95,7 @@ func (l *Loop) next() *Step {
 	defer l.mu.Unlock()
 	l.index++
 	st := &Step{loop: l, index: l.index - 1 + l.config.First, epoch: l.epoch.Load()}
-	st.Core, st.Owner = l.p, st
+	st.Owner = st
 	return st
 }
 
@@ -143,7 +111,7 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	if !p.At(settings.VerbosityDefault) {
 		st.action, st.off = settings.StepSkip, true
 	}
-	st.hostStart = l.hostStart()
+	st.hostStart = l.startsAt()
 	st.Timed, st.Recorded = st.action != settings.StepSkip, st.action.Recorded()
 	if st.action.Recorded() {
 		st.Ctx, st.span = l.startSpan(ctx, st)
@@ -158,15 +126,15 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 		l.takePrev().Release()
 	}
 	l.s.SetStep(&st.StepState)
-	return st, section.WithStep(st.Ctx, &st.StepState)
+	return st, p.WithStep(st.Ctx, &st.StepState)
 }
 
-// hostStart returns when a step starts on the host: where the previous one ended, so that steps
+// startsAt returns when a step starts on the host: where the previous one ended, so that steps
 // leave no gap there either, otherwise now.
-func (l *Loop) hostStart() int64 {
+func (l *Loop) startsAt() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if end, ok := l.prev.HostEnd(); ok {
+	if end, ok := l.prev.EndedAt(); ok {
 		return end
 	}
 	return l.p.Clock.Now()
@@ -193,4 +161,59 @@ func (l *Loop) takePrev() section.Boundary {
 	prev := l.prev
 	l.prev = section.Boundary{}
 	return prev
+}
+
+// seal ends the step on the host. left: the loop was left in it.
+func (st *Step) seal(left bool) {
+	l := st.loop
+	p := l.p
+	cancelled := st.close(left)
+	st.endPhases()
+	l.s.ClearStep(&st.StepState)
+	if st.slot != nil {
+		end := l.s.EndStep(st.slot, &st.StepState, !left)
+		l.mu.Lock()
+		l.prev = end
+		l.mu.Unlock()
+		return
+	}
+	st.elapsed.Set(0, false)
+	if !cancelled && !st.off {
+		p.State(l.op).Timed.Count.Add(1)
+	}
+	if st.span != nil { // nothing was timed: not sampled, or no free slot
+		st.endUntimed(p.Clock.Now())
+	}
+}
+
+// endPhases ends the sections of phases that are still open: a phase cannot outlive its step.
+func (st *Step) endPhases() {
+	st.mu.Lock()
+	open := st.open
+	st.open = nil
+	st.mu.Unlock()
+	for _, x := range open {
+		if x.Timed() {
+			st.loop.p.CountMisuse(section.Unended)
+			x.End()
+		}
+	}
+}
+
+// close ends the step's changes. A canceled one is not counted.
+func (st *Step) close(left bool) (cancelled bool) {
+	l := st.loop
+	st.mu.Lock()
+	st.sealed = true
+	if left && !st.itemsSet && l.config.ItemType != "" {
+		st.Cancelled.Store(true)
+	}
+	cancelled = st.Cancelled.Load()
+	st.mu.Unlock()
+	if cancelled {
+		l.mu.Lock()
+		l.index--
+		l.mu.Unlock()
+	}
+	return cancelled
 }

@@ -113,12 +113,6 @@ func (t *Exporter) constantOn(st *section.OpState, s *section.Stream, w *work.Wo
 // maxConstants bounds the values kept for one operation; the list is searched linearly.
 const maxConstants = 16
 
-type streamConstant struct {
-	stream    *section.Stream
-	precision work.Precision
-	constant  *sink.Constant
-}
-
 // lastOfEach keeps the last value of each key, as an SDK does.
 func lastOfEach(kv []attribute.KeyValue) []attribute.KeyValue {
 	out := kv[:0]

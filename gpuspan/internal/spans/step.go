@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,6 +20,35 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
+
+// Loop implements train.Loop. Without a profiler or a stream it still runs its body, counts and
+// ends: the program's behavior must not depend on whether it is measured.
+type Loop struct {
+	p      *section.Core // nil: nothing is measured
+	s      *section.Stream
+	op     *section.Operation
+	config LoopConfig
+
+	epoch   atomic.Pointer[int64] // nil: not stated
+	running atomic.Int32          // steps that have not ended
+
+	mu    sync.Mutex
+	index int64
+	prev  section.Boundary // end of the previous step
+}
+
+// LoopConfig configures a loop.
+type LoopConfig struct {
+	ItemType   string
+	Schedule   settings.Schedule
+	Steps      int64
+	First      int64
+	NewRoot    bool
+	Devices    int
+	Precision  work.Precision
+	Attributes []attribute.KeyValue
+	Phases     []Phase
+}
 
 type Step struct {
 	section.StepState
@@ -96,6 +126,53 @@ func (st *Step) Span() trace.Span {
 	return st.span
 }
 
+func (st *Step) Cancel() { st.change(true, func() { st.Cancelled.Store(true) }) }
+
+// change runs f unless the step has ended. Impossible values are ignored and counted as misuse.
+func (st *Step) change(can bool, f func()) {
+	if st == nil || st.loop == nil {
+		return
+	}
+	if !can {
+		if st.measured() {
+			st.loop.p.CountMisuse(section.InvalidWork)
+		}
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.sealed {
+		f()
+	}
+}
+
+// addFLOPs adds the FLOPs of an outermost section.
+func (st *Step) addFLOPs(r *section.Record) {
+	f := flopsOf(r)
+	if f == 0 {
+		return
+	}
+	st.flops += f
+	switch p := r.Work.Precision; {
+	case p == work.PrecisionUnset || p == st.precision:
+	case st.precision == work.PrecisionUnset:
+		st.precision = p
+	default:
+		st.mixed = true
+	}
+}
+
+type Phase string
+
+// Phases with a meaning in reports.
+const (
+	Data Phase = semconv.GPUStepPhaseNameData
+	Comm Phase = semconv.GPUStepPhaseNameComm
+)
+
+// overflowPhase is the phase of further ones.
+const overflowPhase Phase = "overflow"
+
 // measured reports whether the step belongs to a loop with a profiler.
 func (st *Step) measured() bool { return st != nil && st.loop != nil && st.loop.p != nil }
 
@@ -141,20 +218,6 @@ func (st *Step) PhaseOn(ph Phase, s *section.Stream) section.Section {
 	}
 	st.open = append(st.open, x)
 	return x
-}
-
-// endPhases ends the sections of phases that are still open: a phase cannot outlive its step.
-func (st *Step) endPhases() {
-	st.mu.Lock()
-	open := st.open
-	st.open = nil
-	st.mu.Unlock()
-	for _, x := range open {
-		if x.Timed() {
-			st.loop.p.CountMisuse(section.Unended)
-			x.End()
-		}
-	}
 }
 
 // indexOf finds or adds a phase of Profiler.phase. The mutex must be held.
@@ -211,94 +274,6 @@ func (st *Step) SetModelFLOPs(f float64) {
 func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
 	st.change(true, func() { st.attrs = append(st.attrs, kv...) })
 }
-
-func (st *Step) Cancel() { st.change(true, func() { st.Cancelled.Store(true) }) }
-
-// change runs f unless the step has ended. Impossible values are ignored and counted as misuse.
-func (st *Step) change(can bool, f func()) {
-	if st == nil || st.loop == nil {
-		return
-	}
-	if !can {
-		if st.measured() {
-			st.loop.p.CountMisuse(section.InvalidWork)
-		}
-		return
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if !st.sealed {
-		f()
-	}
-}
-
-// seal ends the step on the host. left: the loop was left in it.
-func (st *Step) seal(left bool) {
-	l := st.loop
-	p := l.p
-	cancelled := st.close(left)
-	st.endPhases()
-	l.s.ClearStep(&st.StepState)
-	if st.slot != nil {
-		end := l.s.EndStep(st.slot, &st.StepState, !left)
-		l.mu.Lock()
-		l.prev = end
-		l.mu.Unlock()
-		return
-	}
-	st.elapsed.Set(0, false)
-	if !cancelled && !st.off {
-		p.State(l.op).Timed.Count.Add(1)
-	}
-	if st.span != nil { // nothing was timed: not sampled, or no free slot
-		st.endUntimed(p.Clock.Now())
-	}
-}
-
-// close ends the step's changes. A canceled one is not counted.
-func (st *Step) close(left bool) (cancelled bool) {
-	l := st.loop
-	st.mu.Lock()
-	st.sealed = true
-	if left && !st.itemsSet && l.config.ItemType != "" {
-		st.Cancelled.Store(true)
-	}
-	cancelled = st.Cancelled.Load()
-	st.mu.Unlock()
-	if cancelled {
-		l.mu.Lock()
-		l.index--
-		l.mu.Unlock()
-	}
-	return cancelled
-}
-
-// addFLOPs adds the FLOPs of an outermost section.
-func (st *Step) addFLOPs(r *section.Record) {
-	f := flopsOf(r)
-	if f == 0 {
-		return
-	}
-	st.flops += f
-	switch p := r.Work.Precision; {
-	case p == work.PrecisionUnset || p == st.precision:
-	case st.precision == work.PrecisionUnset:
-		st.precision = p
-	default:
-		st.mixed = true
-	}
-}
-
-type Phase string
-
-// Phases with a meaning in reports.
-const (
-	Data Phase = semconv.GPUStepPhaseNameData
-	Comm Phase = semconv.GPUStepPhaseNameComm
-)
-
-// overflowPhase is the phase of further ones.
-const overflowPhase Phase = "overflow"
 
 // phase finds a phase's operation, and the phase under which its time counts.
 func (l *Loop) phase(ph Phase) (Phase, *section.Operation) {

@@ -6,9 +6,9 @@
 // PREFETCHW, which Go's assembler does not know, does nothing on a processor without it, and never
 // faults.
 
-// func prefetch(sl *Slot)
-TEXT ·prefetch(SB), NOSPLIT, $0-8
-	MOVQ sl+0(FP), AX
+// func Prefetch(p *Start)
+TEXT ·Prefetch(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
 	BYTE $0x0f; BYTE $0x0d; BYTE $0x08             // PREFETCHW (AX)
 	BYTE $0x0f; BYTE $0x0d; BYTE $0x48; BYTE $0x40 // PREFETCHW 64(AX)
 	BYTE $0x0f; BYTE $0x0d; BYTE $0x88; LONG $128  // PREFETCHW 128(AX)

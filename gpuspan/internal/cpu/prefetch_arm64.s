@@ -3,9 +3,9 @@
 
 #include "textflag.h"
 
-// func prefetch(sl *Slot)
-TEXT ·prefetch(SB), NOSPLIT, $0-8
-	MOVD sl+0(FP), R0
+// func Prefetch(p *Start)
+TEXT ·Prefetch(SB), NOSPLIT, $0-8
+	MOVD p+0(FP), R0
 	PRFM (R0), PSTL1KEEP
 	PRFM 64(R0), PSTL1KEEP
 	PRFM 128(R0), PSTL1KEEP

@@ -4,62 +4,19 @@
 package spans
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/sink"
-	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
 // EmitBudget is how many outermost sections of one stream become spans before another stream has
 // its turn.
 const EmitBudget = 16
-
-// Exporter builds the trees of placed sections and steps, ends their spans, for a TracerProvider or
-// a sink, and updates metrics and statistics. It has its own goroutine, because all of this runs
-// the application's code: a slow span processor delays neither the polling of the driver nor the
-// clocks.
-type Exporter struct {
-	section.Worker
-	p       *section.Core
-	metrics *Metrics
-	spare   *section.SpareNests // for the polling thread
-	sealed  []*Step             // ended steps that wait for their sections
-
-	// of the nest in work
-	list  []finished
-	order []*section.Record
-	byID  map[uint64]*section.Record
-
-	linkLimit int // links that the tracer provider keeps; 0: it has kept all so far,
-	linksKept int // whose maximum this was
-
-	one       section.Record // of a plain section
-	sink      sink.Span      // reused for each span
-	facts     sink.Facts
-	attrs     []attribute.KeyValue
-	start     []trace.SpanStartOption
-	end       []trace.SpanEndOption
-	constants map[*section.OpState][]streamConstant // for a sink
-	share     []attribute.KeyValue                  // of the links of a span for the sink
-
-	line          []byte // of the log of outputs
-	outputsFailed bool
-}
-
-func NewExporter(p *section.Core, m *Metrics, spare *section.SpareNests) *Exporter {
-	return &Exporter{
-		Worker: section.NewExportWorker(p), p: p, metrics: m, spare: spare, linksKept: usualLinks,
-		byID: map[uint64]*section.Record{}, constants: map[*section.OpState][]streamConstant{},
-	}
-}
 
 // always is ready: the remaining work is done without waiting.
 var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
@@ -170,7 +127,7 @@ func (t *Exporter) nest(n *section.Nest, read int64) {
 	}
 	switch {
 	case n.Around != nil:
-		t.count(context.Background(), n.Root, n.Stream, t.nodeOf(n.Around))
+		t.tally(context.Background(), n.Root, n.Stream, t.nodeOf(n.Around))
 	case n.Late != nil:
 		t.emit(n.Root, n.Stream, n.Late.Span, n.Late.Node)
 	default:
@@ -194,56 +151,6 @@ func (t *Exporter) EmitNest(n *section.Nest) {
 		}
 	}
 	clear(t.list)
-}
-
-// nodeOf returns an outermost section's node in the report, also before it is counted.
-func (t *Exporter) nodeOf(st *section.OpState) int32 {
-	if t.p.Recorder == nil {
-		return 0
-	}
-	return int32(t.p.Recorder.Node(0, st.Cfg.Info))
-}
-
-// print writes the report if an operation requests it.
-func (t *Exporter) print(c *section.OperationConfig) {
-	defer t.p.Guard("the report was printed")
-	if t.p.Recorder == nil {
-		return
-	}
-	t.ReportUntimed()
-	s := t.p.Recorder.Summary()
-	list := []report.Summary{s}
-	if len(c.PrintOnly) > 0 {
-		list = list[:0]
-		for _, name := range c.PrintOnly {
-			list = append(list, s.Category(name))
-		}
-	}
-	var err error
-	for _, s := range list {
-		err = cmp.Or(err, s.WriteText(c.Print))
-	}
-	if err != nil {
-		t.p.Errors.Report("print", fmt.Errorf("cannot print the report: %w", err))
-	}
-}
-
-// ReportUntimed reports to the recorder the untimed runs since the last report.
-func (t *Exporter) ReportUntimed() {
-	rec := t.p.Recorder
-	if rec == nil {
-		return
-	}
-	defer t.p.Guard("recorder's count of untimed sections")
-	for _, st := range t.p.Operations() {
-		reportPosition(&st.Outermost, rec)
-	}
-	for _, pl := range t.p.Positions() {
-		reportPosition(pl, rec)
-	}
-	for reason, n := range t.p.Drops() {
-		rec.SetDropped(reason, n)
-	}
 }
 
 func (t *Exporter) logOutput(r *section.Record) {

@@ -5,72 +5,80 @@ package section
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-var ErrStopped = errors.New("the profiler is shut down")
-
-// Worker is a goroutine that runs functions for others.
-type Worker struct {
-	Calls   chan func()
-	Wakeups chan struct{}
-	Quit    chan struct{}
-	Done    chan struct{}
+// expire ends spans of sections that the device does not finish, so that a hang is visible in the
+// trace. The slots stay pending.
+func (t *Poller) expire(s *Stream, now int64) {
+	var late []*Slot
+	s.Mu.Lock()
+	for i := range s.pending.size {
+		if sl := s.pending.At(i); !sl.expired && TooOld(sl.Rec.HostEnd, now, t.p.Cfg.HangDeadline) {
+			late = append(late, sl)
+		}
+	}
+	s.Mu.Unlock()
+	for _, sl := range late {
+		sl.expired = true
+		r := takeOut(sl)
+		r.onHost(statusTimeout)
+		t.hostTimes(r)
+		switch root := r.root; {
+		case r.Flags&flagStep != 0:
+			n := t.newNestOf(s, r)
+			n.Expiry = true
+			t.queue(s, n)
+		case root != sl:
+			t.count(sl, r)
+			t.settleInner(r, s, root)
+			t.unref(root)
+		default:
+			t.count(sl, r)
+			t.part(sl, r)
+		}
+	}
 }
 
-func newWorker(wakeups chan struct{}) Worker {
-	return Worker{Calls: make(chan func()), Wakeups: wakeups, Quit: make(chan struct{}), Done: make(chan struct{})}
-}
-
-// NewExportWorker returns the worker of the exporter's goroutine.
-func NewExportWorker(p *Core) Worker { return newWorker(p.exporting) }
-
-// Call runs f on the worker's goroutine and waits for it, or for ctx. A panic of f is an error, and
-// so is a Goexit.
-func (w *Worker) Call(ctx context.Context, f func()) error {
-	finished := make(chan error, 1)
-	g := func() {
-		err := errors.New("the goroutine was ended by the application's code")
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("recovered: %v", r)
+// reclaim abandons open sections that will not be ended: those older than OpenLimit and, on a
+// stream without free slots, those whose outermost section ended NestDeadline ago. A forgotten End
+// would otherwise occupy a slot forever.
+func (t *Poller) reclaim(s *Stream) {
+	now := t.p.Clock.Now()
+	s.Mu.Lock()
+	full := len(s.Free) == 0
+	used := len(s.Free) < len(s.Slots)
+	closed := s.closed
+	s.Mu.Unlock()
+	if !used {
+		return
+	}
+	forgotten, oldest, since := 0, "", int64(0) // sections that are open, and the oldest of them
+	for _, sl := range s.Slots {
+		s.Mu.Lock()
+		step := sl.Rec.Flags&flagStep != 0 // a loop ends its steps, however long they take
+		give := sl.state == slotOpen && (closed || !step && TooOld(sl.Rec.HostStart, now, t.p.Cfg.OpenLimit) ||
+			full && sl.Rec.root != sl && sl.Rec.root.nest != nil)
+		if give {
+			sl.state = SlotHeld // its End does nothing from now on
+		} else if r := &sl.Rec; sl.state == slotOpen && !step {
+			if forgotten++; forgotten == 1 || r.HostStart < since {
+				oldest, since = r.Op.Cfg.Info.Name, r.HostStart
 			}
-			finished <- err
-		}()
-		f()
-		err = nil
-	}
-	for calls := w.Calls; ; {
-		select {
-		case calls <- g:
-			calls = nil
-		case err := <-finished:
-			return err
-		case <-w.Done:
-			return ErrStopped
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		}
+		s.Mu.Unlock()
+		if give {
+			t.giveUp(sl, now)
 		}
 	}
-}
-
-// Keep runs f until it reports that it is done, and restarts it if the application's code ends the
-// goroutine by runtime.Goexit, as test helpers do.
-func (w *Worker) Keep(f func() (quit bool)) {
-	quit := false
-	defer func() {
-		if quit {
-			close(w.Done)
-			return
-		}
-		go w.Keep(f)
-	}()
-	for !quit {
-		quit = f()
+	if full && 2*forgotten > len(s.Slots) && TooOld(since, now, t.p.Cfg.NestDeadline) {
+		t.p.Errors.Report("forgotten",
+			fmt.Errorf("stream %q: %d of its %d slots are in use by sections that were started and not ended, "+
+				"one of `%s` for %s (end them on error paths too, as by defer, or raise `slots`); other sections are only counted",
+				s.label, forgotten, len(s.Slots), oldest, time.Duration(now-since).Round(time.Millisecond)))
 	}
 }
 

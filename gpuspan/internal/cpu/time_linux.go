@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package section
+package cpu
 
 import (
 	"syscall"
@@ -10,8 +10,8 @@ import (
 
 const rusageThread = 1 // RUSAGE_THREAD of getrusage(2)
 
-// ThreadCPU returns the processor time of the calling OS thread.
-func ThreadCPU() (time.Duration, bool) {
+// ThreadTime returns the processor time of the calling OS thread.
+func ThreadTime() (time.Duration, bool) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(rusageThread, &u); err != nil {
 		return 0, false

@@ -4,9 +4,52 @@
 package section
 
 import (
+	"context"
+
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
+
+// stepKey is the key of a profiler's step in a context.
+type stepKey struct{ p *Core }
+
+// WithStep returns the context of a step's body.
+func (p *Core) WithStep(ctx context.Context, st *StepState) context.Context {
+	return context.WithValue(ctx, stepKey{p}, st)
+}
+
+// stepOf returns the step that a section belongs to: its context's, otherwise the one that runs on
+// its stream.
+func stepOf(ctx context.Context, p *Core, s *Stream) *StepState {
+	if ctx != nil {
+		if st, ok := ctx.Value(stepKey{p}).(*StepState); ok {
+			return st
+		}
+	}
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.step
+}
+
+// SetStep makes st the step of sections on the stream that have none in their context. It may start
+// within another step, as an evaluation's steps do within a training step.
+func (s *Stream) SetStep(st *StepState) {
+	s.Mu.Lock()
+	st.around, s.step = s.step, st
+	s.Mu.Unlock()
+}
+
+// ClearStep returns the stream to the step around st.
+func (s *Stream) ClearStep(st *StepState) {
+	s.Mu.Lock()
+	for at := &s.step; *at != nil; at = &(*at).around {
+		if *at == st {
+			*at, st.around = st.around, nil
+			break
+		}
+	}
+	s.Mu.Unlock()
+}
 
 // Boundary is the end of a step, where the next one may start. A step takes one slot of its stream
 // for its boundaries:
@@ -24,8 +67,8 @@ type Boundary struct {
 	timed   bool // the slot's end event was recorded
 }
 
-// HostEnd returns when the step ended on the host; false without one.
-func (b Boundary) HostEnd() (int64, bool) { return b.hostEnd, b.slot != nil }
+// EndedAt returns when the step ended on the host; false without one.
+func (b Boundary) EndedAt() (int64, bool) { return b.hostEnd, b.slot != nil }
 
 // Release drops the reference.
 func (b Boundary) Release() {

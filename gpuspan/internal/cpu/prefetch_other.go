@@ -3,6 +3,6 @@
 
 //go:build !amd64 && !arm64
 
-package section
+package cpu
 
-func prefetch(*Slot) {}
+func Prefetch(*Start) {}
