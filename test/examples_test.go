@@ -81,10 +81,6 @@ func TestExamplesPassTheCheck(t *testing.T) {
 		{"training", 20, func(t *testing.T, grpc, _ string) *exec.Cmd {
 			return exec.Command(build(t, "training"), "-simulated", "-steps=25", "-otlp=http://"+grpc)
 		}},
-		{"cudavector", 9, func(t *testing.T, grpc, _ string) *exec.Cmd {
-			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library="+stubCUDA(t),
-				"-otlp=http://"+grpc)
-		}},
 		{"foreign", 5, func(t *testing.T, grpc, _ string) *exec.Cmd {
 			return exec.Command(build(t, "foreign"), "-library="+stubCUDA(t), "-otlp=http://"+grpc)
 		}},

@@ -42,20 +42,22 @@ func (c *checks) nsys() {
 		return
 	}
 	dir := c.TempDir()
-	program, report := filepath.Join(dir, "cudavector"), filepath.Join(dir, "report")
-	build := exec.Command("go", "build", "-o", program, "./cudavector")
+	program, report := filepath.Join(dir, "training"), filepath.Join(dir, "report")
+	build := exec.Command("go", "build", "-o", program, "./training")
 	build.Dir = filepath.Join("..", "..", "examples")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(c, err, string(out))
-	out, err = exec.Command(nsys, "profile", "-t", "cuda,nvtx", "-o", report, program).CombinedOutput()
+	config := filepath.Join(dir, "train.yaml")
+	require.NoError(c, os.WriteFile(config, []byte("nvtx: true\n"), 0o600))
+	out, err = exec.Command(nsys, "profile", "-t", "cuda,nvtx", "-o", report, program, "-config", config).CombinedOutput()
 	require.NoError(c, err, string(out))
 	for _, name := range []string{"nvtx_sum", "nvtxsum"} { // the second until 2022
 		if out, err = exec.Command(nsys, "stats", "--report", name,
-			report+".nsys-rep").CombinedOutput(); strings.Contains(string(out), "saxpy") {
+			report+".nsys-rep").CombinedOutput(); strings.Contains(string(out), "convolutions") {
 			break
 		}
 	}
 	require.NoError(c, err, string(out))
-	c.row("nsys sees NVTX ranges of a program without cgo", "%v", strings.Contains(string(out), "saxpy"))
+	c.row("nsys sees NVTX ranges of a program without cgo", "%v", strings.Contains(string(out), "convolutions"))
 }

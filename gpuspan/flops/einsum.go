@@ -6,6 +6,8 @@ package flops
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// maxTerms bounds the operands of an equation, as a set of them is a word of bits.
-const maxTerms = 32
+// maxTerms bounds the operands of an equation, as the search for the cheapest order takes 3ⁿ steps.
+const maxTerms = 12
 
 // Einsum is a parsed equation in Einstein's summation convention. It is immutable and may be
 // shared.
@@ -114,22 +116,8 @@ type EinsumPlan struct {
 	// write the result; intermediate results are not counted, because a fused kernel never writes
 	// them.
 	Best gpuspan.Work
-	// Path is the order of contractions of Best.
-	Path []Contraction
-	// Optimal is false for more than 12 operands, whose path is found by a greedy search.
-	Optimal bool
-	// Largest is the number of elements of the largest result along the path.
-	Largest float64
 	// Output is the shape dimensions of the result.
 	Output []int
-}
-
-// Contraction is one step of a path: two results become one. Operands are numbered from 0; step i
-// makes result len(operands) + i. Right is −1 in a step with one operand.
-type Contraction struct {
-	Left, Right int     // numbers of the two operands
-	Indices     string  // of the result
-	FLOPs       float64 // (1 + summed) × the product of the sizes of all indices of both
 }
 
 // Plan computes the cost for operands of the given shapes. As in NumPy a size of 1 is broadcast. It
@@ -148,25 +136,16 @@ func (e *Einsum) Plan(p gpuspan.Precision, shapes ...[]int) (EinsumPlan, error) 
 	for _, i := range d.order {
 		plan.Output = append(plan.Output, int(d.size[i]))
 	}
-	plan.Path, plan.Optimal = d.path()
-	flops := 0.0
-	plan.Largest = written
-	for i := range plan.Path {
-		flops += plan.Path[i].FLOPs
-		plan.Largest = max(plan.Largest, d.elements(d.results[i]))
-	}
-	plan.Best = work(flops, read, written, p)
+	plan.Best = work(d.cheapest(), read, written, p)
 	return plan, nil
 }
 
 // dims is an equation with sizes: indices are numbered, and sets of them are bits.
 type dims struct {
-	names   []string
-	size    []float64
-	terms   []uint64
-	output  uint64
-	order   []int    // indices of the output in order
-	results []uint64 // of the path's steps
+	size   []float64
+	terms  []uint64
+	output uint64
+	order  []int // indices of the output in order
 }
 
 func (e *Einsum) dimensions(shapes [][]int) (*dims, error) {
@@ -192,11 +171,11 @@ func (e *Einsum) dimensions(shapes [][]int) (*dims, error) {
 		for at, name := range names(term, extra) {
 			i, ok := number[name]
 			if !ok {
-				if i = len(d.names); i == 64 {
+				if i = len(d.size); i == 64 {
 					return nil, errors.New("more than 64 indices")
 				}
 				number[name] = i
-				d.names, d.size = append(d.names, name), append(d.size, 1)
+				d.size = append(d.size, 1)
 			}
 			n := shapes[k][at]
 			switch {
@@ -253,4 +232,48 @@ func (d *dims) naive() float64 {
 		factor++
 	}
 	return factor * d.elements(all)
+}
+
+// contract returns the cost of contracting two results to one with these indices: a product for
+// each combination, and an addition if an index is summed.
+func (d *dims) contract(a, b, out uint64) float64 {
+	n := d.elements(a | b)
+	if (a|b)&^out != 0 {
+		return 2 * n
+	}
+	return n
+}
+
+// cheapest returns the cost of the best order, by dynamic programming over the subsets of operands:
+// the best way to contract a subset is the best of all its divisions in two, outer products
+// included. The indices of a subset's result do not depend on how it was made.
+func (d *dims) cheapest() float64 {
+	if len(d.terms) == 1 {
+		return d.naive()
+	}
+	full := 1<<len(d.terms) - 1
+	union, cost := make([]uint64, full+1), make([]float64, full+1)
+	for s := 1; s <= full; s++ {
+		low := s & -s
+		union[s] = union[s&^low] | d.terms[bits.TrailingZeros(uint(low))]
+	}
+	keep := func(s int) uint64 { // what later steps or the output need
+		if s&(s-1) == 0 {
+			return union[s]
+		}
+		return union[s] & (d.output | union[full&^s])
+	}
+	for s := 1; s <= full; s++ {
+		low := s & -s
+		if s == low {
+			continue
+		}
+		cost[s] = math.Inf(1)
+		for a := (s - 1) & s; a > 0; a = (a - 1) & s {
+			if b := s &^ a; a&low != 0 { // each division once
+				cost[s] = min(cost[s], cost[a]+cost[b]+d.contract(keep(a), keep(b), keep(s)))
+			}
+		}
+	}
+	return cost[full]
 }

@@ -33,10 +33,7 @@ func TestEinsumCountsEqualOptEinsums(t *testing.T) {
 		[]int{nao, nvir})
 	require.Equal(t, "7.231e+22", fmt.Sprintf("%.3e", p.Naive.FLOPs))
 	require.Equal(t, "3.744e+14", fmt.Sprintf("%.3e", p.Best.FLOPs))
-	require.Equal(t, "1.374e+11", fmt.Sprintf("%.3e", p.Largest))
 	require.Equal(t, []int{nocc, nvir, nocc, nvir}, p.Output)
-	require.True(t, p.Optimal)
-	require.Len(t, p.Path, 4)
 
 	ten := []int{10, 10}
 	p = plan(t, "ea,fb,abcd,gc,hd->efgh", ten, ten, []int{10, 10, 10, 10}, ten, ten)
@@ -70,12 +67,6 @@ func TestBestPathIsTheCheapestOfAllOrders(t *testing.T) {
 			}
 		}
 		require.InDelta(t, cheapest(terms, out, size), p.Best.FLOPs, 1e-6)
-		sum := 0.
-		for _, c := range p.Path {
-			sum += c.FLOPs
-		}
-		require.Equal(t, p.Best.FLOPs, sum)
-		require.Len(t, p.Path, max(len(terms)-1, 1))
 	})
 }
 
@@ -189,15 +180,13 @@ func TestNaiveCountEqualsANestOfLoops(t *testing.T) {
 	})
 }
 
-func TestManyOperandsTakeTheGreedyPath(t *testing.T) {
+func TestTheOrderOfAChainDoesNotMatter(t *testing.T) {
 	terms, shapes := []string{}, [][]int{}
-	for i := range 25 {
+	for i := range 12 {
 		terms, shapes = append(terms, string([]rune{rune('a' + i), rune('b' + i)})), append(shapes, []int{2, 2})
 	}
-	p := plan(t, strings.Join(terms, ",")+"->az", shapes...)
-	require.False(t, p.Optimal)
-	require.Len(t, p.Path, 24)
-	require.EqualValues(t, 24*2*2*2*2, p.Best.FLOPs, "a chain of 2×2 matrices, whatever the order")
+	p := plan(t, strings.Join(terms, ",")+"->am", shapes...)
+	require.EqualValues(t, 11*2*2*2*2, p.Best.FLOPs)
 }
 
 func TestInvalidEquationsReportTheReason(t *testing.T) {
@@ -207,7 +196,7 @@ func TestInvalidEquationsReportTheReason(t *testing.T) {
 		"i1":                           "operand 1: '1' is not a letter",
 		"i......":                      "operand 1: more than one \"...\"",
 		"i->j->k":                      "is not a letter",
-		strings.Repeat("i,", 40) + "i": "41 operands (at most 32)",
+		strings.Repeat("i,", 40) + "i": "41 operands (at most 12)",
 	} {
 		_, err := flops.ParseEinsum(equation)
 		require.ErrorContains(t, err, want)

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/otelgpu/otelgpu/gpuspan/flops"
 )
 
 // testdata/einsum.py writes testdata/einsum.txt: the results of NumPy's exhaustive search for
@@ -38,7 +36,6 @@ func TestEinsumCountsEqualNumPys(t *testing.T) {
 		require.Equal(t, field[2], fmt.Sprintf("%.0f", p.Naive.FLOPs), line)
 		require.Equal(t, field[3], fmt.Sprintf("%.0f", p.Best.FLOPs), line)
 		require.Equal(t, shape(t, field[4]), append([]int{}, p.Output...), line)
-		assertEveryResultIsUsedOnce(t, len(shapes), p.Path)
 		n++
 	}
 	require.Equal(t, 250, n)
@@ -55,16 +52,4 @@ func shape(t *testing.T, s string) []int {
 		out = append(out, n)
 	}
 	return out
-}
-
-func assertEveryResultIsUsedOnce(t *testing.T, operands int, path []flops.Contraction) {
-	used := map[int]bool{}
-	for i, c := range path {
-		for _, k := range []int{c.Left, c.Right} {
-			require.False(t, used[k], "step %d uses %d again", i, k)
-			require.Less(t, k, operands+i, "step %d uses a result that is not there yet", i)
-			used[k] = true
-		}
-	}
-	require.Len(t, used, 2*operands-2)
 }

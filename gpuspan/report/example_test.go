@@ -63,14 +63,3 @@ func ExampleSummary_Category() {
 	}
 	// Output: data section 1ms
 }
-
-// Two runs, before and after a change.
-func ExampleCompare() {
-	run := func(d time.Duration) report.Summary {
-		return report.Summary{Operations: []report.Operation{ran(report.Info{Name: "gemm"}, 10, d)}}
-	}
-	for _, change := range report.Compare(run(4*time.Millisecond), run(3*time.Millisecond)) {
-		fmt.Println(change.Path, change.Before.Duration.Mean, change.After.Duration.Mean, change.Ratio())
-	}
-	// Output: [gemm] 4ms 3ms 0.75
-}

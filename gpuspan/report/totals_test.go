@@ -151,33 +151,3 @@ func TestTruncatedNamesStayDistinct(t *testing.T) {
 		require.LessOrEqual(t, len([]rune(line)), 101)
 	}
 }
-
-func TestTwoRunsAreCompared(t *testing.T) {
-	run := func(gemm, copied []int64) report.Summary {
-		c := report.NewCollector()
-		parent := c.Node(0, report.Info{Name: "step"})
-		for name, ms := range map[string][]int64{"gemm": gemm, "copy": copied} {
-			n := c.Node(parent, report.Info{Name: name})
-			for _, v := range ms {
-				c.Section(n, statistics.Sample{Timed: true, Duration: time.Duration(v) * time.Millisecond})
-			}
-		}
-		return c.Summary()
-	}
-	before, after := run([]int64{99, 101, 100, 100}, []int64{10, 20}), run([]int64{50, 51, 49, 50}, nil)
-	changes := report.Compare(before, after)
-	require.Len(t, changes, 2)
-	require.Equal(t, []string{"gemm"}, changes[0].Path, "a parent that never ran is no part of the path")
-	require.InDelta(t, .5, changes[0].Ratio(), 1e-12)
-	require.True(t, changes[0].Beyond(3))
-	require.Zero(t, changes[1].Ratio())
-	require.False(t, changes[1].Beyond(3))
-	// Welch's t of {1, 2, 3, 4} and {3, 4, 5, 6} is 2 ÷ √(2 × (5/3)/4) = 2.19.
-	same := report.Compare(run([]int64{1, 2, 3, 4}, nil), run([]int64{3, 4, 5, 6}, nil))[0]
-	require.True(t, same.Beyond(2.19))
-	require.False(t, same.Beyond(2.2))
-	var b bytes.Buffer
-	require.NoError(t, report.WriteComparison(&b, before, after))
-	require.Regexp(t, `gemm +4 +4 +400\.0ms +200\.0ms +100\.0ms +50\.00ms +0\.500\*\n`, b.String())
-	require.Regexp(t, `copy +2 +0 +30\.00ms +- +15\.00ms +- +-\n`, b.String())
-}
