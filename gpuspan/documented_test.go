@@ -22,7 +22,7 @@ func TestTypesHaveExamplesThatGodocShows(t *testing.T) {
 		".":       "Annotator Elapsed IDGenerator Operation OperationOption Option Profiler Section Stream StreamOption Work",
 		"backend": "StatusError Unimplemented", "chrometrace": "Exporter", "cuda": "Backend", "flops": "Einsum Transformer",
 		"gpuspanyaml": "Runtime", "hip": "Backend", "nvtx": "Annotator", "otlp": "Sink", "outputs": "FirstDivergence",
-		"peaks": "Device", "rank": "Detector", "report": "Change Summary", "report/ddsketch": "New", "sampler": "LinksBased",
+		"peaks": "Device", "rank": "Detector", "report": "Summary", "report/ddsketch": "New", "sampler": "LinksBased",
 		"settings": "Schedule Settings", "simgpu": "GPU", "stepcsv": "Exporter", "train": "Loop Step",
 	} {
 		set := token.NewFileSet()

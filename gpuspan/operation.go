@@ -4,9 +4,7 @@
 package gpuspan
 
 import (
-	"context"
 	"io"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -49,42 +47,6 @@ func (o *Operation) Name() string { return o.real().Name() }
 
 // Info describes the operation as reports do.
 func (o *Operation) Info() report.Info { return o.real().Info() }
-
-// Start starts a section of the operation on a stream, below the span of ctx. It records an event
-// and returns; it never waits for the device. The result does nothing if o or s is nil, if
-// profiling is off, or if the operation's verbosity is above the profiler's.
-//
-// A section below a span that is not sampled is counted with its work but not timed, unless
-// [settings.MetricsAll] is set.
-func (o *Operation) Start(ctx context.Context, s *Stream) Section {
-	if o == nil || s == nil { // Begin checks everything else, so that this is inlined into the caller
-		return Section{}
-	}
-	return Section{s.stream.Begin(ctx, o.operation, section.FlagNone)}
-}
-
-// Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a
-// CUDA graph: events are recorded before and after the launch, outside of the graph. f always runs,
-// even if nothing is timed. To declare the work of a launch, start a section of an operation with
-// [Graph] instead.
-func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
-	o.real().Launch(ctx, s.real(), f)
-}
-
-// Foreign starts a section whose two events are recorded by foreign code, on a stream of
-// [ForeignEvents] or on one whose handle that code knows.
-func (o *Operation) Foreign(ctx context.Context, s *Stream) Foreign {
-	return Foreign{Section{o.real().Open(ctx, s.real())}}
-}
-
-// RecordMeasured records a run whose GPU time d the caller has measured, for example with its own
-// events or another profiler. start is on the wall clock; the zero time means that the run has just
-// ended. The run is below the section or span of ctx, has no gpu.timing.source, and is not
-// annotated, because it is over. If d is negative or longer than a year, or start is before 1970 or
-// after 2199, the run is only counted, and counts as misuse.
-func (o *Operation) RecordMeasured(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
-	o.real().Record(ctx, s.real(), start, d, w.internal())
-}
 
 // OperationOption configures [NewOperation].
 type OperationOption interface {
@@ -210,71 +172,3 @@ func Batched() OperationOption {
 func PrintReport(w io.Writer, categories ...string) OperationOption {
 	return operationOption(func(c *section.OperationConfig) { c.Print, c.PrintOnly = w, categories })
 }
-
-// Work is what a section moved and computed, as the caller declares it. Zero means not stated.
-// Impossible values (negative ones, 2^53 and more, FLOPs that are NaN or above 1e30, unknown
-// precisions) are ignored and counted as misuse.
-type Work struct {
-	Read      int64     // bytes read (gpu.io.read.size)
-	Written   int64     // bytes written (gpu.io.write.size)
-	Bytes     int64     // bytes moved in all, when the split is not known (gpu.io.size is Bytes + Read + Written)
-	Items     int64     // elements processed: tokens, rows, images (gpu.operation.items)
-	FLOPs     float64   // floating-point operations, a multiply-add counting 2 (gpu.flop.count)
-	Precision Precision // of FLOPs
-}
-
-// internal returns the work as the packages below know it.
-func (w *Work) internal() work.Work {
-	return work.Work{
-		Read: w.Read, Written: w.Written, Bytes: w.Bytes, Items: w.Items, FLOPs: w.FLOPs,
-		Precision: work.Precision(w.Precision),
-	}
-}
-
-// Precision is the arithmetic precision whose dense peak a FLOP count is compared with
-// (gpu.flop.precision).
-type Precision uint8
-
-// Precisions; zero means not stated.
-const (
-	PrecisionUnset = Precision(work.PrecisionUnset) // not stated
-	FP64           = Precision(work.FP64)           // IEEE double precision
-	FP32           = Precision(work.FP32)           // IEEE single precision
-	TF32           = Precision(work.TF32)           // TensorFloat-32: single precision with rounded operands
-	FP16           = Precision(work.FP16)           // IEEE half precision
-	BF16           = Precision(work.BF16)           // bfloat16
-	FP8            = Precision(work.FP8)            // any 8-bit floating-point format
-	FP4            = Precision(work.FP4)            // any 4-bit floating-point format
-	INT8           = Precision(work.INT8)           // 8-bit integers; FLOPs are then integer operations
-)
-
-// String returns the value of gpu.flop.precision; empty when not stated.
-func (p Precision) String() string { return work.Precision(p).String() }
-
-// Direction is the direction of a copy (gpu.copy.direction).
-type Direction uint8
-
-// Directions of copies; zero means not stated.
-const (
-	HostToDevice   = Direction(work.HostToDevice)
-	DeviceToHost   = Direction(work.DeviceToHost)
-	DeviceToDevice = Direction(work.DeviceToDevice) // within one device
-	PeerToPeer     = Direction(work.PeerToPeer)     // between two devices
-	HostToHost     = Direction(work.HostToHost)
-)
-
-// String returns the value of gpu.copy.direction; empty when not stated.
-func (d Direction) String() string { return work.Direction(d).String() }
-
-// HostMemory is the kind of host memory of a copy (gpu.copy.host_memory).
-type HostMemory uint8
-
-// Kinds of host memory; MemoryUnset is for copies that involve none.
-const (
-	MemoryUnset = HostMemory(work.MemoryUnset) // not stated
-	Pinned      = HostMemory(work.Pinned)      // page-locked: copies run at the link's rate, concurrently with other work
-	Pageable    = HostMemory(work.Pageable)    // copied through a staging buffer
-)
-
-// String returns the value of gpu.copy.host_memory; empty when not stated.
-func (m HostMemory) String() string { return work.HostMemory(m).String() }

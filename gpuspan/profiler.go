@@ -128,3 +128,16 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 // was abandoned, or a phase that its step ended), `foreign_stream` (a stream of another profiler in
 // [Section.StartOn] or [Step.PhaseOn]).
 func (p *Profiler) Misuse() map[string]int64 { return p.core().Misuse() }
+
+// Stream registers a device stream of the application: h is a cudaStream_t, CUstream or
+// hipStream_t, or a simulated stream. The name appears in reports. Later calls with the same handle
+// return the same Stream until it is closed; for streams with host times, calls with the same
+// handle and name.
+//
+// The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread
+// default stream, legacy default stream without [AllowLegacy] or without a current context, unknown
+// handle, more streams than Settings.Streams) gets host times, and the reason goes to the error
+// handler. Registration queries the driver, so do not register a stream while it captures a graph.
+func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
+	return streamOf(p.on().Stream(h, name, options.All(opts, StreamOption.applyStream)))
+}

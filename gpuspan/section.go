@@ -24,6 +24,42 @@ import (
 // count after it.
 type Section struct{ section section.Section }
 
+// Start starts a section of the operation on a stream, below the span of ctx. It records an event
+// and returns; it never waits for the device. The result does nothing if o or s is nil, if
+// profiling is off, or if the operation's verbosity is above the profiler's.
+//
+// A section below a span that is not sampled is counted with its work but not timed, unless
+// [settings.MetricsAll] is set.
+func (o *Operation) Start(ctx context.Context, s *Stream) Section {
+	if o == nil || s == nil { // Begin checks everything else, so that this is inlined into the caller
+		return Section{}
+	}
+	return Section{s.stream.Begin(ctx, o.operation, section.FlagNone)}
+}
+
+// Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a
+// CUDA graph: events are recorded before and after the launch, outside of the graph. f always runs,
+// even if nothing is timed. To declare the work of a launch, start a section of an operation with
+// [Graph] instead.
+func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
+	o.real().Launch(ctx, s.real(), f)
+}
+
+// Foreign starts a section whose two events are recorded by foreign code, on a stream of
+// [ForeignEvents] or on one whose handle that code knows.
+func (o *Operation) Foreign(ctx context.Context, s *Stream) Foreign {
+	return Foreign{Section{o.real().Open(ctx, s.real())}}
+}
+
+// RecordMeasured records a run whose GPU time d the caller has measured, for example with its own
+// events or another profiler. start is on the wall clock; the zero time means that the run has just
+// ended. The run is below the section or span of ctx, has no gpu.timing.source, and is not
+// annotated, because it is over. If d is negative or longer than a year, or start is before 1970 or
+// after 2199, the run is only counted, and counts as misuse.
+func (o *Operation) RecordMeasured(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
+	o.real().Record(ctx, s.real(), start, d, w.internal())
+}
+
 // Timed reports whether the section is being timed: it was started and not ended, profiling was on,
 // its parent was sampled and a slot was free.
 func (x Section) Timed() bool { return x.section.Timed() }
@@ -152,3 +188,17 @@ func (e *Elapsed) Done() <-chan struct{} { return e.measured().Done() }
 // Get returns the time on the device. It returns false before Done is closed, and for sections
 // without a GPU time: host-timed, captured, dropped.
 func (e *Elapsed) Get() (time.Duration, bool) { return e.measured().Get() }
+
+// StartNamed starts a section of an operation that is only known by name, below the span of ctx.
+// The first Settings.Names names of a profiler become operations, all others share "(other)"; names
+// are truncated to 4,096 bytes. It takes one lookup more than [Operation.Start].
+func (s *Stream) StartNamed(ctx context.Context, name string) Section {
+	return Section{s.real().StartNamed(ctx, name)}
+}
+
+// EndNamed ends the last started section of that name that is still open on the stream, for code
+// that cannot store a Section between start and end. If there is none, it counts `unmatched_end`
+// ([Profiler.Misuse]).
+func (s *Stream) EndNamed(name string, w Work) {
+	s.real().EndNamed(name, w.internal())
+}

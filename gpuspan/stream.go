@@ -8,7 +8,6 @@ import (
 	"context"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
@@ -93,19 +92,6 @@ func StreamFromContext(ctx context.Context) *Stream {
 
 type streamKey struct{}
 
-// Stream registers a device stream of the application: h is a cudaStream_t, CUstream or
-// hipStream_t, or a simulated stream. The name appears in reports. Later calls with the same handle
-// return the same Stream until it is closed; for streams with host times, calls with the same
-// handle and name.
-//
-// The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread
-// default stream, legacy default stream without [AllowLegacy] or without a current context, unknown
-// handle, more streams than Settings.Streams) gets host times, and the reason goes to the error
-// handler. Registration queries the driver, so do not register a stream while it captures a graph.
-func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
-	return streamOf(p.on().Stream(h, name, options.All(opts, StreamOption.applyStream)))
-}
-
 // Name returns the name that the stream was registered with.
 func (s *Stream) Name() string { return s.real().Name() }
 
@@ -120,20 +106,6 @@ func (s *Stream) DeviceTimed() bool {
 // sections are still read, open sections are abandoned. Sections that are started later are only
 // counted.
 func (s *Stream) Close() { s.real().Close() }
-
-// StartNamed starts a section of an operation that is only known by name, below the span of ctx.
-// The first Settings.Names names of a profiler become operations, all others share "(other)"; names
-// are truncated to 4,096 bytes. It takes one lookup more than [Operation.Start].
-func (s *Stream) StartNamed(ctx context.Context, name string) Section {
-	return Section{s.real().StartNamed(ctx, name)}
-}
-
-// EndNamed ends the last started section of that name that is still open on the stream, for code
-// that cannot store a Section between start and end. If there is none, it counts `unmatched_end`
-// ([Profiler.Misuse]).
-func (s *Stream) EndNamed(name string, w Work) {
-	s.real().EndNamed(name, w.internal())
-}
 
 type syncOption settings.SyncMode
 

@@ -6,7 +6,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -107,7 +106,7 @@ func (s Summary) Findings(t Thresholds) []Finding {
 	t = t.withDefaults()
 	var out []Finding
 	add := func(f Finding, on bool) {
-		if on && f.Threshold > 0 {
+		if on && f.Threshold > 0 && f.Value >= f.Threshold {
 			f.Remedy = f.Kind.remedy()
 			out = append(out, f)
 		}
@@ -140,7 +139,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
 		"%d timed copies%s from or to pageable memory took %s, %s %% of all section time",
 		d.Count, copied, duration(d.Total), percent(o.ShareOfTotal)),
-		o.HostMemory == "pageable" && d.Count > 0 && o.ShareOfTotal >= t.PageableShare)
+		o.HostMemory == "pageable" && d.Count > 0)
 
 	enough := d.Count >= t.MinRuns
 	part := func(n int64) float64 { return float64(n) / float64(max(d.Count, 1)) }
@@ -148,11 +147,11 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 		"%d of %d runs ended on the device within %.3g %% of their duration after the host's End, so the device waited "+
 			"for launches; mean %s",
 		o.Starved, d.Count, 100*starvedPart, duration(d.Mean)),
-		enough && part(o.Starved) >= t.LaunchShare)
+		enough)
 	add(finding(BelowFloor, part(o.BelowFloor), t.FloorShare, d.Total,
 		"%d of %d runs are shorter than %d × the device's empty section of %s; mean %s",
 		o.BelowFloor, d.Count, floorFactor, duration(o.Floor), duration(d.Mean)),
-		enough && part(o.BelowFloor) >= t.FloorShare)
+		enough)
 
 	if ratio, expected := o.firstRatio(); ratio > 0 {
 		first, rest := o.First.Duration.Mean, o.Rest.Duration
@@ -164,13 +163,13 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 			"the first run took %s, the other %d took %s each%s: %s times (loading, compiling, tuning)",
 			duration(first), rest.Count, duration(rest.Mean), same, digits(ratio))
 		f.Unit = "times"
-		add(f, t.FirstCost > 0 && ratio >= t.FirstRatio && first-expected >= t.FirstCost)
+		add(f, t.FirstCost > 0 && first-expected >= t.FirstCost)
 	}
 	if o.MemoryPeak > 0 {
 		share := float64(o.MemorySpike) / float64(o.MemoryPeak)
 		add(finding(MemorySpike, share, t.SpikeShare, 0,
 			"one run took %s more device memory, of %s in use at most", size(o.MemorySpike), size(o.MemoryPeak)),
-			share >= t.SpikeShare)
+			true)
 	}
 	limit := t.PeakShare
 	if limit == 0 {
@@ -183,8 +182,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 	add(finding(LowEfficiency, gain*o.ShareOfTotal, t.PeakMinShare, time.Duration(float64(d.Total)*gain),
 		"%s of section time at %s %% of its nearest limit (%s), which is less than %s %%", duration(d.Total),
 		percent(o.PeakShare), o.PeakOf, percent(limit)),
-		enough && o.PeakShare > 0 && o.PeakShare < limit && gain*o.ShareOfTotal >= t.PeakMinShare &&
-			part(o.BelowFloor) < t.FloorShare)
+		enough && o.PeakShare > 0 && o.PeakShare < limit && part(o.BelowFloor) < t.FloorShare)
 }
 
 // firstRatio returns how many times as long as expected the first run took: as the other runs, or
@@ -213,11 +211,7 @@ func (o *Operation) firstRatio() (ratio float64, expected time.Duration) {
 // other.
 func (f *Figures) amounts() [4]float64 {
 	n := float64(max(f.Count, 1))
-	var flops float64
-	for _, v := range f.FLOPs {
-		flops += v
-	}
-	return [4]float64{float64(f.Memory.Total()) / n, float64(f.PCIe.Total()) / n, float64(f.Items) / n, flops / n}
+	return [4]float64{float64(f.Memory.Total()) / n, float64(f.PCIe.Total()) / n, float64(f.Items) / n, f.TotalFLOPs() / n}
 }
 
 func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
@@ -234,9 +228,7 @@ func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
 		}
 	}
 	f := finding(Loader, l.Waiting, t.LoaderShare, "waiting for data that no other phase hides")
-	add(f, l.Waiting > 0 && f.Value >= t.LoaderShare)
+	add(f, l.Waiting > 0)
 	f = finding(ExposedCommunication, l.Exposed, t.ExposedShare, "communication that no other phase hides")
-	add(f, l.Exposed > 0 && f.Value >= t.ExposedShare)
+	add(f, l.Exposed > 0)
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -126,8 +126,8 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 		attrs := o.attrs("all", &o.All)
 		attrs[0].Key = "operation"
 		if o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0 {
-			attrs = append(append(attrs, part("first_", o.attrs("first", &o.First))...),
-				part("rest_", o.attrs("rest", &o.Rest))...)
+			attrs = append(append(attrs, prefixed("first_", o.attrs("first", &o.First))...),
+				prefixed("rest_", o.attrs("rest", &o.Rest))...)
 		}
 		log(slog.LevelInfo, "gpu operation", attrs...)
 	}
@@ -156,8 +156,8 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 	}
 }
 
-// part returns the mean and the rates, under separate names.
-func part(prefix string, attrs []slog.Attr) (out []slog.Attr) {
+// prefixed returns the mean and the rates, under separate names.
+func prefixed(prefix string, attrs []slog.Attr) (out []slog.Attr) {
 	for _, a := range attrs {
 		if a.Key == "mean_seconds" || strings.HasSuffix(a.Key, "_per_second") {
 			out = append(out, slog.Attr{Key: prefix + a.Key, Value: a.Value})

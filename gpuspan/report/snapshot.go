@@ -36,7 +36,7 @@ func (c *collector) Summary() Summary {
 			w.expand(n, -1)
 		}
 	}
-	total := c.streams.total() + c.loose
+	total := c.streams.busy() + c.loose
 	s.total = total
 	for i := range s.Operations {
 		o := &s.Operations[i]

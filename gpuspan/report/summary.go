@@ -20,8 +20,11 @@ package report
 import (
 	"maps"
 	"math"
+	"slices"
 	"time"
 )
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Summary is a copy of a profiler's measurements at one moment.
 type Summary struct {

@@ -12,6 +12,24 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/statistics"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+const (
+	maxNodes   = 4096 // positions in the nesting; further ones are counted under overflowName
+	maxKernels = 32   // kernels kept for one operation
+	maxLoops   = 64
+	maxPhases  = 64
+
+	overflowName = "(other)"
+
+	// starvedPart: a section is host-starved if the device finished within this part of its
+	// duration after the host did. If work had been queued ahead, the device would have finished
+	// much later than the host's End.
+	starvedPart = semconv.FindingLaunchBoundEndDelay
+	// floorFactor: sections shorter than this many empty sections mostly measure the launch, not
+	// the work.
+	floorFactor = semconv.FindingBelowFloorFloor
 )
 
 // node is one operation at one position in the nesting.

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -210,4 +211,19 @@ func percent(share float64) string {
 func size(b int64) string {
 	return in(float64(b), unit{1e3, 1, " B"}, unit{1e6, 1e3, " kB"}, unit{1e9, 1e6, " MB"}, unit{1e12, 1e9, " GB"},
 		unit{0, 1e12, " TB"})
+}
+
+// indented returns the name, indented by its depth. Below the fourth level the depth is a number,
+// since blanks would leave no room for the name.
+func (o *Operation) indented() string {
+	const deepest = 4
+	name := strings.Repeat("  ", min(o.Depth, deepest))
+	if o.Depth > deepest {
+		name += fmt.Sprintf("%d: ", o.Depth)
+	}
+	name += o.Name
+	if o.Level != "" {
+		name += " [" + o.Level + "]"
+	}
+	return name
 }

@@ -147,21 +147,6 @@ func (s Summary) writeTime(b *strings.Builder) {
 	}
 }
 
-// indented returns the name, indented by its depth. Below the fourth level the depth is a number,
-// since blanks would leave no room for the name.
-func (o *Operation) indented() string {
-	const deepest = 4
-	name := strings.Repeat("  ", min(o.Depth, deepest))
-	if o.Depth > deepest {
-		name += fmt.Sprintf("%d: ", o.Depth)
-	}
-	name += o.Name
-	if o.Level != "" {
-		name += " [" + o.Level + "]"
-	}
-	return name
-}
-
 // lines returns the operations for which has is true and their ancestors, without which the
 // indentation would put them below others.
 func (s Summary) lines(has func(*Operation) bool) []*Operation {

@@ -4,25 +4,78 @@
 package simgpu
 
 import (
+	"cmp"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-var _ backend.Backend = (*GPU)(nil)
-
-// event is a recorded time: stamp on the device's clock, and the true host time of it.
-type event struct {
-	device   int
-	gen      uint32  // of the newest record, so that an older one still in a queue is ignored
-	stream   *stream // of the newest record; nil before the first
-	captured bool
-	happened bool
-	stamp    int64 // ns on the device's clock
-	truth    int64 // host ns
+// New returns a GPU on the given clock; nil means the host's real clock.
+func New(clock Clock, opts ...Option) *GPU {
+	clock = cmp.Or[Clock](clock, realClock{base: time.Now()})
+	cfg := config{driftPPM: 12, offset: 1234567891 * time.Nanosecond, tick: 32 * time.Nanosecond, seed: 1, jitter: 0.02}
+	options.All(opts, Option.apply)(&cfg)
+	if len(cfg.specs) == 0 {
+		cfg.specs = []Spec{DefaultSpec()}
+	}
+	g := &GPU{clock: clock, start: clock.Now(), cfg: cfg, rng: rand.New(rand.NewPCG(cfg.seed, 0x6f74656c677075))}
+	for i, spec := range cfg.specs {
+		info := Identity(0, i, spec)
+		info.Peaks = spec.peaks()
+		m := &meter{spec: spec, celsius: spec.Ambient, startUTC: g.start}
+		g.devices = append(g.devices, &device{spec: spec, info: info, meter: m})
+	}
+	return g
 }
+
+// Telemetry returns the readings of a device's meters; ok is false if there is no such device.
+func (g *GPU) Telemetry(ordinal int) (t Telemetry, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, ok := g.device(ordinal)
+	if !ok {
+		return Telemetry{}, false
+	}
+	now := g.now()
+	g.advance(d, now)
+	t = d.meter.read(now)
+	t.MemoryUsed = d.used
+	return t, true
+}
+
+// Spec returns the specification of a device; ok is false if there is no such device.
+func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
+	d, ok := g.device(ordinal)
+	if !ok {
+		return Spec{}, false
+	}
+	return d.spec, true
+}
+
+// Allocate allocates device memory, or frees it if bytes is negative, and reports whether there was
+// enough.
+func (g *GPU) Allocate(ordinal int, bytes int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, ok := g.device(ordinal)
+	if !ok || d.used+bytes > d.spec.MemoryTotal || d.used+bytes < 0 {
+		return false
+	}
+	d.used += bytes
+	return true
+}
+
+// Stream creates a stream on a device and returns its handle; 0 if there is no such device.
+func (g *GPU) Stream(device int) backend.StreamHandle {
+	s, _ := g.NewStream(backend.Context(device))
+	return s
+}
+
+var _ backend.Backend = (*GPU)(nil)
 
 // Name returns "simulated".
 func (g *GPU) Name() string { return semconv.GPUTimingSourceSimulated }

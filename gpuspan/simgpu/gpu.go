@@ -19,13 +19,11 @@
 package simgpu
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 )
 
 // GPU is a driver with one or more simulated devices. It implements [backend.Backend]. All methods
@@ -62,6 +60,17 @@ type config struct {
 	jitter   float64
 }
 
+// event is a recorded time: stamp on the device's clock, and the true host time of it.
+type event struct {
+	device   int
+	gen      uint32  // of the newest record, so that an older one still in a queue is ignored
+	stream   *stream // of the newest record; nil before the first
+	captured bool
+	happened bool
+	stamp    int64 // ns on the device's clock
+	truth    int64 // host ns
+}
+
 // Option configures [New].
 type Option interface{ apply(*config) }
 
@@ -88,24 +97,6 @@ func WithSeed(seed uint64) Option { return optionFunc(func(c *config) { c.seed =
 // exact.
 func WithJitter(share float64) Option { return optionFunc(func(c *config) { c.jitter = share }) }
 
-// New returns a GPU on the given clock; nil means the host's real clock.
-func New(clock Clock, opts ...Option) *GPU {
-	clock = cmp.Or[Clock](clock, realClock{base: time.Now()})
-	cfg := config{driftPPM: 12, offset: 1234567891 * time.Nanosecond, tick: 32 * time.Nanosecond, seed: 1, jitter: 0.02}
-	options.All(opts, Option.apply)(&cfg)
-	if len(cfg.specs) == 0 {
-		cfg.specs = []Spec{DefaultSpec()}
-	}
-	g := &GPU{clock: clock, start: clock.Now(), cfg: cfg, rng: rand.New(rand.NewPCG(cfg.seed, 0x6f74656c677075))}
-	for i, spec := range cfg.specs {
-		info := Identity(0, i, spec)
-		info.Peaks = spec.peaks()
-		m := &meter{spec: spec, celsius: spec.Ambient, startUTC: g.start}
-		g.devices = append(g.devices, &device{spec: spec, info: info, meter: m})
-	}
-	return g
-}
-
 // now returns the host's time in ns since the device's start.
 func (g *GPU) now() int64 { return int64(g.clock.Now().Sub(g.start)) }
 
@@ -125,43 +116,6 @@ func (g *GPU) device(i int) (*device, bool) {
 	return g.devices[i], true
 }
 
-// Telemetry returns the readings of a device's meters; ok is false if there is no such device.
-func (g *GPU) Telemetry(ordinal int) (t Telemetry, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	d, ok := g.device(ordinal)
-	if !ok {
-		return Telemetry{}, false
-	}
-	now := g.now()
-	g.advance(d, now)
-	t = d.meter.read(now)
-	t.MemoryUsed = d.used
-	return t, true
-}
-
-// Spec returns the specification of a device; ok is false if there is no such device.
-func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
-	d, ok := g.device(ordinal)
-	if !ok {
-		return Spec{}, false
-	}
-	return d.spec, true
-}
-
-// Allocate allocates device memory, or frees it if bytes is negative, and reports whether there was
-// enough.
-func (g *GPU) Allocate(ordinal int, bytes int64) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	d, ok := g.device(ordinal)
-	if !ok || d.used+bytes > d.spec.MemoryTotal || d.used+bytes < 0 {
-		return false
-	}
-	d.used += bytes
-	return true
-}
-
 // Clock is the clock of the simulated host.
 type Clock interface {
 	// Now returns the time of the clock.
@@ -174,7 +128,8 @@ type realClock struct{ base time.Time }
 
 // Now keeps the monotonic reading of the base, so that a step of the wall clock does not reach the
 // device.
-func (c realClock) Now() time.Time        { return c.base.Add(time.Since(c.base)) }
+func (c realClock) Now() time.Time { return c.base.Add(time.Since(c.base)) }
+
 func (c realClock) Sleep(d time.Duration) { time.Sleep(d) }
 
 // readCost is the default time that a reading of a manual clock takes, similar to a real one.
@@ -216,3 +171,32 @@ func (c *ManualClock) Advance(d time.Duration) {
 
 // Sleep advances the clock by d.
 func (c *ManualClock) Sleep(d time.Duration) { c.Advance(d) }
+
+type stream struct {
+	device    int
+	queue     []piece
+	doneAt    int64 // host ns at which everything that has left the queue is done
+	served    int64 // the device's turn at which an engine last ran a piece of it
+	capture   []piece
+	capturing bool
+	gone      bool
+}
+
+// Engines of a device.
+const (
+	engineCompute = iota
+	engineIn
+	engineOut
+	engineNone // an event needs no engine
+)
+
+// piece is one entry of a stream: work for an engine, or an event.
+type piece struct {
+	engine   int
+	kernel   bool
+	d        time.Duration
+	r        rates
+	earliest int64 // host ns before which it cannot start: when the call that enqueued it reaches the device
+	event    int   // index of the event, where engine is engineNone
+	gen      uint32
+}

@@ -12,24 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-type stream struct {
-	device    int
-	queue     []piece
-	doneAt    int64 // host ns at which everything that has left the queue is done
-	served    int64 // the device's turn at which an engine last ran a piece of it
-	capture   []piece
-	capturing bool
-	gone      bool
-}
-
 // Graph is a sequence of captured work; see [GPU.EndCapture].
 type Graph struct{ pieces []piece }
-
-// Stream creates a stream on a device and returns its handle; 0 if there is no such device.
-func (g *GPU) Stream(device int) backend.StreamHandle {
-	s, _ := g.NewStream(backend.Context(device))
-	return s
-}
 
 // on runs f with the stream of a handle, which must be valid.
 func (g *GPU) on(s backend.StreamHandle, f func(*stream) backend.Status) backend.Status {
@@ -144,28 +128,9 @@ func (g *GPU) sleepUntil(st *stream, done func(now int64) bool) {
 	}
 }
 
-// Engines of a device.
-const (
-	engineCompute = iota
-	engineIn
-	engineOut
-	engineNone // an event needs no engine
-)
-
-// piece is one entry of a stream: work for an engine, or an event.
-type piece struct {
-	engine   int
-	kernel   bool
-	d        time.Duration
-	r        rates
-	earliest int64 // host ns before which it cannot start: when the call that enqueued it reaches the device
-	event    int   // index of the event, where engine is engineNone
-	gen      uint32
-}
-
-// start returns when the head of a stream could start: after its predecessor on the stream, and
+// earliest returns when the head of a stream could start: after its predecessor on the stream, and
 // when its engine is free.
-func (d *device) start(st *stream) int64 {
+func (d *device) earliest(st *stream) int64 {
 	p := &st.queue[0]
 	t := max(st.doneAt, p.earliest)
 	if p.engine == engineNone {
@@ -183,7 +148,7 @@ func (d *device) next() (best *stream, at int64) {
 		if len(st.queue) == 0 {
 			continue
 		}
-		t := d.start(st)
+		t := d.earliest(st)
 		if t < at || t == at && st.served < best.served {
 			best, at = st, t
 		}
