@@ -5,6 +5,7 @@ package stackprofile
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestManyCountedPiecesOfALateParentDoNotCountTwice(t *testing.T) {
 	b.Resolve(now+50, true)
 	require.Zero(t, b.Pending())
 	onArrival(b, []drawn{{trace: 1, id: 1, name: "outer", device: 1, start: 0, end: 10 * n}}, nil)
-	times, _ := byStack(b.Current())
+	times, _ := byStack(b.Between(0, math.MaxUint64))
 	children := (n + 1) / 2 // on the parent's device
 	require.Equal(t, map[string]float64{
 		"unknown_service;k":     4000 * n,
@@ -148,7 +149,7 @@ func TestNestedEnergyCountsOnce(t *testing.T) {
 	b := New(Options{Window: time.Hour})
 	b.Add(td, int64(epoch)+int64(time.Hour))
 	b.Resolve(int64(epoch)+int64(time.Hour), true)
-	_, energy := byStack(b.Current())
+	_, energy := byStack(b.Between(0, math.MaxUint64))
 	require.Equal(t, want, energy)
 
 	// Counted one by one, stacks differ, but the total energy equals the device's. Only a span
@@ -160,7 +161,7 @@ func TestNestedEnergyCountsOnce(t *testing.T) {
 		b := New(Options{Settle: 1, MaxWait: 2, Window: time.Hour})
 		onArrival(b, order, only)
 		require.Zero(t, b.Pending())
-		require.InDelta(t, 10e6, Totals(b.Current())[Energy], 1e-3, "%v", order)
+		require.InDelta(t, 10e6, Totals(b.Between(0, math.MaxUint64))[Energy], 1e-3, "%v", order)
 	}
 }
 
@@ -183,7 +184,7 @@ func TestSampledSpansCountWithTheirWeight(t *testing.T) {
 		b := New(Options{Window: time.Hour, Weights: weights})
 		b.Add(td, int64(epoch)+int64(time.Hour))
 		b.Resolve(int64(epoch)+int64(time.Hour), true)
-		require.Equal(t, want, Totals(b.Current()))
+		require.Equal(t, want, Totals(b.Between(0, math.MaxUint64)))
 	}
 }
 
@@ -232,7 +233,7 @@ func TestPprofKeepsRank0(t *testing.T) {
 	b.Add(td, int64(epoch)+int64(time.Hour))
 	b.Resolve(int64(epoch)+int64(time.Hour), true)
 	var file bytes.Buffer
-	require.NoError(t, WritePprof(&file, b.Current(), Time))
+	require.NoError(t, WritePprof(&file, b.Between(0, math.MaxUint64), Time))
 	p, err := profile.Parse(&file)
 	require.NoError(t, err)
 	require.Len(t, p.Sample, 1)

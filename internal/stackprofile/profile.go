@@ -232,18 +232,6 @@ func (b *Builder) Take(before int64) (list []*Profile) {
 	return list
 }
 
-// Current returns the profiles that Take would return later; the caller must not keep them beyond
-// the next call of a method of the Builder.
-func (b *Builder) Current() (list []*Profile) {
-	for _, w := range b.windows {
-		for _, p := range w.profiles {
-			list = append(list, p)
-		}
-	}
-	sortProfiles(list)
-	return list
-}
-
 func sortProfiles(list []*Profile) {
 	slices.SortFunc(list, func(a, b *Profile) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Source.Service, b.Source.Service),

@@ -240,7 +240,7 @@ func TestLateSpansDoNotCountTimeTwice(t *testing.T) {
 				longest += float64(d.end-d.start) * 1000
 			}
 		}
-		sum := Totals(b.Current())
+		sum := Totals(b.Between(0, math.MaxUint64))
 		require.InDelta(t, energy, sum[Energy], 1e-3)
 		require.LessOrEqual(t, sum[Time], longest)
 		require.LessOrEqual(t, b.Stacks(), 10_000)
@@ -262,7 +262,7 @@ func TestParentsAndChildrenMayArriveInAnyWindow(t *testing.T) {
 			b.Resolve(now+50, false)
 			require.Zero(t, b.Pending())
 		}
-		require.Equal(t, 1_100_000.0, Totals(b.Current())[Time], name)
+		require.Equal(t, 1_100_000.0, Totals(b.Between(0, math.MaxUint64))[Time], name)
 	}
 }
 
@@ -299,10 +299,10 @@ func TestStacksBeyondTheLimitKeepTheirValues(t *testing.T) {
 	b.Add(td, int64(epoch)+1e10)
 	b.Resolve(int64(epoch)+1e10, true)
 	require.LessOrEqual(t, b.Stacks(), 11)
-	require.Equal(t, 1e6, Totals(b.Current())[Time])
+	require.Equal(t, 1e6, Totals(b.Between(0, math.MaxUint64))[Time])
 	require.Equal(t, int64(90), b.Stats().Overflow)
 	require.Contains(t, func() (all []string) {
-		for _, s := range b.Current()[0].Samples() {
+		for _, s := range b.Between(0, math.MaxUint64)[0].Samples() {
 			all = append(all, text2(s.Stack))
 		}
 		return all

@@ -99,7 +99,7 @@ func (r *release) build(ctx context.Context, builds, systems []string) error {
 	if err := r.chart(); err != nil {
 		return err
 	}
-	return r.seal(base)
+	return r.seal()
 }
 
 // profile is the CPU profile by which the compiler optimizes a release. With a file default.pgo,

@@ -3,7 +3,7 @@
 
 // Command snapshot builds the files that a release publishes. The same commit makes the same bytes.
 //
-//	snapshot build -root DIR -out DIR    archives, deb, rpm, OCI images, chart, SBOMs, provenance and checksums
+//	snapshot build -root DIR -out DIR    archives, deb, rpm, OCI images, chart, SBOMs and checksums
 //	snapshot push -out DIR -to REGISTRY  pushes the images of DIR/oci
 //	snapshot base -root DIR              sets the image's base packages to Debian's newest (deploy/container/base.json)
 //
@@ -78,7 +78,6 @@ type release struct {
 	root, out, version string
 
 	commit string
-	goVer  string
 	epoch  time.Time // of every file: the commit's time, or SOURCE_DATE_EPOCH
 }
 
@@ -93,9 +92,6 @@ func (r *release) describe(ctx context.Context) (err error) {
 		return err
 	}
 	if r.commit, err = output(ctx, r.root, nil, "git", "rev-parse", "HEAD"); err != nil {
-		return err
-	}
-	if r.goVer, err = output(ctx, r.root, nil, "go", "env", "GOVERSION"); err != nil {
 		return err
 	}
 	seconds := os.Getenv("SOURCE_DATE_EPOCH")

@@ -8,8 +8,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -87,12 +87,9 @@ func (r *release) writeSBOM(stem string, p program, packages []basePackage) erro
 	return os.WriteFile(filepath.Join(r.out, stem+".cdx.json"), b.Bytes(), 0o644)
 }
 
-// artifact is a file that is published, with its path below out.
-type artifact struct{ name, sum string }
-
-// seal writes the provenance and the checksums of all files that are published.
-func (r *release) seal(base []basePackage) error {
-	var all []artifact
+// seal writes the checksums of all files that are published.
+func (r *release) seal() error {
+	sums := map[string]string{}
 	for _, pattern := range []string{"*", "python/*", "capture/*/*"} {
 		found, err := filepath.Glob(filepath.Join(r.out, filepath.FromSlash(pattern)))
 		if err != nil {
@@ -112,60 +109,12 @@ func (r *release) seal(base []basePackage) error {
 			if err != nil {
 				return err
 			}
-			all = append(all, artifact{filepath.ToSlash(rel), fmt.Sprintf("%x", sha256.Sum256(b))})
+			sums[filepath.ToSlash(rel)] = fmt.Sprintf("%x", sha256.Sum256(b))
 		}
 	}
-	b, err := r.provenance(all, base)
-	if err != nil {
-		return err
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
 	}
-	const file = "provenance.intoto.json"
-	if err := os.WriteFile(filepath.Join(r.out, file), b, 0o644); err != nil {
-		return err
-	}
-	all = append(all, artifact{file, fmt.Sprintf("%x", sha256.Sum256(b))})
-	slices.SortFunc(all, func(a, b artifact) int { return strings.Compare(a.name, b.name) })
-	var sums strings.Builder
-	for _, a := range all {
-		fmt.Fprintf(&sums, "%s  %s\n", a.sum, a.name)
-	}
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
-}
-
-// provenance returns an unsigned in-toto statement with SLSA's predicate: the inputs, the outputs
-// and the command. The release workflow signs a separate statement on the machine that built the
-// files.
-func (r *release) provenance(all []artifact, base []basePackage) ([]byte, error) {
-	type resource struct {
-		Name   string            `json:"name,omitempty"`
-		URI    string            `json:"uri,omitempty"`
-		Digest map[string]string `json:"digest,omitempty"`
-	}
-	var subjects []resource
-	for _, a := range all {
-		subjects = append(subjects, resource{Name: a.name, Digest: map[string]string{"sha256": a.sum}})
-	}
-	inputs := []resource{
-		{URI: "git+https://github.com/otelgpu/otelgpu", Digest: map[string]string{"gitCommit": r.commit}},
-		{Name: "go", URI: "https://go.dev/dl/" + r.goVer},
-	}
-	for _, p := range base {
-		inputs = append(inputs, resource{URI: mirror + p.Path, Digest: map[string]string{"sha256": p.SHA256}})
-	}
-	return json.MarshalIndent(map[string]any{
-		"_type":         "https://in-toto.io/Statement/v1",
-		"subject":       subjects,
-		"predicateType": "https://slsa.dev/provenance/v1",
-		"predicate": map[string]any{
-			"buildDefinition": map[string]any{
-				"buildType":            "https://github.com/otelgpu/otelgpu/blob/main/RELEASE.md",
-				"externalParameters":   map[string]any{"command": "make snapshot", "version": r.version},
-				"internalParameters":   map[string]any{"sourceDateEpoch": r.epoch.Unix()},
-				"resolvedDependencies": inputs,
-			},
-			"runDetails": map[string]any{
-				"builder": map[string]any{"id": "https://github.com/otelgpu/otelgpu/blob/main/Makefile"},
-			},
-		},
-	}, "", "  ")
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(text.String()), 0o644)
 }
