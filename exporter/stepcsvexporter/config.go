@@ -4,8 +4,6 @@
 package stepcsvexporter
 
 import (
-	"math"
-
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/config/configretry"
@@ -27,8 +25,6 @@ type Config struct {
 	Loop string `mapstructure:"loop"`
 	// AllRanks writes a file for each rank instead of one for rank 0 only.
 	AllRanks bool `mapstructure:"all_ranks"`
-	// Rotation renames the file by size. Default off; the empty key turns it on.
-	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
 
 	// Timeout limits the time of one request, as in every exporter; a write in progress is not
 	// interrupted.
@@ -40,44 +36,30 @@ type Config struct {
 	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
-// Rotation sets when a file is rotated and how many are kept.
-type Rotation struct {
-	// MaxMegabytes is the size at which the file is renamed, in 10^6 bytes; positive.
-	MaxMegabytes int64 `mapstructure:"max_megabytes"`
-	// MaxFiles is the number of renamed files to keep; the oldest are removed. 0: all.
-	MaxFiles int `mapstructure:"max_files"`
-}
-
 // createDefaultConfig returns the configuration of an exporter without any keys. Path has to be
 // set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.Enabled = false // without a queue retrying blocks the pipeline
 	return &Config{
-		Rotation: configoptional.Default(Rotation{MaxMegabytes: 50, MaxFiles: 20}),
-		Timeout:  exporterhelper.NewDefaultTimeoutConfig(),
-		Queue:    configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
-		Retry:    retry,
+		Timeout: exporterhelper.NewDefaultTimeoutConfig(),
+		Queue:   configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
+		Retry:   retry,
 	}
 }
 
 // Unmarshal decodes conf into c. The error lists unknown keys and values that do not fit the types
 // of their options.
-func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
+func (c *Config) Unmarshal(conf *confmap.Conf) error {
+	return configvalidate.Read(conf, c, configvalidate.Removed{
+		Key: "rotation", Use: "logrotate: a file that was moved is created again with the next row",
+	})
+}
 
 // Validate returns an error that lists every invalid value by its key.
 func (c *Config) Validate() error {
 	var bad configvalidate.List
 	bad.If(c.Path == "", "`path` must name a file, such as logs/steps.csv")
 	bad.Names("phases", c.Phases)
-	return bad.Err()
-}
-
-// Validate returns an error that lists every invalid value by its key.
-func (r *Rotation) Validate() error {
-	var bad configvalidate.List
-	bad.If(r.MaxMegabytes <= 0 || r.MaxMegabytes > math.MaxInt64/1_000_000,
-		"`max_megabytes` must be positive and a size that a file can have, found %d", r.MaxMegabytes)
-	bad.If(r.MaxFiles < 0, "`max_files` must be non-negative, found %d", r.MaxFiles)
 	return bad.Err()
 }

@@ -34,20 +34,16 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, componenttest.CheckConfigStruct(createDefaultConfig()))
 	cfg, err := load(t, "step_csv")
 	require.NoError(t, err)
-	assert.False(t, cfg.Rotation.HasValue())
+	assert.False(t, cfg.Queue.HasValue())
 	cfg, err = load(t, "step_csv/full")
 	require.NoError(t, err)
-	assert.Equal(t, Rotation{MaxMegabytes: 1, MaxFiles: 3}, *cfg.Rotation.Get())
 	assert.True(t, cfg.Queue.HasValue())
 	_, err = load(t, "step_csv/wrong")
 	for _, want := range []string{
 		"`path` must name a file, such as logs/steps.csv", "`phases::0` must not be blank",
-		"`max_megabytes` must be positive and a size that a file can have, found 0", "`max_files` must be non-negative, found -1",
 	} {
 		assert.ErrorContains(t, err, want)
 	}
-	assert.ErrorContains(t, (&Rotation{MaxMegabytes: 1e13}).Validate(), "found 10000000000000",
-		"its bytes would be a negative number")
 }
 
 func steps(rank int64, loop string, from, to int64) ptrace.Traces {

@@ -95,9 +95,6 @@ func (s *sink) file(rank int64) (*stepcsv.Writer, error) {
 		ext := filepath.Ext(cfg.Path)
 		cfg.Path = fmt.Sprintf("%s-rank%d%s", strings.TrimSuffix(cfg.Path, ext), rank, ext)
 	}
-	if r := s.cfg.Rotation.Get(); r != nil {
-		cfg.MaxBytes, cfg.MaxFiles = r.MaxMegabytes*1e6, r.MaxFiles
-	}
 	f, err := stepcsv.Open(cfg)
 	if err != nil {
 		return nil, err
@@ -210,11 +207,6 @@ func (s *sink) write(ctx context.Context, rank int64, rows []stepcsv.Row) error 
 			s.log.Warn("Steps have phases without a column, whose time is in t_misc_ms (name them in `phases`)",
 				zap.Strings("phases", s.cfg.Phases))
 		}
-	}
-	if err != nil && after.Rows > before.Rows {
-		// The rows are written; only later work such as rotation failed.
-		s.log.Error("A step CSV could not be rotated", zap.Error(err))
-		return nil
 	}
 	return err
 }

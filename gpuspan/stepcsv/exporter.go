@@ -90,12 +90,6 @@ func WithPhases(names ...string) ExporterOption {
 	return exporterOption(func(e *Exporter) { e.cfg.Phases = append(e.cfg.Phases, names...) })
 }
 
-// WithRotation renames the file to <name>-<UTC time>.csv when it has this many bytes, and keeps the
-// latest renamed files; 0 keeps all. By default files are not renamed.
-func WithRotation(bytes int64, files int) ExporterOption {
-	return exporterOption(func(e *Exporter) { e.cfg.MaxBytes, e.cfg.MaxFiles = bytes, files })
-}
-
 // NewExporter returns an Exporter that writes to a file, such as "logs/steps.csv", whose folder it
 // creates. It returns an error if the file cannot be opened or has other columns. Shutdown closes
 // the file.

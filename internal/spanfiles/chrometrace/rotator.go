@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/rotated"
 )
 
 // Files configures a [Rotator].
@@ -178,7 +177,7 @@ func (r *Rotator) rotates() bool { return r.cfg.MaxBytes > 0 || r.cfg.MaxAge > 0
 // name returns the final name of a file that is opened now.
 func (r *Rotator) name() string {
 	if stem, ext := splitExt(r.cfg.Path); r.rotates() {
-		return rotated.Name(stem, ext, r.cfg.Now())
+		return timedName(stem, ext, r.cfg.Now())
 	}
 	return withNumber(r.cfg.Path, r.moved)
 }
@@ -219,7 +218,7 @@ func (r *Rotator) complete() error {
 // creates count.
 func (r *Rotator) prune() error {
 	if stem, ext := splitExt(r.cfg.Path); r.rotates() {
-		return rotated.Prune(stem, ext, r.cfg.MaxFiles, rotated.Timed)
+		return prune(stem, ext, r.cfg.MaxFiles)
 	}
 	return nil
 }

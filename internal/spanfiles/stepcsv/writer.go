@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
-	"github.com/otelgpu/otelgpu/internal/spanfiles/rotated"
 )
 
 // ErrClosed is returned by writes after Close.
@@ -30,11 +29,8 @@ var ErrClosed = errors.New("step CSV is closed")
 
 // Config configures [Open].
 type Config struct {
-	Path     string           // path of the file, such as "steps.csv"; its folder is created
-	Phases   []string         // further phases, each with a column; the standard ones need not be named
-	MaxBytes int64            // size in bytes at which the file is renamed to steps-<UTC time>.csv; 0: never
-	MaxFiles int              // number of renamed files to keep; 0: all
-	Now      func() time.Time // the clock of renamed files' names; nil means time.Now
+	Path   string   // path of the file, such as "steps.csv"; its folder is created
+	Phases []string // further phases, each with a column; the standard ones need not be named
 }
 
 // Stats holds the counters of a [Writer].
@@ -61,9 +57,6 @@ type Writer struct {
 func Open(cfg Config) (*Writer, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("step CSV needs a path")
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
 	}
 	w := &Writer{cfg: cfg}
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o755); err != nil {
@@ -237,13 +230,10 @@ func (w *Writer) Write(rows ...Row) error {
 	}
 	w.stats.Rows += int64(len(rows))
 	w.stats.Undeclared += undeclared
-	if w.cfg.MaxBytes > 0 && w.size >= w.cfg.MaxBytes {
-		return w.rotate()
-	}
 	return nil
 }
 
-// reopen opens the file of the path again if it was moved or removed, as by another process that
+// reopen opens the file of the path again if it was moved or removed, as by a program that
 // rotates it; rows would otherwise be written to an abandoned file.
 func (w *Writer) reopen() error {
 	if w.f != nil {
@@ -274,28 +264,6 @@ func (w *Writer) append() error {
 		}
 	}
 	return err
-}
-
-// rotate renames the file and starts a new one.
-func (w *Writer) rotate() error {
-	if err := w.f.Close(); err != nil {
-		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
-	}
-	w.f = nil
-	ext := filepath.Ext(w.cfg.Path)
-	stem := strings.TrimSuffix(w.cfg.Path, ext)
-	to := rotated.Name(stem, ext, w.cfg.Now())
-	name := to
-	for n := 1; ; n++ {
-		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(to, ext), n, ext)
-	}
-	if err := os.Rename(w.cfg.Path, name); err != nil {
-		return fmt.Errorf("cannot rename step CSV %q to %q: %w", w.cfg.Path, name, fileerr.Cause(err))
-	}
-	return errors.Join(rotated.Prune(stem, ext, w.cfg.MaxFiles, rotated.Timed), w.open())
 }
 
 // Stats returns the counters so far.

@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -174,41 +173,6 @@ func TestForeignFilesAreNeverChanged(t *testing.T) {
 	}
 }
 
-func TestRotationKeepsHeaderAndNewestFiles(t *testing.T) {
-	dir := t.TempDir()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	cfg := stepcsv.Config{
-		Path: filepath.Join(dir, "steps.csv"), MaxBytes: 300, MaxFiles: 2,
-		Now: func() time.Time { return now },
-	}
-	w, err := stepcsv.Open(cfg)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "steps-mine.csv"), nil, 0o644))
-	for i := range int64(20) {
-		now = now.Add(time.Minute)
-		require.NoError(t, w.Write(row(i+1)))
-	}
-	require.NoError(t, w.Close())
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	require.NoError(t, err)
-	require.Len(t, files, 4, "%v", files)
-	var steps []string
-	slices.Sort(files)
-	for _, f := range files {
-		if strings.HasSuffix(f, "mine.csv") {
-			continue
-		}
-		records, err := csv.NewReader(strings.NewReader(content(t, f))).ReadAll()
-		require.NoError(t, err)
-		require.Equal(t, header, strings.Join(records[0], ","))
-		for _, r := range records[1:] {
-			steps = append(steps, r[0])
-		}
-	}
-	require.Equal(t, []string{"13", "14", "15", "16", "17", "18", "19", "20"}, steps,
-		"three rows fill a file; two old files stay")
-}
-
 // As the ranks of a job on a shared file system do.
 func TestProcessesThatOpenOneFileAtOnceWriteOneHeader(t *testing.T) {
 	dir := t.TempDir()
@@ -284,42 +248,4 @@ func TestFileThatIsMovedOrRemovedIsReadFromTheStart(t *testing.T) {
 	require.NoError(t, os.Rename(path+".1", path))
 	require.NoError(t, w.Write(row(5)))
 	require.Equal(t, []string{"1", "5"}, steps(), "another file of steps is continued")
-}
-
-func TestProcessesThatRotateOneFileLoseNoRow(t *testing.T) {
-	dir := t.TempDir()
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	cfg := stepcsv.Config{
-		Path: filepath.Join(dir, "steps.csv"), MaxBytes: 500,
-		Now: func() time.Time { at = at.Add(time.Second); return at },
-	}
-	var writers []*stepcsv.Writer
-	for range 3 {
-		w, err := stepcsv.Open(cfg)
-		require.NoError(t, err)
-		defer w.Close()
-		writers = append(writers, w)
-	}
-	const rows = 60
-	for i := range int64(rows) {
-		require.NoError(t, writers[i%3].Write(row(i)))
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.csv"))
-	require.NoError(t, err)
-	slices.Sort(files) // names with a time come before the plain one
-	var got []string
-	for _, f := range files {
-		lines := strings.Split(strings.TrimSpace(content(t, f)), "\n")
-		require.Equal(t, header, lines[0])
-		for _, l := range lines[1:] {
-			n, _, _ := strings.Cut(l, ",")
-			got = append(got, n)
-		}
-		require.Less(t, len(content(t, f)), 600, "the rows of all count: %s", f)
-	}
-	var want []string
-	for i := range rows {
-		want = append(want, fmt.Sprint(i))
-	}
-	require.Equal(t, want, got, "each row once, none in a file that was rotated before it")
 }

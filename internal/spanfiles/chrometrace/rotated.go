@@ -1,8 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotated names and removes rotated files: <stem>-<UTC time><extension>.
-package rotated
+package chrometrace
 
 import (
 	"cmp"
@@ -17,21 +16,22 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfiles/fileerr"
 )
 
-// format sorts by name as by time, and has no colon, which Windows forbids.
-const format = "20060102T150405.000Z"
+// fileTime sorts by name as by time, and has no colon, which Windows forbids.
+const fileTime = "20060102T150405.000Z"
 
-// Name returns the name of a file of this time. The stem may have a folder.
-func Name(stem, ext string, t time.Time) string { return stem + "-" + t.UTC().Format(format) + ext }
+// timedName returns the name of a rotated file. The stem may have a folder.
+func timedName(stem, ext string, t time.Time) string {
+	return stem + "-" + t.UTC().Format(fileTime) + ext
+}
 
-// Timed reports whether the middle of a name starts with a time; a number may follow.
-func Timed(mid string) bool {
-	_, err := time.Parse(format, mid[:min(len(mid), len(format))])
+// isTimed reports whether the middle of a name starts with a time; a number may follow.
+func isTimed(mid string) bool {
+	_, err := time.Parse(fileTime, mid[:min(len(mid), len(fileTime))])
 	return err == nil
 }
 
-// Prune removes the oldest files beyond a number, 0 meaning all are kept. Only regular files named
-// <stem>-<middle><extension> count, of which ours accepts the middle.
-func Prune(stem, ext string, keep int, ours func(mid string) bool) error {
+// prune removes the oldest rotated files beyond a number, 0 meaning all are kept.
+func prune(stem, ext string, keep int) error {
 	if keep <= 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func Prune(stem, ext string, keep int, ours func(mid string) bool) error {
 	for _, e := range entries {
 		mid, begins := strings.CutPrefix(e.Name(), prefix+"-")
 		mid, ends := strings.CutSuffix(mid, ext)
-		if !begins || !ends || !ours(mid) || !e.Type().IsRegular() {
+		if !begins || !ends || !isTimed(mid) || !e.Type().IsRegular() {
 			continue
 		}
 		if info, err := e.Info(); err == nil {

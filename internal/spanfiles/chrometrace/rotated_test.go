@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package rotated
+package chrometrace
 
 import (
 	"os"
@@ -21,7 +21,7 @@ func TestOnlyOurOldestFilesAreDeleted(t *testing.T) {
 		require.NoError(t, os.Chtimes(name, at, at.Add(-age)))
 	}
 	for age := range 4 {
-		touch(Name(stem, ".csv", at.Add(-time.Duration(age)*time.Second)), time.Duration(age)*time.Second)
+		touch(timedName(stem, ".csv", at.Add(-time.Duration(age)*time.Second)), time.Duration(age)*time.Second)
 	}
 	for _, other := range []string{stem + ".csv", stem + "-notes.csv", stem + "-20260102T030401.006Z.json"} {
 		touch(other, time.Hour)
@@ -35,15 +35,15 @@ func TestOnlyOurOldestFilesAreDeleted(t *testing.T) {
 		return list
 	}
 	all := names()
-	require.NoError(t, Prune(stem, ".csv", 0, Timed))
+	require.NoError(t, prune(stem, ".csv", 0))
 	require.Equal(t, all, names(), "0 keeps all")
-	require.NoError(t, Prune(stem, ".csv", 2, Timed))
+	require.NoError(t, prune(stem, ".csv", 2))
 	require.Equal(t, slices.DeleteFunc(all, func(name string) bool {
 		return name == "steps-20260102T030403.006Z.csv" || name == "steps-20260102T030402.006Z.csv"
 	}), names(), "the oldest two go, and nothing that only looks alike")
 }
 
 func TestAFolderThatCannotBeReadIsNamed(t *testing.T) {
-	err := Prune(filepath.Join(t.TempDir(), "gone", "steps"), ".csv", 1, Timed)
+	err := prune(filepath.Join(t.TempDir(), "gone", "steps"), ".csv", 1)
 	require.ErrorContains(t, err, filepath.Join("gone", "steps.csv"))
 }
