@@ -21,10 +21,15 @@ const (
 	// certain.
 	alpha  = semconv.FindingLateRankAlpha
 	surely = semconv.FindingLateRankSurely
-	// leastMagnitude is the number of standard errors that decide if there are too few steps for a
-	// test of chance.
+	// leastMagnitude is the number of standard errors that decide between two ranks with too few
+	// steps for a test of chance.
 	leastMagnitude = semconv.FindingLateRankMagnitude
 	permutations   = 199
+	// The largest noise of peers is taken as tailSigmas at least; a rank pauses in pauseRate of its
+	// steps.
+	tailSigmas, pauseRate = 2.5, 0.01
+	// tailShare is the part of alpha of ranks that exceed this noise.
+	tailShare = 0.2
 	// clearShare is the part of alpha of the steps or collectives at which one rank is clearly the
 	// slowest.
 	clearShare  = 0.2
@@ -57,7 +62,7 @@ type LateRank struct {
 // faster by Material of the step? If no rank is late, the probability of that is 1 ÷ ranks at most,
 // whatever the distribution of noise. Hits are tested by the binomial distribution, over all steps
 // and over the steps in which one rank is clearly the slowest, sizes by permutation within steps;
-// with too few steps for either, by magnitude.
+// if neither decides, by magnitude, which assumes something about noise.
 func LateRanks(own OwnTimes, step float64, of int) []LateRank {
 	if len(own) == 0 || len(own[0]) < 2 {
 		return nil
@@ -242,37 +247,84 @@ func (j *trial) byPermutation() []LateRank {
 	return nil
 }
 
-// byMagnitude compares the median excess with the noise from step to step.
+// byMagnitude compares excesses with the noise. One step decides nothing: any rank may pause.
 func (j *trial) byMagnitude() []LateRank {
-	steps := len(j.own)
-	if steps < fewestSteps {
+	if len(j.own) < fewestSteps {
 		return nil
 	}
 	var changes []float64
-	for s := 1; s < steps; s++ {
+	for s := 1; s < len(j.own); s++ {
 		for i := range j.n {
 			changes = append(changes, math.Abs(j.excess[s][i]-j.excess[s-1][i]))
 		}
 	}
 	sigma := madToSigma * median(changes) / math.Sqrt2 * math.Sqrt(1+1/float64(max(2, j.n-1)))
+	judge := j.tail
+	if j.n == 2 {
+		judge = j.standardErrors
+	}
 	best, most := -1, 0.0
 	for i := range j.n {
-		if j.hits[1][i] < steps-steps/4 {
-			continue
-		}
-		column := make([]float64, 0, steps)
-		for s := range steps {
-			column = append(column, j.excess[s][i])
-		}
-		z := (median(column) - j.margin) / (medianToMean * max(sigma, j.margin/100) / math.Sqrt(float64(steps)))
-		if z > most {
-			best, most = i, z
+		if v := judge(i, sigma); v > most && j.mean[i] > j.margin {
+			best, most = i, v
 		}
 	}
-	if best < 0 || most < leastMagnitude {
+	if best < 0 {
 		return nil
 	}
 	return []LateRank{j.late(best, 0)}
+}
+
+// standardErrors returns by how many standard errors the median excess of one of two ranks exceeds
+// the margin; 0: not by enough, or in too few steps.
+func (j *trial) standardErrors(rank int, sigma float64) float64 {
+	steps := len(j.own)
+	if j.hits[1][rank] < steps-steps/4 {
+		return 0
+	}
+	z := (median(j.beyond(rank)) - j.margin) / (medianToMean * max(sigma, j.margin/100) / math.Sqrt(float64(steps)))
+	if z < leastMagnitude {
+		return 0
+	}
+	return z
+}
+
+// tail returns how improbable it is (-ln p) that at least half of a rank's steps exceed, by chance,
+// what the other ranks show in all steps; 0: not improbable enough. The largest of n values is
+// exceeded with the probability 1 ÷ (n+1), and multiples of it with one that falls with their cube,
+// but not below the rate of pauses, which may be of any length.
+func (j *trial) tail(rank int, sigma float64) float64 {
+	steps := len(j.own)
+	largest := max(tailSigmas*sigma, j.margin/10)
+	for _, row := range j.excess {
+		for i, v := range row {
+			if i != rank {
+				largest = max(largest, v)
+			}
+		}
+	}
+	mine, p := j.beyond(rank), 1.0
+	slices.Sort(mine)
+	for k := max(2, (steps+1)/2); k <= steps; k++ {
+		ratio := (mine[steps-k] - j.margin) / largest
+		if ratio <= 1 {
+			break
+		}
+		chance := max(pauseRate, math.Pow(ratio, -3)/float64(1+steps*(j.n-1)))
+		p = min(p, BinomialTail(steps, chance, k))
+	}
+	if p *= float64((steps - 1) * j.of); p > alpha*tailShare {
+		return 0
+	}
+	return -math.Log(p)
+}
+
+// beyond returns the excess of a rank in each step.
+func (j *trial) beyond(rank int) (column []float64) {
+	for _, row := range j.excess {
+		column = append(column, row[rank])
+	}
+	return column
 }
 
 // Sure reports whether chance is practically excluded, Likely whether it is improbable.

@@ -4,6 +4,7 @@
 package straggler
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -66,6 +67,32 @@ func TestFewStepsAreJudgedByMagnitude(t *testing.T) {
 		return 0
 	})
 	assert.Empty(t, LateRanks(pause, 40, 2))
+}
+
+// Among four ranks, a lateness far beyond the noise in two of three steps is named with little
+// certainty. One in a single step is not, and noise with a heavy tail names nobody.
+func TestLatenessBeyondTheNoiseOfSeveralRanks(t *testing.T) {
+	drift := func(_ *rand.Rand, step, rank int) float64 { return float64(5 * step * (rank / 3)) }
+	list := LateRanks(ownTimes(2, 3, 4, drift), 40, 4)
+	require.Len(t, list, 1)
+	assert.Equal(t, 3, list[0].Rank)
+	assert.False(t, list[0].Likely())
+	assert.Empty(t, LateRanks(ownTimes(2, 3, 4, func(_ *rand.Rand, step, rank int) float64 {
+		return float64(25 * (step / 2) * (rank / 3))
+	}), 40, 4))
+	named := 0
+	for seed := range uint64(300) {
+		own := ownTimes(seed, 3+int(seed%3), 3+int(seed%7), func(r *rand.Rand, _, _ int) float64 {
+			if r.Float64() < 0.02 {
+				return 50
+			}
+			return math.Exp(r.NormFloat64())
+		})
+		if len(LateRanks(own, 40, len(own[0]))) > 0 {
+			named++
+		}
+	}
+	assert.LessOrEqual(t, named, 15, "of 300 healthy jobs")
 }
 
 // Of the steps in which one rank is clearly the slowest, most are rank 2's: it is late in a fifth

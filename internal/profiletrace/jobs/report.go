@@ -267,9 +267,11 @@ func (l *LateRank) says(ranks int) string {
 			l.RoundHits, finding.Count(int64(l.Rounds), "collective", "collectives"))
 	}
 	switch {
-	case l.P == 0:
+	case l.P == 0 && l.Steps < straggler.StepsToJudge(ranks, ranks):
 		return text + fmt.Sprintf(" (certainty low: too few steps to exclude chance; %d suffice)",
 			straggler.StepsToJudge(ranks, ranks))
+	case l.P == 0:
+		return text + " (certainty low: by more than the noise of its peers explains)"
 	case l.P < 0.001:
 		return text + " (by chance: p < 0.001)"
 	}
