@@ -36,9 +36,7 @@ type Stats struct {
 	Host         *finding.Finding     // where the host's time went, of a file without activities of a device
 	Paths        []*criticalpath.Path // by process, if Options.Paths
 	Graphs       link.Graphs
-	Outliers     event.Outliers
-	Untimed      event.Untimed
-	Overlong     event.Overlong
+	event.WrongTimes
 	event.Unused
 }
 
@@ -79,7 +77,7 @@ func (p *Profile) emit(ctx context.Context, next consumer.ConsumeTracesFunc) (St
 			return st, err
 		}
 	}
-	st.Outliers, st.Untimed, st.Overlong = p.Outliers(), p.Untimed(), p.Overlong()
+	st.WrongTimes = p.WrongTimes()
 	st.Events = p.Len() - st.Outliers.Count - st.Untimed.Count
 	st.Kernels, st.Copies = p.Count(event.KindKernel), p.Count(event.KindCopy)
 	st.Memsets, st.Steps = p.Count(event.KindMemset), p.Count(event.KindStep)

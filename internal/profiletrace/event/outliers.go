@@ -11,21 +11,42 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Outliers are events whose time is considered wrong: they are more than a day from all others, and
-// few. Profilers keep their records in memory, so that no profile has a day without an event and
-// then a handful. They are ignored everywhere. Longer pauses of a program that continues
-// afterwards, and all shorter ones, are idle time.
-type Outliers struct {
+// WrongTimes are events whose times cannot be true. Outliers and untimed ones are ignored
+// everywhere, overlong ones are shortened.
+type WrongTimes struct {
+	// Outliers are more than a day from all others, and few. Profilers keep their records in memory,
+	// so that no profile has a day without an event and then a handful. Longer pauses of a program
+	// that continues afterwards, and all shorter ones, are idle time.
+	Outliers Wrong
+	// Untimed are activities of a device that start before the call that launched them, by more than
+	// the clocks of a file differ. What they were launched for is not recorded. Distance and rarity
+	// prove nothing, whereas no work starts before it is launched.
+	Untimed Wrong
+	// Overlong are kernels whose end cannot be true: later kernels of the same queue started and
+	// ended before it. A queue runs one kernel after the other; programmatic dependent launch
+	// overlaps only the next one. Such a kernel counts until the next one starts.
+	Overlong Wrong
+}
+
+// Wrong are events whose times are wrong in one way.
+type Wrong struct {
 	Count int64
 	Named []string // the first three
 	kinds [KindCount]int64
+}
 
-	first, last int64 // start of the first and end of the last event that is not one of them
+// add counts an event; text describes it by its name.
+func (w *Wrong) add(s *Store, k Kind, name uint32, text func(name string) string) {
+	w.Count++
+	w.kinds[k]++
+	if len(w.Named) < namedEvents {
+		w.Named = append(w.Named, text(fmt.Sprintf("%q", spanfacts.ValidText(s.Names.Name(name), spanfacts.MaxText))))
+	}
 }
 
 const (
 	outlierDistance = int64(24 * time.Hour)
-	outlierNames    = 3
+	namedEvents     = 3
 	outlierClusters = 64 // of events; if there are more, none is omitted
 )
 
@@ -35,20 +56,14 @@ func fewOutliers(n int64) int64 { return min(max(3, n/1000), n/10) }
 // apart reports whether b is more than a day after a.
 func apart(a, b int64) bool { return b > a && uint64(b)-uint64(a) > uint64(outlierDistance) }
 
-// of reports whether the record is one of them.
-func (o *Outliers) of(r *Record) bool {
-	start := r.Start()
-	return start < o.first || start > o.last || start+r.Duration > o.last
-}
-
 // Each calls f for all records in order of time, except outliers and activities without a usable
 // time.
 func (s *Store) Each(f func(*Record) error) error {
-	if s.outliers.Count == 0 {
+	if s.wrong.Outliers.Count == 0 {
 		return s.timed(f)
 	}
 	return s.timed(func(r *Record) error {
-		if s.outliers.of(r) {
+		if r.Start() < s.firstShown || r.Start()+r.Duration > s.lastShown {
 			return nil
 		}
 		return f(r)
@@ -57,18 +72,19 @@ func (s *Store) Each(f func(*Record) error) error {
 
 // Bound sets the time of the profile from its events and, if it is near them, the file's statement.
 func (s *Store) Bound() error {
-	if err := s.findUntimed(); err != nil {
-		return err
-	}
-	if err := s.findOverlong(); err != nil {
-		return err
-	}
-	if err := s.findOutliers(); err != nil {
-		return err
+	s.extent, s.wrong, s.shortened = s.counted, WrongTimes{}, nil
+	for _, find := range []func() (found int64, err error){s.findUntimed, s.findOverlong, s.findOutliers} {
+		found, err := find()
+		if err == nil && found > 0 {
+			err = s.measure()
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if s.hasWindow && s.first <= s.last && (apart(s.last, s.windowLast) || apart(s.windowFirst, s.first)) {
 		s.hasWindow = false
-		s.outliers.Named = append(s.outliers.Named, "when the profiler recorded is omitted: that is more than a day "+
+		s.wrong.Outliers.Named = append(s.wrong.Outliers.Named, "when the profiler recorded is omitted: that is more than a day "+
 			"from all events")
 	}
 	if s.hasWindow {
@@ -87,18 +103,16 @@ func (s *Store) Bound() error {
 	return nil
 }
 
-// findOutliers searches for outliers if events are more than a day apart, and removes them from the
-// statistics over all events.
-func (s *Store) findOutliers() error {
-	s.outliers = Outliers{}
+// findOutliers searches for outliers if events are more than a day apart.
+func (s *Store) findOutliers() (found int64, err error) {
 	if !apart(s.earliest, s.latest) {
-		return nil
+		return 0, nil
 	}
-	o := Outliers{first: math.MaxInt64, last: math.MinInt64}
+	first, last := int64(math.MaxInt64), int64(math.MinInt64) // of clusters that are not few
 	few := fewOutliers(int64(s.seq))
 	type cluster struct{ first, last, n int64 }
 	var clusters []cluster
-	err := s.timed(func(r *Record) error {
+	err = s.timed(func(r *Record) error {
 		start, end := r.Start(), r.Start()+min(r.Duration, outlierDistance)
 		n := len(clusters)
 		switch {
@@ -112,59 +126,40 @@ func (s *Store) findOutliers() error {
 		return nil
 	})
 	if err != nil || len(clusters) > outlierClusters {
-		return err
+		return 0, err
 	}
 	for _, c := range clusters {
 		if c.n > few {
-			o.first, o.last = min(o.first, c.first), max(o.last, c.last)
+			first, last = min(first, c.first), max(last, c.last)
 		}
 	}
-	if o.first > o.last {
-		return nil
+	if first > last {
+		return 0, nil
 	}
-	return s.takeOut(&o, few)
-}
-
-// takeOut removes the outliers, if they are few.
-func (s *Store) takeOut(o *Outliers, few int64) error {
-	first, last, bounds, hull := int64(math.MaxInt64), int64(math.MinInt64), newStepBounds(), o.last
-	err := s.timed(func(r *Record) error {
+	o, hull := Wrong{}, last
+	err = s.timed(func(r *Record) error {
 		start, end := r.Start(), r.Start()+r.Duration
-		if start < o.first || start > hull || apart(hull, end) {
-			o.Count++
-			o.kinds[r.Kind]++
-			if len(o.Named) < outlierNames {
-				o.Named = append(o.Named, s.outlierText(o, r))
-			}
+		if start >= first && start <= hull && !apart(hull, end) {
+			last = max(last, end)
 			return nil
 		}
-		o.last = max(o.last, end)
-		if t := s.trackList[r.Track]; r.Kind != KindMemory && (t.Device || t.Outer != ProfilerProcess) {
-			first, last = min(first, start), max(last, end)
-		}
-		if r.Kind == KindStep {
-			bounds.add(&Event{Start: start, Duration: r.Duration, Name: r.Name})
-		}
+		o.add(s, r.Kind, r.Name, func(name string) string {
+			if r.Kind == KindMemory {
+				name = "an event of the allocator"
+			}
+			what, by := "ends %.1f days after", uint64(end)-uint64(last)
+			switch {
+			case start < first:
+				what, by = "begins %.1f days before", uint64(first)-uint64(start)
+			case start > last:
+				what, by = "begins %.1f days after", uint64(start)-uint64(last)
+			}
+			return fmt.Sprintf("%s is omitted: it "+what+" all other events", name, float64(by)/float64(outlierDistance))
+		})
 		return nil
 	})
-	if err == nil && o.Count > 0 && o.Count <= few {
-		s.outliers, s.first, s.last, s.bounds = *o, first, last, bounds
+	if err == nil && o.Count <= few {
+		s.wrong.Outliers, s.firstShown, s.lastShown = o, first, last
 	}
-	return err
-}
-
-// outlierText names an outlier, and how far it is from the others.
-func (s *Store) outlierText(o *Outliers, r *Record) string {
-	name, start, end := spanfacts.ValidText(s.Names.Name(r.Name), spanfacts.MaxText), r.Start(), r.Start()+r.Duration
-	if name = fmt.Sprintf("%q", name); r.Kind == KindMemory {
-		name = "an event of the allocator"
-	}
-	what, by := "ends %.1f days after", uint64(end)-uint64(o.last)
-	switch {
-	case start < o.first:
-		what, by = "begins %.1f days before", uint64(o.first)-uint64(start)
-	case start > o.last:
-		what, by = "begins %.1f days after", uint64(start)-uint64(o.last)
-	}
-	return fmt.Sprintf("%s is omitted: it "+what+" all other events", name, float64(by)/float64(outlierDistance))
+	return s.wrong.Outliers.Count, err
 }

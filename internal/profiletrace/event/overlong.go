@@ -5,21 +5,9 @@ package event
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
-
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
-
-// Overlong are kernels whose end cannot be true: later kernels of the same queue started and ended
-// before it. A queue runs one kernel after the other; programmatic dependent launch overlaps only
-// the next one. Such a kernel counts until the next one starts.
-type Overlong struct {
-	Count int64
-	Named []string // the first three
-	ends  map[uint32]int64
-}
 
 // leastInside is how many later kernels end before the end of an impossible one. Kernels of one
 // graph, which may run beside each other, and collectives do not count.
@@ -60,8 +48,7 @@ const (
 	maxOverlong = 1 << 20
 )
 
-func (s *Store) findOverlong() error {
-	s.overlong = Overlong{}
+func (s *Store) findOverlong() (int64, error) {
 	suspected := map[uint32][]open{}
 	for id, r := range s.rows {
 		if r.inside >= leastInside {
@@ -69,38 +56,24 @@ func (s *Store) findOverlong() error {
 		}
 	}
 	if len(suspected) == 0 {
-		return nil
+		return 0, nil
 	}
-	o := Overlong{ends: map[uint32]int64{}}
-	first, last, all := int64(math.MaxInt64), int64(math.MinInt64), bound{math.MaxInt64, math.MinInt64}
-	ends := func(end int64, counts bool) {
-		if all.last = max(all.last, end); counts {
-			last = max(last, end)
-		}
-	}
+	o, found := Wrong{}, map[uint32]int64{}
 	closed := func(k *open) {
-		name := s.Names.Name(k.name)
-		if k.inside < leastInside || strings.Contains(name, "nccl") || apart(k.next, k.end) || len(o.ends) == maxOverlong {
-			ends(k.end, true)
+		if k.inside < leastInside || strings.Contains(s.Names.Name(k.name), "nccl") || apart(k.next, k.end) ||
+			len(found) == maxOverlong {
 			return
 		}
-		o.Count++
-		o.ends[k.seq] = k.next
-		if len(o.Named) < outlierNames {
-			o.Named = append(o.Named, fmt.Sprintf("%q counts until the next kernel of its queue starts: its end is %s later",
-				spanfacts.ValidText(name, spanfacts.MaxText), time.Duration(k.end-k.next)))
-		}
+		found[k.seq] = k.next
+		o.add(s, KindKernel, k.name, func(name string) string {
+			return fmt.Sprintf("%s counts until the next kernel of its queue starts: its end is %s later", name,
+				time.Duration(k.end-k.next))
+		})
 	}
 	err := s.timed(func(r *Record) error {
 		start, end := r.Start(), r.Start()+r.Duration
-		t := s.trackList[r.Track]
-		counts := r.Kind != KindMemory && (t.Device || t.Outer != ProfilerProcess)
-		if all.first = min(all.first, start); counts {
-			first = min(first, start)
-		}
 		list, ok := suspected[r.Track]
 		if !ok || r.Kind != KindKernel {
-			ends(end, counts)
 			return nil
 		}
 		for len(list) > 0 && list[len(list)-1].end <= end || len(list) == maxOpen {
@@ -124,14 +97,9 @@ func (s *Store) findOverlong() error {
 			closed(&list[i])
 		}
 	}
-	if more := o.Count - outlierNames; more > 0 {
+	if more := o.Count - namedEvents; more > 0 {
 		o.Named = append(o.Named, fmt.Sprintf("%d more kernels count until the next one of their queue starts", more))
 	}
-	if err == nil && o.Count > 0 {
-		s.overlong, s.first, s.last, s.earliest, s.latest = o, first, last, all.first, all.last
-	}
-	return err
+	s.wrong.Overlong, s.shortened = o, found
+	return o.Count, err
 }
-
-// Overlong returns what Bound found.
-func (s *Store) Overlong() Overlong { return s.overlong }

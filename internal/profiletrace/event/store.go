@@ -36,32 +36,30 @@ type Store struct {
 	Meta  Meta
 	Unused
 
-	limits    Limits
-	sorter    *sorter
-	scratch   []byte
-	seq       uint32
-	tracks    map[Track]uint32
-	trackList []Track
-	lastTrack uint32
-	processes map[int64]*ProcessCount
-	process   *ProcessCount // the last
-	seed      [2]uint64
-	content   uint64 // of what seed lacks
-	first     int64  // earliest start
-	last      int64  // latest end
-	earliest  int64  // the same of all events, memory and the profiler's own included
-	latest    int64
-	outliers  Outliers
-	untimed   Untimed
-	overlong  Overlong
-	rows      map[uint32]*kernelRow // by track, of kernels
+	limits     Limits
+	sorter     *sorter
+	scratch    []byte
+	seq        uint32
+	tracks     map[Track]uint32
+	trackList  []Track
+	lastTrack  uint32
+	processes  map[int64]*ProcessCount
+	process    *ProcessCount // the last
+	seed       [2]uint64
+	content    uint64 // of what seed lacks
+	counted    extent // of all events
+	extent            // set by Bound
+	wrong      WrongTimes
+	firstShown int64                 // start of the first event that is no outlier, once outliers were found
+	lastShown  int64                 // end of the last one
+	shortened  map[uint32]int64      // ends of overlong kernels by their position in the file
+	rows       map[uint32]*kernelRow // by track, of kernels
 	// correlations of calls, of activities with a time, and of those whose time is not usable
 	called, worked, lost *numbers
 	calls                map[uint32]*callSample // by name
 
 	firstCall, firstLaunched, firstCorrelation int64 // starts of calls and activities with a correlation
 	firstStep                                  int64
-	bounds                                     stepBounds
 	clocks                                     map[int64][]ClockReading // by device
 
 	windowFirst, windowLast int64 // as stated by the file
@@ -90,11 +88,9 @@ func NewStore(l Limits) *Store {
 		Names: newNames(namesLimit), limits: l, sorter: newSorter(l.Dir, l.Memory),
 		rows: map[uint32]*kernelRow{}, tracks: map[Track]uint32{}, processes: map[int64]*ProcessCount{},
 		clocks: map[int64][]ClockReading{},
-		seed:   [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
-		earliest: math.MaxInt64, latest: math.MinInt64,
+		seed:   [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, counted: newExtent(),
 		calls: map[uint32]*callSample{}, called: &numbers{}, worked: &numbers{}, lost: &numbers{},
-		firstCall: math.MaxInt64, firstLaunched: math.MaxInt64,
-		bounds: newStepBounds(), Unused: Unused{Skipped: map[string]int64{}},
+		firstCall: math.MaxInt64, firstLaunched: math.MaxInt64, Unused: Unused{Skipped: map[string]int64{}},
 	}
 }
 
@@ -264,10 +260,7 @@ func (s *Store) Window(start, end int64) {
 
 func (s *Store) count(e *Event, id uint32) {
 	s.counts[e.Kind]++
-	s.earliest, s.latest = min(s.earliest, e.Start), max(s.latest, e.End())
-	if e.Kind != KindMemory && e.Process != ProfilerProcess {
-		s.first, s.last = min(s.first, e.Start), max(s.last, e.End())
-	}
+	s.counted.add(e.Kind, !e.Kind.Device() && e.Process == ProfilerProcess, e.Start, e.End(), e.Name)
 	s.seed[0] = Mix(s.seed[0] ^ uint64(e.Start))
 	s.seed[1] = Mix(s.seed[1] ^ uint64(e.Duration) ^ uint64(e.Correlation)<<20 ^ uint64(e.Name)<<40)
 	switch {
@@ -297,7 +290,6 @@ func (s *Store) count(e *Event, id uint32) {
 		return
 	}
 	s.process.Steps++
-	s.bounds.add(e)
 	if e.Detail.HasStep && (!s.hasStep || e.Detail.Step < s.firstStep) {
 		s.firstStep, s.hasStep = e.Detail.Step, true
 	}
@@ -310,19 +302,21 @@ func (s *Store) Len() int64 { return int64(s.seq) }
 func (s *Store) Spilled() int64 { return s.sorter.at }
 
 // Count returns how many events of a kind there are, without outliers once Bound was called.
-func (s *Store) Count(k Kind) int64 { return s.counts[k] - s.outliers.kinds[k] - s.untimed.kinds[k] }
+func (s *Store) Count(k Kind) int64 {
+	return s.counts[k] - s.wrong.Outliers.kinds[k] - s.wrong.Untimed.kinds[k]
+}
 
 // Period returns the start and end of the profile, in ns since the file's base. Call Bound first.
 func (s *Store) Period() (first, last int64) { return s.first, s.last }
 
-// Outliers returns what Bound found.
-func (s *Store) Outliers() Outliers { return s.outliers }
+// WrongTimes returns what Bound found.
+func (s *Store) WrongTimes() WrongTimes { return s.wrong }
 
 // FirstStep returns the lowest number of a step; 0 if there is none.
 func (s *Store) FirstStep() int64 { return s.firstStep }
 
 // StepBounds returns the bounds of the last step.
-func (s *Store) StepBounds() *stepBounds { return &s.bounds }
+func (s *Store) StepBounds() *stepBounds { return &s.steps }
 
 // Seed returns numbers that are functions of the events' content.
 func (s *Store) Seed() (times, names uint64) {
@@ -368,12 +362,42 @@ type stepBounds struct {
 	first              uint32 // name
 }
 
-func newStepBounds() stepBounds { return stepBounds{LastStart: math.MinInt64, LastEnd: math.MinInt64} }
+// extent is statistics over the times of all events.
+type extent struct {
+	first, last      int64 // earliest start and latest end, without memory and the profiler's own work
+	earliest, latest int64 // the same of all events
+	steps            stepBounds
+}
 
-func (b *stepBounds) add(e *Event) {
-	b.Several = b.Several || b.LastStart != math.MinInt64 && e.Name != b.first
-	b.first = e.Name
-	b.LastStart, b.LastEnd = max(b.LastStart, e.Start), max(b.LastEnd, e.End())
+func newExtent() extent {
+	return extent{
+		first: math.MaxInt64, last: math.MinInt64, earliest: math.MaxInt64, latest: math.MinInt64,
+		steps: stepBounds{LastStart: math.MinInt64, LastEnd: math.MinInt64},
+	}
+}
+
+func (x *extent) add(k Kind, ofProfiler bool, start, end int64, name uint32) {
+	x.earliest, x.latest = min(x.earliest, start), max(x.latest, end)
+	if k != KindMemory && !ofProfiler {
+		x.first, x.last = min(x.first, start), max(x.last, end)
+	}
+	if b := &x.steps; k == KindStep {
+		b.Several = b.Several || b.LastStart != math.MinInt64 && name != b.first
+		b.first = name
+		b.LastStart, b.LastEnd = max(b.LastStart, start), max(b.LastEnd, end)
+	}
+}
+
+// measure computes the extent again, without events and ends that cannot be true.
+func (s *Store) measure() error {
+	x := newExtent()
+	err := s.Each(func(r *Record) error {
+		t := s.trackList[r.Track]
+		x.add(r.Kind, !t.Device && t.Outer == ProfilerProcess, r.Start(), r.Start()+r.Duration, r.Name)
+		return nil
+	})
+	s.extent = x
+	return err
 }
 
 // StreamWait is a wait of a stream for an event, which another stream reaches with the work that it

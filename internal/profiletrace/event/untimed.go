@@ -5,24 +5,12 @@ package event
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
-
-// Untimed are activities of a device whose time cannot be true: they start before the call that
-// launched them, by more than the clocks of a file differ. They are ignored everywhere, and what
-// they were launched for is not recorded. Distance and rarity prove nothing, whereas no work starts
-// before it is launched.
-type Untimed struct {
-	Count int64
-	Named []string // the first three
-	kinds [KindCount]int64
-}
 
 // Launched reports whether the work of a call has a usable record: an activity with the correlation
 // of the call, whose time can be true.
@@ -85,18 +73,18 @@ func (s *Store) causal() func(*Record) bool {
 
 // timed calls f for all records in order of time, except activities without a usable time.
 func (s *Store) timed(f func(*Record) error) error {
-	if s.untimed.Count == 0 && s.overlong.Count == 0 {
+	if s.wrong.Untimed.Count == 0 && len(s.shortened) == 0 {
 		return s.sorter.each(f)
 	}
 	keep := func(*Record) bool { return true }
-	if s.untimed.Count > 0 {
+	if s.wrong.Untimed.Count > 0 {
 		keep = s.causal()
 	}
 	return s.sorter.each(func(r *Record) error {
 		if !keep(r) {
 			return nil
 		}
-		if end, ok := s.overlong.ends[r.Seq]; ok {
+		if end, ok := s.shortened[r.Seq]; ok {
 			r.Duration = end - r.Start()
 		}
 		return f(r)
@@ -104,50 +92,34 @@ func (s *Store) timed(f func(*Record) error) error {
 }
 
 // findUntimed searches for activities without a usable time if one that was launched starts before
-// the first launch, and takes them out of the statistics over all events. If most activities start
+// the first launch. If most activities start
 // before their launches, the clocks differ, and no record is wrong by itself. Correlations of
 // several processes are ambiguous unless they contain the process.
-func (s *Store) findUntimed() error {
-	s.untimed = Untimed{}
+func (s *Store) findUntimed() (int64, error) {
 	if s.firstLaunched >= s.firstCall-Skew || len(s.processes) > 1 && s.firstCorrelation <= CorrelationMask {
-		return nil
+		return 0, nil
 	}
-	u, launched := Untimed{}, int64(0)
+	u, launched := Wrong{}, int64(0)
 	var lost []int64
-	first, last, all := int64(math.MaxInt64), int64(math.MinInt64), bound{math.MaxInt64, math.MinInt64}
 	keep := s.causal()
 	err := s.sorter.each(func(r *Record) error {
-		start, end := r.Start(), r.Start()+r.Duration
 		if r.Kind.Device() && s.called.has(r.Correlation) {
 			launched++
 		}
 		if !keep(r) {
-			u.Count++
-			u.kinds[r.Kind]++
 			lost = append(lost, r.Correlation)
-			if len(u.Named) < outlierNames {
-				u.Named = append(u.Named, fmt.Sprintf("%q is omitted: it starts more than %s before its launch",
-					spanfacts.ValidText(s.Names.Name(r.Name), spanfacts.MaxText), time.Duration(Skew)))
-			}
-			return nil
-		}
-		all = bound{min(all.first, start), max(all.last, end)}
-		if t := s.trackList[r.Track]; r.Kind != KindMemory && (t.Device || t.Outer != ProfilerProcess) {
-			first, last = min(first, start), max(last, end)
+			u.add(s, r.Kind, r.Name, func(name string) string {
+				return fmt.Sprintf("%s is omitted: it starts more than %s before its launch", name, time.Duration(Skew))
+			})
 		}
 		return nil
 	})
 	if err != nil || 2*u.Count > launched {
-		return err
+		return 0, err
 	}
 	for _, n := range lost {
 		s.lost.add(n)
 	}
-	s.untimed, s.first, s.last, s.earliest, s.latest = u, first, last, all.first, all.last
-	return nil
+	s.wrong.Untimed = u
+	return u.Count, nil
 }
-
-type bound struct{ first, last int64 }
-
-// Untimed returns what Bound found.
-func (s *Store) Untimed() Untimed { return s.untimed }
