@@ -138,7 +138,7 @@ type client struct {
 	*functions
 	handle   uintptr
 	embedded bool
-	values   []scalar      // of the present read
+	values   []rawValue    // of the present read
 	mig      *migHierarchy // of the last call: 70 KiB
 }
 

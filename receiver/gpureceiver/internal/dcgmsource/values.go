@@ -14,22 +14,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// scalar is the part of a value that is kept: a value of the library has 4,120 bytes.
-type scalar struct {
-	ts, i  int64   // i: the number, or the number of a process
-	d      float64 // of a process nothing
-	more   int64   // memory of a process
-	s      string
-	parts  []instancePart
-	entity uint32
-	status int32
-	field  uint16
-	kind   uint8
-	typ    uint8
-}
-
 const (
-	// readLimit is the number of values that one read may bring: 64 MiB.
+	// readLimit is the number of values that one read may bring: 112 MiB.
 	readLimit = 1 << 20
 	// keptCapacity is the number of values for which a client keeps its memory between two reads.
 	keptCapacity = 1 << 14
@@ -47,7 +33,7 @@ var reads struct {
 
 // collection collects the values of one call.
 type collection struct {
-	values []scalar
+	values []rawValue
 	full   bool // there are more than readLimit
 }
 
@@ -55,7 +41,7 @@ type collection struct {
 // stops the enumeration by a result other than 0. A process has one of them, because callbacks are
 // never freed.
 var collect = sync.OnceValue(func() uintptr {
-	return purego.NewCallback(func(kind int32, entity uint32, values *fieldValue, n int32, data uintptr) uintptr {
+	return purego.NewCallback(func(kind int32, id uint32, values *fieldValue, n int32, data uintptr) uintptr {
 		reads.mu.Lock()
 		r := reads.all[data]
 		reads.mu.Unlock()
@@ -68,20 +54,20 @@ var collect = sync.OnceValue(func() uintptr {
 				return 1
 			}
 			v := (*fieldValue)(unsafe.Add(unsafe.Pointer(values), uintptr(i)*unsafe.Sizeof(*values)))
-			r.values = append(r.values, v.scalar(kind, entity))
+			r.values = append(r.values, v.raw(entity{entityKind(kind), uint(id)}))
 		}
 		return 0
 	})
 })
 
-// scalar returns the used part of a value. Only the bytes of its type are read.
-func (v *fieldValue) scalar(kind int32, entity uint32) scalar {
-	x := scalar{ts: v.ts, entity: entity, status: v.status, field: v.field, kind: uint8(kind), typ: uint8(v.typ)}
+// raw returns the used part of a value, which has 4,120 bytes. Only the bytes of its type are read.
+func (v *fieldValue) raw(e entity) rawValue {
+	x := rawValue{ts: v.ts, entity: e, status: int(v.status), field: v.field, typ: uint8(v.typ)}
 	switch x.typ {
 	case typeInt:
 		x.i = *(*int64)(unsafe.Pointer(&v.value))
 	case typeDouble:
-		x.d = *(*float64)(unsafe.Pointer(&v.value))
+		x.f = *(*float64)(unsafe.Pointer(&v.value))
 	case typeString:
 		text, _, _ := bytes.Cut(v.value[:maxText], []byte{0})
 		x.s = string(text)
@@ -131,14 +117,8 @@ func (c *client) collected(call string, read func(fn, data uintptr) int32, fn fu
 	if r.full {
 		return fmt.Errorf("%s: %w", call, errTooMany)
 	}
-	var raw rawValue
 	for i := range r.values {
-		x := &r.values[i]
-		raw = rawValue{
-			entity: entity{entityKind(x.kind), uint(x.entity)}, field: x.field, typ: x.typ, status: int(x.status), ts: x.ts,
-			i: x.i, f: x.d, s: x.s, more: x.more, parts: x.parts,
-		}
-		fn(&raw)
+		fn(&r.values[i])
 	}
 	return nil
 }

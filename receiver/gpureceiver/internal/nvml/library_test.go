@@ -79,9 +79,6 @@ func TestEveryCallMatchesTheHeader(t *testing.T) {
 		assert.Equal(t, nvml.ErrorInsufficientSize, l.Call("nvmlDeviceGetRetiredPages", board, cause, &second, 0))
 		assert.Equal(t, want, second)
 	}
-	var first nvml.Memory
-	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetMemoryInfo", board, &first))
-	assert.Equal(t, nvml.Memory{Total: 1, Free: 2, Used: 3}, first)
 	var pci nvml.PciInfo
 	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetPciInfo_v3", board, &pci))
 	assert.Equal(t, "00000000:A1:00.0", nvml.Text(pci.BusID[:]))

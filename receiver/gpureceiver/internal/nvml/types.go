@@ -97,9 +97,6 @@ type PciInfo struct {
 	BusID                                            [32]byte
 }
 
-// Memory is nvmlMemory_t, in bytes.
-type Memory struct{ Total, Free, Used uint64 }
-
 // MemoryV2 is nvmlMemory_v2_t, in bytes.
 type MemoryV2 struct {
 	Version                     uint32

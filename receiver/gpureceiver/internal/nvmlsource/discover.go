@@ -125,9 +125,8 @@ func (s *source) describe(u *unit) {
 	if minor, ret := s.number("nvmlDeviceGetMinorNumber", u.handle); ret == nvml.Success {
 		u.desc.DeviceFile = fmt.Sprintf("nvidia%d", minor)
 	}
-	var m nvml.Memory
-	if s.lib.Call("nvmlDeviceGetMemoryInfo", u.handle, &m) == nvml.Success {
-		u.desc.Limits.Memory = int64(m.Total)
+	if s.memoryOf(u) == nvml.Success {
+		u.desc.Limits.Memory = int64(s.memory.Total)
 	}
 	if mw, ret := s.number("nvmlDeviceGetEnforcedPowerLimit", u.handle); ret == nvml.Success {
 		u.desc.Power = float64(mw) * milli

@@ -26,7 +26,7 @@ func TestEveryReadingMatchesTheHeader(t *testing.T) {
 	require.NoError(t, s.Open())
 	d := s.Devices()
 	require.Len(t, d, 2)
-	assert.Equal(t, []any{"GPU-5", "00000000:A1:00.0", "580.95.05", 0.008, int64(1)},
+	assert.Equal(t, []any{"GPU-5", "00000000:A1:00.0", "580.95.05", 0.008, int64(4)},
 		[]any{d[0].ID, d[0].PCIBDF, d[0].DriverVersion, d[0].Limits.Power, d[0].Limits.Memory})
 	assert.Equal(t, []any{"MIG-5", "GPU-5", "gpu0:13/14", 15, int64(18 << 20)},
 		[]any{d[1].ID, d[1].Parent, d[1].Name, d[1].SMs, d[1].Limits.Memory})

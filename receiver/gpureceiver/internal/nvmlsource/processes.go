@@ -197,12 +197,12 @@ func (p *processes) running(dst []gpudata.ProcessMemory, handle any, id string) 
 		if !p.source.lib.Has(function) {
 			continue
 		}
-		list, ret := p.source.runningBy(function, handle)
+		list, ret := p.source.running(function, handle)
 		if ret != nvml.Success {
 			continue
 		}
 		for _, x := range list {
-			m := gpudata.ProcessMemory{Device: id, PID: int64(x.Pid), Bytes: memoryOf(&x)}
+			m := gpudata.ProcessMemory{Device: id, PID: int64(x.Pid), Bytes: bytesOf(&x)}
 			same := func(o gpudata.ProcessMemory) bool { return o.PID == m.PID }
 			if x.Pid != 0 && !slices.ContainsFunc(dst[first:], same) {
 				dst = append(dst, m)

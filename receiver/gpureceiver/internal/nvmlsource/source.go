@@ -215,33 +215,29 @@ func (s *source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 		return
 	}
 	t := time.Now().UnixNano()
-	// The second version excludes memory reserved by the driver from the used memory, as nvidia-smi
-	// and DCGM do.
-	m := &s.memory
-	*m = nvml.MemoryV2{Version: nvml.MemoryVersion2}
-	newer := s.lib.Call("nvmlDeviceGetMemoryInfo_v2", u.handle, m) == nvml.Success
-	if !newer {
-		var first nvml.Memory
-		if s.lib.Call("nvmlDeviceGetMemoryInfo", u.handle, &first) != nvml.Success {
-			b.Dropped[gpudata.DropStatus]++
-			return
+	if m := &s.memory; s.memoryOf(u) == nvml.Success {
+		b.Add(i, gpuquantity.MemoryUsed, t, float64(m.Used))
+		if round {
+			b.Add(i, gpuquantity.MemoryLimit, t, float64(m.Total))
+			b.Add(i, gpuquantity.MemoryReserved, t, float64(m.Reserved))
 		}
-		m.Total, m.Used = first.Total, first.Used
+	} else {
+		b.Dropped[gpudata.DropStatus]++
 	}
-	b.Add(i, gpuquantity.MemoryUsed, t, float64(m.Used))
-	if round {
-		b.Add(i, gpuquantity.MemoryLimit, t, float64(m.Total))
-	}
-	if round && newer {
-		b.Add(i, gpuquantity.MemoryReserved, t, float64(m.Reserved))
-	}
+}
+
+// memoryOf reads a device's memory into s.memory. The second version of the function excludes memory
+// reserved by the driver from the used memory, as nvidia-smi and DCGM do.
+func (s *source) memoryOf(u *unit) nvml.Return {
+	s.memory = nvml.MemoryV2{Version: nvml.MemoryVersion2}
+	return s.lib.Call("nvmlDeviceGetMemoryInfo_v2", u.handle, &s.memory)
 }
 
 // notAvailable is NVML's value for a process whose memory it may not report.
 const notAvailable = ^uint64(0)
 
 func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
-	list, ret := s.running(u.handle)
+	list, ret := s.running(contextLists[0], u.handle)
 	if ret != nvml.Success {
 		b.Dropped[gpudata.DropStatus]++
 		b.Listed = false
@@ -249,29 +245,20 @@ func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
 	}
 	t := time.Now().UnixNano()
 	for _, p := range list {
-		b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: memoryOf(&p)})
+		b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: bytesOf(&p)})
 	}
 }
 
-// memoryOf returns the memory of a process in bytes.
-func memoryOf(p *nvml.ProcessInfo) int64 {
+// bytesOf returns the memory of a process.
+func bytesOf(p *nvml.ProcessInfo) int64 {
 	if p.UsedGpuMemory == notAvailable {
 		return gpudata.BytesUnknown
 	}
 	return int64(p.UsedGpuMemory)
 }
 
-// running calls the third version of the function, or the second, whose structure is the same. If
-// processes start between two calls, the list is longer than reported.
-func (s *source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
-	function := "nvmlDeviceGetComputeRunningProcesses_v3"
-	if !s.lib.Has(function) {
-		function = "nvmlDeviceGetComputeRunningProcesses_v2"
-	}
-	return s.runningBy(function, device)
-}
-
-func (s *source) runningBy(function string, device any) ([]nvml.ProcessInfo, nvml.Return) {
+// running lists processes. If some start between two calls, the list is longer than reported.
+func (s *source) running(function string, device any) ([]nvml.ProcessInfo, nvml.Return) {
 	for n := uint64(16); ; n *= 2 {
 		list, count := make([]nvml.ProcessInfo, n), n
 		ret := s.lib.Call(function, device, &count, &list[0])

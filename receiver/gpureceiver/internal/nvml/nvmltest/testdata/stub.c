@@ -33,7 +33,6 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned i, nvmlDevice_t *d) { re
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *s, unsigned n) { return strncpy(s, d == &mig ? "MIG-5" : "GPU-5", n), NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *s, unsigned n) { return memset(s, 'x', n), s[n - 1] = 0, NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *p) { return memset(p, 'y', sizeof *p), strcpy(p->busId, "00000000:A1:00.0"), NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *m) { return m->total = 1, m->free = 2, m->used = 3, NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, nvmlMemory_v2_t *m) {
     if (m->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     return m->total = 4, m->reserved = 5, m->free = 6, m->used = 7, NVML_SUCCESS;
