@@ -18,6 +18,24 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
+// Values of enumerations, which the stub compares with the header.
+const (
+	clockGraphics                                 = 0
+	clockSM                                       = 1
+	clockMem                                      = 2
+	clockVideo                                    = 3
+	fiDevPowerInstant                             = 186
+	memoryErrorTypeCorrected                      = 0
+	memoryErrorTypeUncorrected                    = 1
+	volatileECC                                   = 0
+	temperatureGPU                                = 0
+	pageRetirementCauseMultipleSingleBitECCErrors = 0
+	pageRetirementCauseDoubleBitECCError          = 1
+	gpmMetricSMUtil                               = 2
+	gpmMetricFP64Util                             = 11
+	gpmMetricNVLinkTotalTXPerSec                  = 61
+)
+
 func TestEveryCallMatchesTheHeader(t *testing.T) {
 	l := nvml.New(nvmltest.Build(t))
 	require.Equal(t, nvml.Success, l.Init())
@@ -59,22 +77,22 @@ func TestEveryCallMatchesTheHeader(t *testing.T) {
 		{n(20), number("nvmlDeviceGetPowerUsage", board)},
 		{21 | n(22)<<32, number("nvmlDeviceGetUtilizationRates", board)},
 		{n(1 << 41), number("nvmlDeviceGetCurrentClocksThrottleReasons", board)},
-		{n(23), number("nvmlDeviceGetClockInfo", board, nvml.ClockGraphics)},
-		{n(24), number("nvmlDeviceGetClockInfo", board, nvml.ClockSM)},
-		{n(25), number("nvmlDeviceGetClockInfo", board, nvml.ClockMem)},
-		{n(26), number("nvmlDeviceGetClockInfo", board, nvml.ClockVideo)},
-		{n(27), number("nvmlDeviceGetTemperature", board, nvml.TemperatureGPU)},
+		{n(23), number("nvmlDeviceGetClockInfo", board, clockGraphics)},
+		{n(24), number("nvmlDeviceGetClockInfo", board, clockSM)},
+		{n(25), number("nvmlDeviceGetClockInfo", board, clockMem)},
+		{n(26), number("nvmlDeviceGetClockInfo", board, clockVideo)},
+		{n(27), number("nvmlDeviceGetTemperature", board, temperatureGPU)},
 		{n(1), number("nvmlDeviceGetEncoderUtilization", board, &second)},
 		{n(1), number("nvmlDeviceGetDecoderUtilization", board, &third)},
 		{[2]uint64{28, 29}, [2]uint64{second, third}},
-		{n(30), number("nvmlDeviceGetTotalEccErrors", board, nvml.MemoryErrorTypeCorrected, nvml.VolatileECC)},
-		{n(31), number("nvmlDeviceGetTotalEccErrors", board, nvml.MemoryErrorTypeUncorrected, nvml.VolatileECC)},
+		{n(30), number("nvmlDeviceGetTotalEccErrors", board, memoryErrorTypeCorrected, volatileECC)},
+		{n(31), number("nvmlDeviceGetTotalEccErrors", board, memoryErrorTypeUncorrected, volatileECC)},
 		{n(32), number("nvmlDeviceGetPcieReplayCounter", board)},
 	} {
 		assert.Equal(t, c.want, c.got, i)
 	}
 	for cause, want := range map[int]uint64{
-		nvml.PageRetirementCauseMultipleSingleBitECCErrors: 35, nvml.PageRetirementCauseDoubleBitECCError: 36,
+		pageRetirementCauseMultipleSingleBitECCErrors: 35, pageRetirementCauseDoubleBitECCError: 36,
 	} {
 		assert.Equal(t, nvml.ErrorInsufficientSize, l.Call("nvmlDeviceGetRetiredPages", board, cause, &second, 0))
 		assert.Equal(t, want, second)
@@ -92,7 +110,7 @@ func TestEveryCallMatchesTheHeader(t *testing.T) {
 	assert.Equal(t, [4]uint64{15, 16, 17, 18}, [4]uint64{
 		uint64(a.MultiprocessorCount), uint64(a.GpuInstanceSliceCount), uint64(a.ComputeInstanceSliceCount), a.MemorySizeMB,
 	})
-	field := nvml.FieldValue{FieldID: nvml.FIDevPowerInstant}
+	field := nvml.FieldValue{FieldID: fiDevPowerInstant}
 	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetFieldValues", board, 1, &field))
 	assert.Equal(t, uint32(nvml.ErrorNotFound), field.NvmlReturn)
 	assert.Equal(t, uint32(19), binary.NativeEndian.Uint32(field.Value[:]))
@@ -127,7 +145,7 @@ func TestEveryCallMatchesTheHeader(t *testing.T) {
 	assert.Equal(t, nvml.Success, l.Call("nvmlGpmSampleGet", board, one))
 	assert.Equal(t, nvml.Success, l.Call("nvmlGpmMigSampleGet", board, 13, two))
 	g := &nvml.GpmMetricsGetType{Version: 1, NumMetrics: 3, Samples: [2]nvml.Handle{one, two}}
-	for i, id := range []uint32{nvml.GPMMetricSMUtil, nvml.GPMMetricFP64Util, nvml.GPMMetricNVLinkTotalTXPerSec} {
+	for i, id := range []uint32{gpmMetricSMUtil, gpmMetricFP64Util, gpmMetricNVLinkTotalTXPerSec} {
 		g.Metrics[i].MetricID = id
 	}
 	assert.Equal(t, nvml.Success, l.Call("nvmlGpmMetricsGet", g))

@@ -47,47 +47,10 @@ const (
 	ErrorUnknown          Return = 999
 )
 
-// Values of nvmlClockType_t.
-const (
-	ClockGraphics = iota
-	ClockSM
-	ClockMem
-	ClockVideo
-)
-
 // Values of other enumerations.
 const (
 	DeviceMIGEnable           = 1
 	EventTypeXidCriticalError = 8
-	FIDevPowerInstant         = 186 // nvmlFieldValue_t.fieldId
-
-	MemoryErrorTypeCorrected   = 0
-	MemoryErrorTypeUncorrected = 1
-	VolatileECC                = 0
-	TemperatureGPU             = 0
-
-	PageRetirementCauseMultipleSingleBitECCErrors = 0
-	PageRetirementCauseDoubleBitECCError          = 1
-)
-
-// Values of nvmlGpmMetricId_t.
-const (
-	GPMMetricGraphicsUtil        = 1
-	GPMMetricSMUtil              = 2
-	GPMMetricSMOccupancy         = 3
-	GPMMetricIntegerUtil         = 4
-	GPMMetricAnyTensorUtil       = 5
-	GPMMetricDFMATensorUtil      = 6
-	GPMMetricHMMATensorUtil      = 7
-	GPMMetricIMMATensorUtil      = 9
-	GPMMetricDRAMBWUtil          = 10
-	GPMMetricFP64Util            = 11
-	GPMMetricFP32Util            = 12
-	GPMMetricFP16Util            = 13
-	GPMMetricPCIeTXPerSec        = 20
-	GPMMetricPCIeRXPerSec        = 21
-	GPMMetricNVLinkTotalRXPerSec = 60
-	GPMMetricNVLinkTotalTXPerSec = 61
 )
 
 // PciInfo is nvmlPciInfo_t.

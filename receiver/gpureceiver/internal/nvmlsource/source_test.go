@@ -253,7 +253,7 @@ func (l *fakeLibrary) Call(function string, args ...any) nvml.Return {
 		for i := range g.NumMetrics {
 			x := &g.Metrics[i]
 			x.Value, x.NvmlReturn = l.ratios[g.Samples[1]], uint32(ok)
-			if x.MetricID == nvml.GPMMetricFP64Util {
+			if x.MetricID == gpuquantity.PipeFP64.Info().GPM.ID {
 				x.NvmlReturn = uint32(nvml.ErrorNotSupported)
 			}
 		}
