@@ -209,12 +209,12 @@ func read(
 	head, _ := b.Peek(profilefile.HeadSize) // the reader reports why a file cannot be read
 	if profilefile.IsSQLite(head) {
 		st, err := nsysreceiver.ReadOpened(ctx, f, o, emit)
-		return profile{Stats: st.Stats, what: "rows"}, err
+		return profile{Stats: st, what: "rows"}, err
 	}
 	defer f.Close()
 	if profilefile.IsXPlane(path, head) {
 		st, err := xplanereceiver.ReadOpened(ctx, f, o, emit)
-		return profile{Stats: st.Stats, what: "events"}, err
+		return profile{Stats: st, what: "events"}, err
 	}
 	st, err := kinetoreceiver.ReadOpened(ctx, f, b, o, emit)
 	return profile{st.Stats, "events", st.Partial}, err

@@ -124,8 +124,7 @@ func readPublic(t *testing.T, base string) (profiletrace.Stats, error) {
 			continue
 		}
 		if end == ".sqlite" {
-			st, err := nsysreceiver.ReadFile(t.Context(), path, nsysreceiver.Options{}, none)
-			return st.Stats, err
+			return nsysreceiver.ReadFile(t.Context(), path, nsysreceiver.Options{}, none)
 		}
 		st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Partial: true}, none)
 		return st.Stats, err

@@ -21,6 +21,7 @@ import (
 
 // Stats counts what was read from a profile, and holds the results of its analysis.
 type Stats struct {
+	Records      int64 // events or rows that a reader found in the file, of all kinds
 	Events       int64 // activities that were taken
 	Kernels      int64
 	Copies       int64

@@ -74,7 +74,7 @@ func BenchmarkRead(b *testing.B) {
 					st, err := Read(b.Context(), bytes.NewReader(text), Options{Detail: detail},
 						func(context.Context, ptrace.Traces) error { return nil })
 					require.NoError(b, err)
-					events += st.JSONEvents
+					events += st.Records
 					spans = st.Spans
 				}
 				b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")

@@ -10,16 +10,12 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
 )
 
 // Config is the configuration of the kineto receiver.
 type Config struct {
-	// Files selects the files to read and when to read them.
-	Files follow.Config `mapstructure:",squash"`
-	// Spans configures the conversion to spans.
-	Spans profiletrace.Options `mapstructure:",squash"`
+	follow.Profiles `mapstructure:",squash"`
 	// Partial reads the intact beginning of a truncated file (default false: such a file is
 	// rejected and read again when it changes).
 	Partial bool `mapstructure:"partial"`
@@ -43,20 +39,14 @@ var (
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.
-func (c *Config) Validate() error {
-	var bad configvalidate.List
-	bad.Join(c.Files.Check())
-	bad.Join(c.Spans.Check())
-	return bad.Err()
-}
+func (c *Config) Validate() error { return c.Check() }
 
 func createDefaultConfig() component.Config {
-	return &Config{Files: follow.NewDefaultConfig(), Spans: profiletrace.DefaultOptions(defaultService)}
+	return &Config{Profiles: follow.NewProfiles(defaultService)}
 }
 
-// optionsOf returns the Options for one file.
-func (c *Config) optionsOf(path string) Options {
-	o := c.Spans
+// optionsOf adds to o what it does not have for one file.
+func (c *Config) optionsOf(o Options, path string) Options {
 	o.Partial, o.Shapes, o.Captures = c.Partial, c.Shapes, c.Captures
 	if !c.FolderIsJob || o.JobID != "" {
 		return o

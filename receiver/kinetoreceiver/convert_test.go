@@ -246,12 +246,12 @@ func TestJobOfTheFileOverridesTheConfiguration(t *testing.T) {
 
 func TestFolderIsTheJobOfFilesThatHaveNone(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
-	assert.Empty(t, cfg.optionsOf("/runs/a/rank0.json").JobID)
+	assert.Empty(t, cfg.optionsOf(cfg.Spans, "/runs/a/rank0.json").JobID)
 	cfg.FolderIsJob = true
-	assert.Equal(t, "/runs/a", cfg.optionsOf("/runs/a/rank0.json").JobID)
-	assert.Equal(t, "/runs/a", cfg.optionsOf("/runs/b/../a/rank1.json").JobID)
+	assert.Equal(t, "/runs/a", cfg.optionsOf(cfg.Spans, "/runs/a/rank0.json").JobID)
+	assert.Equal(t, "/runs/a", cfg.optionsOf(cfg.Spans, "/runs/b/../a/rank1.json").JobID)
 	cfg.Spans.JobID = "job-1"
-	assert.Equal(t, "job-1", cfg.optionsOf("/runs/a/rank0.json").JobID)
+	assert.Equal(t, "job-1", cfg.optionsOf(cfg.Spans, "/runs/a/rank0.json").JobID)
 }
 
 func TestUnusableDataIsCountedByReason(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 )
 
@@ -19,8 +22,28 @@ func NewFactory() receiver.Factory {
 		receiver.WithTraces(createTraces, metadata.TracesStability))
 }
 
-func createTraces(_ context.Context, set receiver.Settings, cfg component.Config,
+// createTraces returns a follower that reads with ReadFile.
+func createTraces(_ context.Context, set receiver.Settings, of component.Config,
 	next consumer.Traces,
 ) (receiver.Traces, error) {
-	return newReceiver(set, cfg.(*Config), next)
+	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	cfg, captures := of.(*Config), &link.CaptureCache{}
+	r, err := follow.NewReceiver(set, cfg.Profiles, next, follow.Telemetry{
+		Files: tel.ReceiverKinetoFiles, Parts: tel.ReceiverKinetoEvents, Skipped: tel.ReceiverKinetoEventsSkipped,
+		Cut: tel.ReceiverKinetoSpansCut, Close: tel.Shutdown,
+	}, "events", func(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (profiletrace.Stats, error) {
+		o.Cache = captures
+		st, err := ReadFile(ctx, path, cfg.optionsOf(o, path), emit)
+		if err == nil {
+			tel.ReceiverKinetoJSON.Add(ctx, st.JSONBytes)
+		}
+		return st.Stats, err
+	})
+	if err == nil {
+		r.Parts = cfg.Partial
+	}
+	return r, err
 }

@@ -103,7 +103,7 @@ func TestMemoryStaysBoundedForLargeFiles(t *testing.T) {
 			require.NoError(t, err)
 			took := time.Since(begin)
 			t.Logf("%d MB, %d events in %v (generating included): %d spans, %d cut, spilled %d MB, peak memory %d MB",
-				st.JSONBytes>>20, st.JSONEvents, took.Round(time.Millisecond), st.Spans, st.Cut, st.SpilledBytes>>20,
+				st.JSONBytes>>20, st.Records, took.Round(time.Millisecond), st.Spans, st.Cut, st.SpilledBytes>>20,
 				peak.Load()>>20)
 			assert.Equal(t, want.launches, kernels)
 			assert.Equal(t, want.copies, copies)

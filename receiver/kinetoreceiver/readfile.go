@@ -69,12 +69,11 @@ const (
 	defaultService = "pytorch"
 )
 
-// Stats is the result of reading a file.
+// Stats is the result of reading a file. Records are the elements of traceEvents, of every phase.
 type Stats struct {
 	profiletrace.Stats
-	JSONBytes  int64 // uncompressed size in bytes
-	JSONEvents int64 // elements of traceEvents, of every phase
-	Partial    bool  // only the beginning could be read; Faults has the reason
+	JSONBytes int64 // uncompressed size in bytes
+	Partial   bool  // only the beginning could be read; Faults has the reason
 }
 
 // ReadFile reads one PyTorch profiler (Kineto) trace, or a run that rocprofv3 wrote as JSON, plain,
@@ -136,7 +135,9 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	if err := c.knowCaptures(ctx); err != nil {
 		return st, err
 	}
+	records := st.Records
 	st.Stats, err = p.Emit(ctx, emit)
+	st.Records = records
 	st.Faults = append(st.Faults, graphFaults(&st.Graphs)...)
 	return st, err
 }
@@ -166,7 +167,7 @@ func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, er
 		js, err = chromejson.Read(whole, c)
 		err = c.refuse(path, head, err)
 	}
-	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events}
+	st := Stats{Stats: profiletrace.Stats{Records: js.Events}, JSONBytes: js.Bytes}
 	partial := ""
 	if err != nil {
 		err = compressed(err)

@@ -73,7 +73,7 @@ func TestConfigLoads(t *testing.T) {
 		MaxEvents: 2_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp", Captures: []string{"/traces/captures"},
 		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
 		Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
-	}, cfg.optionsOf(""))
+	}, cfg.optionsOf(cfg.Spans, ""))
 	cfg, err = load("kineto")
 	require.NoError(t, err)
 	assert.Equal(t, profiletrace.DefaultOptions("pytorch").BatchSpans, cfg.Spans.BatchSpans)

@@ -8,16 +8,12 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
-	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
 )
 
 // Config is the configuration of the nsys receiver.
 type Config struct {
-	// Files selects the files to read and when to read them.
-	Files follow.Config `mapstructure:",squash"`
-	// Spans configures the conversion to spans.
-	Spans profiletrace.Options `mapstructure:",squash"`
+	follow.Profiles `mapstructure:",squash"`
 }
 
 var (
@@ -30,13 +26,6 @@ var (
 func (c *Config) Unmarshal(conf *confmap.Conf) error { return configvalidate.Read(conf, c) }
 
 // Validate returns an error that lists every invalid value by its key.
-func (c *Config) Validate() error {
-	var bad configvalidate.List
-	bad.Join(c.Files.Check())
-	bad.Join(c.Spans.Check())
-	return bad.Err()
-}
+func (c *Config) Validate() error { return c.Check() }
 
-func createDefaultConfig() component.Config {
-	return &Config{Files: follow.NewDefaultConfig(), Spans: profiletrace.DefaultOptions(defaultService)}
-}
+func createDefaultConfig() component.Config { return &Config{follow.NewProfiles(defaultService)} }

@@ -112,7 +112,7 @@ func TestPayloadsByIdAndOverheadOfBothKinds(t *testing.T) {
 	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
 	assert.Equal(t, `{"size": 5}`, spans["all_reduce"].Attributes().AsRaw()["cuda.nvtx.payload"])
 	assert.Equal(t, map[string]int64{"overhead that calls show, too": 1}, st.Skipped)
-	assert.EqualValues(t, 4, st.Rows)
+	assert.EqualValues(t, 4, st.Records)
 }
 
 func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {

@@ -47,11 +47,8 @@ const (
 	defaultService = "nsys"
 )
 
-// Stats is the result of reading a file.
-type Stats struct {
-	profiletrace.Stats
-	Rows int64 // number of rows read, of all tables that are used
-}
+// Stats is the result of reading a file. Records are the rows of all tables that are used.
+type Stats = profiletrace.Stats
 
 // ReadFile reads one SQLite export of Nsight Systems and passes its spans to emit in batches, which
 // emit owns. Nothing is emitted before the whole file has been read, so a rejected file
@@ -99,10 +96,10 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 	if err = all(c, ctx); err == nil {
 		c.job(path)
 	}
-	st := Stats{Rows: c.rows}
 	if err != nil {
-		return st, err
+		return Stats{Records: c.rows}, err
 	}
-	st.Stats, err = p.Emit(ctx, emit)
+	st, err := p.Emit(ctx, emit)
+	st.Records = c.rows
 	return st, err
 }

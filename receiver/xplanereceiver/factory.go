@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace/follow"
 	"github.com/otelgpu/otelgpu/receiver/xplanereceiver/internal/metadata"
 )
 
@@ -19,8 +20,16 @@ func NewFactory() receiver.Factory {
 		receiver.WithTraces(createTraces, metadata.TracesStability))
 }
 
+// createTraces returns a follower that reads with ReadFile.
 func createTraces(_ context.Context, set receiver.Settings, cfg component.Config,
 	next consumer.Traces,
 ) (receiver.Traces, error) {
-	return newReceiver(set, cfg.(*Config), next)
+	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	return follow.NewReceiver(set, cfg.(*Config).Profiles, next, follow.Telemetry{
+		Files: tel.ReceiverXplaneFiles, Parts: tel.ReceiverXplaneEvents, Skipped: tel.ReceiverXplaneEventsSkipped,
+		Cut: tel.ReceiverXplaneSpansCut, Close: tel.Shutdown,
+	}, "events", ReadFile)
 }

@@ -30,11 +30,8 @@ const (
 	defaultService = "jax"
 )
 
-// Stats is the result of reading a file.
-type Stats struct {
-	profiletrace.Stats
-	Events int64 // in the file
-}
+// Stats is the result of reading a file. Records are its events.
+type Stats = profiletrace.Stats
 
 // ReadFile reads one XPlane profile, plain or gzip, and passes its spans to emit in batches, which
 // emit owns. Nothing is emitted before the whole file has been read, so a rejected file
@@ -79,11 +76,11 @@ func read(ctx context.Context, f *os.File, o Options, emit consumer.ConsumeTrace
 		err = c.nesting.flush()
 	}
 	p.Paths = p.Paths && p.Count(event.KindRuntime) > 0 // without calls that launch there is no path from host to device
-	st := Stats{Events: c.events}
 	if err != nil {
-		return st, err
+		return Stats{Records: c.events}, err
 	}
-	st.Stats, err = p.Emit(ctx, emit)
+	st, err := p.Emit(ctx, emit)
+	st.Records = c.events
 	return st, err
 }
 

@@ -40,7 +40,7 @@ func TestEachRowBecomesWhatItIs(t *testing.T) {
 		assert.Len(t, named(list, "load"), 1, "an annotation of the program")
 		assert.Empty(t, named(list, "input.py(7): read"), "frames explain idle time, and are no spans")
 		assert.Equal(t, map[string]int64{"row that was derived from the others (XLA Ops)": 1}, st.Skipped)
-		assert.EqualValues(t, 8, st.Events)
+		assert.EqualValues(t, 8, st.Records)
 		require.Len(t, st.Devices, 1)
 		assert.Equal(t, "dot.1", st.Devices[0].Operators[0].Name)
 	}

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 
 	"github.com/otelgpu/otelgpu/internal/configvalidate"
+	"github.com/otelgpu/otelgpu/internal/profiletrace"
 )
 
 // Mode is when files are read.
@@ -46,9 +47,28 @@ type Config struct {
 	_ struct{}
 }
 
-// NewDefaultConfig follows nothing yet.
-func NewDefaultConfig() Config {
-	return Config{Mode: ModeFollow, PollInterval: 5 * time.Second, StableFor: 5 * time.Second, ReplayBatches: 10_000}
+// Profiles is the configuration of a receiver that reads profiles from files.
+type Profiles struct {
+	// Files selects the files to read and when to read them.
+	Files Config `mapstructure:",squash"`
+	// Spans configures the conversion to spans.
+	Spans profiletrace.Options `mapstructure:",squash"`
+}
+
+// NewProfiles returns the default values, with a name of the service.
+func NewProfiles(service string) Profiles {
+	return Profiles{
+		Files: Config{Mode: ModeFollow, PollInterval: 5 * time.Second, StableFor: 5 * time.Second, ReplayBatches: 10_000},
+		Spans: profiletrace.DefaultOptions(service),
+	}
+}
+
+// Check reports every problem; see profiletrace.Options.Check.
+func (c *Profiles) Check() error {
+	var bad configvalidate.List
+	bad.Join(c.Files.Check())
+	bad.Join(c.Spans.Check())
+	return bad.Err()
 }
 
 // Check reports every problem; see profiletrace.Options.Check.

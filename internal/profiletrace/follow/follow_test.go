@@ -169,12 +169,12 @@ func TestAProfileWithoutADeviceIsLoggedWithWhereTheHostWas(t *testing.T) {
 	r := &Receiver{
 		tel: Telemetry{Files: none, Parts: none, Skipped: none, Cut: none}, log: zap.New(core), what: "events",
 	}
-	r.took(t.Context(), "a.json", &Summary{Parts: 3})
+	r.took(t.Context(), "a.json", &profiletrace.Stats{Records: 3})
 	require.Zero(t, logs.Len())
 	found := &finding.Finding{
 		Kind: semconv.GPUFindingKindNoDevice, Subject: "host", Chain: []string{"no device", "in forward"},
 	}
-	r.took(t.Context(), "b.json", &Summary{Parts: 3, Stats: profiletrace.Stats{Host: found}})
+	r.took(t.Context(), "b.json", &profiletrace.Stats{Records: 3, Host: found})
 	require.Equal(t, 1, logs.Len())
 	assert.Equal(t, "b.json", logs.All()[0].ContextMap()["file"])
 	assert.Contains(t, logs.All()[0].ContextMap()["finding"], "no_device, host: no device -> in forward")
@@ -214,7 +214,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, want)
 	}
-	empty := NewDefaultConfig()
+	empty := NewProfiles("").Files
 	assert.EqualError(t, empty.Check(), "`include` must name at least one pattern, found none")
 }
 

@@ -49,12 +49,6 @@ type Telemetry struct {
 	Close   func()
 }
 
-// Summary is the outcome of a file.
-type Summary struct {
-	profiletrace.Stats
-	Parts int64 // that it consists of
-}
-
 // Receiver is the component that follows files, counts their outcomes, and logs each reason for
 // leaving something out once for all files.
 type Receiver struct {
@@ -70,17 +64,18 @@ var _ component.Component = (*Receiver)(nil)
 // maxTold bounds the logged reasons.
 const maxTold = 100
 
-// NewReceiver creates the component; what is the plural of the units of a file: events, rows.
-func NewReceiver(set receiver.Settings, cfg Config, next consumer.Traces, tel Telemetry, what string,
-	read func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) (Summary, error),
+// NewReceiver creates the component; what is the plural of the records of a file: events, rows.
+func NewReceiver(set receiver.Settings, cfg Profiles, next consumer.Traces, tel Telemetry, what string,
+	read func(context.Context, string, profiletrace.Options, consumer.ConsumeTracesFunc) (profiletrace.Stats, error),
 ) (*Receiver, error) {
+	cfg.Spans.Version = set.BuildInfo.Version
 	emit, err := Consumer(set, next)
 	if err != nil {
 		return nil, err
 	}
 	r := &Receiver{tel: tel, log: set.Logger, what: what, told: map[string]bool{}}
 	take := func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
-		st, err := read(ctx, path, emit)
+		st, err := read(ctx, path, cfg.Spans, emit)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, ErrRepeated):
@@ -92,7 +87,7 @@ func NewReceiver(set receiver.Settings, cfg Config, next consumer.Traces, tel Te
 		}
 		return err
 	}
-	r.Follower = New(cfg, set.ID, set.Logger, take, emit)
+	r.Follower = New(cfg.Files, set.ID, set.Logger, take, emit)
 	return r, nil
 }
 
@@ -104,9 +99,9 @@ func (r *Receiver) Shutdown(ctx context.Context) error {
 }
 
 // took counts and logs a file that was read.
-func (r *Receiver) took(ctx context.Context, path string, st *Summary) {
+func (r *Receiver) took(ctx context.Context, path string, st *profiletrace.Stats) {
 	r.tel.Files.Add(ctx, 1, sharedcomponent.Label("outcome", "read"))
-	r.tel.Parts.Add(ctx, st.Parts)
+	r.tel.Parts.Add(ctx, st.Records)
 	r.tel.Cut.Add(ctx, st.Cut)
 	for why, n := range st.Skipped {
 		r.tel.Skipped.Add(ctx, n, sharedcomponent.Label("reason", why))
@@ -123,6 +118,6 @@ func (r *Receiver) took(ctx context.Context, path string, st *Summary) {
 	if st.Host != nil {
 		r.log.Warn("no activity of a device in the file", zap.String("file", path), zap.Stringer("finding", st.Host))
 	}
-	r.log.Info("file read", zap.String("file", path), zap.Int64(r.what, st.Parts), zap.Int64("spans", st.Spans),
+	r.log.Info("file read", zap.String("file", path), zap.Int64(r.what, st.Records), zap.Int64("spans", st.Spans),
 		zap.Int64("cut", st.Cut))
 }

@@ -122,7 +122,7 @@ func (s *sink) got() string {
 }
 
 func config(dir string) Config {
-	c := NewDefaultConfig()
+	c := NewProfiles("").Files
 	c.Include = []string{filepath.Join(dir, "**", "*.txt")}
 	c.Exclude = []string{filepath.Join(dir, "**", "not*.txt")}
 	c.PollInterval, c.StableFor = 5*time.Millisecond, 0
