@@ -36,22 +36,9 @@ func DefaultOptions() Options {
 
 func (o *Options) complete() {
 	d := DefaultOptions()
-	def := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	count := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	def(&o.Settle, d.Settle)
-	def(&o.MaxWait, d.MaxWait)
-	def(&o.MaxGap, d.MaxGap)
-	count(&o.MaxStacks, d.MaxStacks)
-	count(&o.MaxSpans, d.MaxSpans)
-	count(&o.Repeats, d.Repeats)
+	o.Settle, o.MaxWait = cmp.Or(o.Settle, d.Settle), cmp.Or(o.MaxWait, d.MaxWait)
+	o.MaxGap, o.MaxStacks = cmp.Or(o.MaxGap, d.MaxGap), cmp.Or(o.MaxStacks, d.MaxStacks)
+	o.MaxSpans, o.Repeats = cmp.Or(o.MaxSpans, d.MaxSpans), cmp.Or(o.Repeats, d.Repeats)
 }
 
 // Stats are counts since the last [Builder.Stats].

@@ -17,7 +17,6 @@ type timeline struct {
 	horizon uint64 // no pending span of the device starts before
 	busy    uint64 // end of the latest activity that was counted; 0: none
 	sampled bool   // that activity
-	evicted bool   // it is no longer in Builder.devices
 }
 
 // activity is a span with device time and its stack.

@@ -296,7 +296,7 @@ func (b *Builder) put(i int32, r *resolved, below []covered) {
 			b.sample(in, b.child(r.stack, l.frame), s.labels).add(float64(l.time)*s.weight, 0, s)
 		}
 	}
-	if s.device != nil && s.placed && !s.device.evicted {
+	if s.device != nil && s.placed {
 		s.device.pending = append(s.device.pending, activity{
 			s.start, s.end, s.launch, r.stack, s.labels, r.source, s.key.In(s.process), s.weight > 1,
 		})

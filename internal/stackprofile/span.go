@@ -6,7 +6,6 @@ package stackprofile
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -233,7 +232,7 @@ func (b *Builder) work(x *span, f *spanfacts.Facts, r *spanfacts.Resource, s ptr
 	x.labels = seen.labels
 	if f.Time > 0 && !x.projected {
 		x.time = int64(math.Round(min(f.Time, 1e9) * 1e9))
-		if seen.device == nil || seen.device.evicted || f.Device.ID == "" {
+		if seen.device == nil || f.Device.ID == "" {
 			seen.device = b.deviceOf(f, x.source)
 		}
 		x.device = seen.device
@@ -434,20 +433,10 @@ func (b *Builder) deviceOf(f *spanfacts.Facts, src *Source) *timeline {
 	return t
 }
 
-// evictDevices drops the half of the devices whose latest counted activity is the oldest. Idle time
-// around their next activities is not counted.
+// evictDevices forgets all devices, which bounds their number. Idle time around their next
+// activities is not counted. Spans that wait still refer to the old ones.
 func (b *Builder) evictDevices() {
 	b.settleIdle(false)
-	busy := make([]uint64, 0, len(b.devices))
-	for _, t := range b.devices {
-		busy = append(busy, t.busy)
-	}
-	slices.Sort(busy)
-	median := busy[len(busy)/2]
-	for key, t := range b.devices {
-		if t.busy <= median && len(b.devices) > maxDevices/2 {
-			t.evicted = true // spans that wait refer to it
-			delete(b.devices, key)
-		}
-	}
+	clear(b.devices)
+	clear(b.seen[:])
 }

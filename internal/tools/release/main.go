@@ -1,14 +1,12 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release prepares a release of all modules of the repository, tags it, and writes module
-// proxies.
+// Command release prepares a release of all modules of the repository, and tags it.
 //
 //	release prepare -version v0.2.0            sets the version in every file that states it
 //	release tags -version v0.2.0               prints the tags of the release, one for each module that users get
 //	release changed -base COMMIT               prints the modules to test for a change, as a JSON list
 //	release apidiff -base COMMIT               prints incompatible changes of the Go API since a commit or the last tag
-//	release proxy -version v0.2.0 -out DIR     writes what a module proxy serves for these tags of the repository
 //
 // It is run in the root of the repository. RELEASE.md describes the order.
 package main
@@ -32,12 +30,11 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("no command (prepare, tags, changed, apidiff or proxy)")
+		return errors.New("no command (prepare, tags, changed or apidiff)")
 	}
 	flags := flag.NewFlagSet("release "+args[0], flag.ContinueOnError)
 	version := flags.String("version", "", "version, as v0.2.0")
 	root := flags.String("root", ".", "root of the repository")
-	out := flags.String("out", "", "directory that proxy writes to")
 	base := flags.String("base", "", "commit that changed and apidiff compare the working tree with")
 	date := flags.String("date", time.Now().UTC().Format(time.DateOnly), "date of the release in the changelog")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -63,12 +60,7 @@ func run(args []string) error {
 			fmt.Println(tag(dir, *version))
 		}
 		return nil
-	case "proxy":
-		if *out == "" {
-			return errors.New("proxy needs -out (the directory to write to)")
-		}
-		return writeProxy(*root, *version, *out)
 	default:
-		return fmt.Errorf("unknown command %q (prepare, tags, changed, apidiff or proxy)", args[0])
+		return fmt.Errorf("unknown command %q (prepare, tags, changed or apidiff)", args[0])
 	}
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,11 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/modfile"
-	"golang.org/x/mod/module"
-	"golang.org/x/mod/zip"
 )
 
 // prefix is the path of the root module.
@@ -223,40 +219,4 @@ func filesWith(root, suffix, text string) ([]string, error) {
 		return err
 	})
 	return out, err
-}
-
-// writeProxy writes a module proxy for the tags of a version: a directory for GOPROXY=file://.
-func writeProxy(root, version, out string) (err error) {
-	for _, dir := range published {
-		m := module.Version{Path: path.Join(prefix, dir), Version: version}
-		at := filepath.Join(out, filepath.FromSlash(m.Path), "@v")
-		if err := os.MkdirAll(at, 0o755); err != nil {
-			return err
-		}
-		revision := tag(dir, version)
-		mod, err := exec.Command("git", "-C", root, "show", revision+":"+path.Join(dir, "go.mod")).Output()
-		if err != nil {
-			return fmt.Errorf("cannot read go.mod of %s: %w (make the tags that release tags prints)", revision, err)
-		}
-		subdir := dir
-		if dir == "." {
-			subdir = ""
-		}
-		f, err := os.Create(filepath.Join(at, version+".zip"))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(zip.CreateFromVCS(f, m, root, revision, subdir), f.Close()); err != nil {
-			return fmt.Errorf("cannot pack %s: %w", m.Path, err)
-		}
-		info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339))
-		for name, text := range map[string][]byte{
-			version + ".mod": mod, version + ".info": []byte(info), "list": []byte(version + "\n"),
-		} {
-			if err := os.WriteFile(filepath.Join(at, name), text, 0o644); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -5,9 +5,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
 )
 
 const repository = "../../.."
@@ -123,7 +127,7 @@ func TestIntegrationReleaseIsInstalledFromOutside(t *testing.T) {
 		command(t, dir, nil, "git", "tag", tag(d, version))
 	}
 	proxy, bin := filepath.Join(t.TempDir(), "proxy"), t.TempDir()
-	require.NoError(t, run([]string{"proxy", "-root", dir, "-version", version, "-out", proxy}))
+	require.NoError(t, writeProxy(dir, version, proxy))
 	upstream := strings.TrimSpace(command(t, ".", nil, "go", "env", "GOPROXY"))
 	cache := strings.TrimSpace(command(t, ".", nil, "go", "env", "GOMODCACHE"))
 	env := []string{
@@ -208,4 +212,40 @@ func forget(t *testing.T, cache, version string) {
 			require.NoError(t, os.Remove(file))
 		}
 	}
+}
+
+// writeProxy writes a module proxy for the tags of a version: a directory for GOPROXY=file://.
+func writeProxy(root, version, out string) (err error) {
+	for _, dir := range published {
+		m := module.Version{Path: path.Join(prefix, dir), Version: version}
+		at := filepath.Join(out, filepath.FromSlash(m.Path), "@v")
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+		revision := tag(dir, version)
+		mod, err := exec.Command("git", "-C", root, "show", revision+":"+path.Join(dir, "go.mod")).Output()
+		if err != nil {
+			return fmt.Errorf("cannot read go.mod of %s: %w (make the tags that release tags prints)", revision, err)
+		}
+		subdir := dir
+		if dir == "." {
+			subdir = ""
+		}
+		f, err := os.Create(filepath.Join(at, version+".zip"))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(zip.CreateFromVCS(f, m, root, revision, subdir), f.Close()); err != nil {
+			return fmt.Errorf("cannot pack %s: %w", m.Path, err)
+		}
+		info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339))
+		for name, text := range map[string][]byte{
+			version + ".mod": mod, version + ".info": []byte(info), "list": []byte(version + "\n"),
+		} {
+			if err := os.WriteFile(filepath.Join(at, name), text, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
