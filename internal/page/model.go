@@ -138,7 +138,7 @@ type device struct {
 	memory          float64            // its size in bytes; 0: unknown
 	first           int64              // second of the first span; 0: none came yet
 	sampled         int64              // second of the first metric; 0: none came yet
-	before, newest  int64              // seconds of the two newest metrics
+	before, newest  pcommon.Timestamp  // of the newest metrics of two different seconds
 	metered         int64              // newest second whose power is from the energy counter; 0: none
 }
 

@@ -35,7 +35,7 @@ func (m *Model) visit(s ptrace.Span, f *spanfacts.Facts, r *spanfacts.Resource, 
 	m.health.Spans++
 	m.traces.add(s, f, r, gpu)
 	if gpu {
-		if f.Kind != spanfacts.Share { // a usage record is not work of the device
+		if f.Kind.Work() {
 			m.health.GPUSpans++
 		}
 		m.span(f, r, s)
@@ -305,8 +305,8 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 	if d.sampled == 0 || at < d.sampled {
 		d.sampled = at
 	}
-	if at > d.newest {
-		d.before, d.newest = d.newest, at
+	if t := p.Timestamp(); at > int64(d.newest/1e9) {
+		d.before, d.newest = d.newest, t
 	}
 	if measure == measures {
 		d.memory = v
@@ -322,7 +322,10 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 	switch measure {
 	case energy, throttled:
 		ok := false
-		if v, ok = d.rate(name+" "+text(p, string(semconv.GPUThrottleReasonKey)), p, delta); !ok {
+		if v, ok = d.rate(name+" "+text(p, string(semconv.GPUThrottleReasonKey)), measure, p, delta); !ok {
+			if measure == energy && d.metered == 0 { // the first of a counter; the power is known from the second on
+				d.metered, s.known[power] = at, false
+			}
 			return
 		}
 		if measure == energy { // exact, while a reading of power says nothing of the time between two readings
@@ -344,7 +347,7 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 // readings in one second the first counts, so that each rate is of the whole time before it. A
 // reason's counter may start with its first occurrence: then it counts from 0 at the device's
 // previous reading.
-func (d *device) rate(key string, p pmetric.NumberDataPoint, delta bool) (float64, bool) {
+func (d *device) rate(key string, measure int, p pmetric.NumberDataPoint, delta bool) (float64, bool) {
 	now := counter{p.Timestamp(), number(p)}
 	before, known := d.counters[key]
 	switch {
@@ -352,8 +355,11 @@ func (d *device) rate(key string, p pmetric.NumberDataPoint, delta bool) (float6
 		before = counter{time: p.StartTimestamp()}
 	case known && now.time/1e9 <= before.time/1e9, !d.keep(key, now):
 		return 0, false
-	case !known:
-		before = counter{time: pcommon.Timestamp(d.before) * 1e9}
+	case !known && measure == throttled:
+		before = counter{time: d.before}
+		if s := &d.samples[int64(d.before/1e9)%keptSeconds]; s.at == int64(d.before/1e9) {
+			s.known[throttled] = true // with 0, unless another reason has a value
+		}
 	}
 	elapsed, rise := (float64(now.time)-float64(before.time))/1e9, now.value-before.value
 	if before.time == 0 || elapsed <= 0 || elapsed > maxBetween || rise < 0 {

@@ -110,7 +110,7 @@ func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
 	assert.InEpsilon(t, 1e6/1/0.5, s.Roofs[0].Bandwidth, 1e-9)
 	assert.InEpsilon(t, 4e12/0.25, s.Roofs[0].FLOPs["bf16"], 1e-9)
 	assert.EqualValues(t, 3, m.State(Query{}).Operations[0].Count)
-	assert.EqualValues(t, 5, s.Health.GPUSpans)
+	assert.EqualValues(t, 4, s.Health.GPUSpans, "without usage records and requests")
 }
 
 func TestUnknownValuesAreAbsent(t *testing.T) {
@@ -269,6 +269,47 @@ func TestPowerAndThrottlingAreOfTheTimeBetweenReadings(t *testing.T) {
 	assert.Equal(t, 60.0, watts.count)
 	assert.InDelta(t, 449, watts.sum/watts.count, 1e-9)
 	assert.InDelta(t, 0.4, held.sum/held.count, 1e-9)
+}
+
+// The first reading of a counter has no rate, and the gauge read with it is not a mean. A throttle
+// reason that appears later counts from the exact time of the reading before.
+func TestTheFirstReadingsOfCountersHaveNoTimeOfTheirOwn(t *testing.T) {
+	m := at()
+	before := gauge("hw.temperature", 60)
+	before.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Gauge().DataPoints().At(0).
+		SetTimestamp(pcommon.NewTimestampFromTime(noon.Add(-11 * time.Second)))
+	m.Metrics(before)
+	for i := range 3 {
+		md := gauge("hw.power", 690)
+		ms := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics()
+		joules := ms.AppendEmpty()
+		ms.At(0).CopyTo(joules)
+		joules.SetName("hw.energy")
+		joules.Gauge().DataPoints().At(0).SetDoubleValue(1e6 + 300*float64(i))
+		if i == 2 {
+			throttle := ms.AppendEmpty()
+			ms.At(0).CopyTo(throttle)
+			throttle.SetName("gpu.throttle.time")
+			throttle.Gauge().DataPoints().At(0).SetDoubleValue(0.5)
+		}
+		for _, x := range ms.All() {
+			x.Gauge().DataPoints().At(0).SetTimestamp(pcommon.NewTimestampFromTime(noon.Add(-10*time.Second + time.Duration(i)*time.Second +
+				900*time.Millisecond)))
+		}
+		m.Metrics(md)
+	}
+	d := m.State(Query{Range: time.Minute}).Devices[0]
+	var watts, held []float64
+	for i := range d.Power {
+		if d.Power[i] != nil {
+			watts = append(watts, *d.Power[i])
+		}
+		if d.Throttled[i] != nil {
+			held = append(held, *d.Throttled[i])
+		}
+	}
+	assert.Equal(t, []float64{300, 300, 300}, watts, "neither the gauge nor the counter itself")
+	assert.Equal(t, []float64{0, 0, 0.5}, held)
 }
 
 func TestAChosenTimeIsTheOneOfAllViews(t *testing.T) {
