@@ -238,11 +238,7 @@ func (c *gpuGoodput) flush(ctx context.Context, now time.Time, final bool) {
 	if n == 0 {
 		return
 	}
-	send := func() error { _, err := c.Metrics.Send(ctx, md, false); return err }
-	if final {
-		send = func() error { _, err := c.Metrics.SendLast(ctx, md, false, true); return err }
-	}
-	if send() != nil {
+	if _, err := c.Metrics.Flush(ctx, md, false, final); err != nil {
 		c.tel.ConnectorGpuGoodputDropped.Add(ctx, int64(n), sharedcomponent.Label("reason", "metrics"))
 	}
 }

@@ -153,7 +153,6 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	now := c.now()
 	out := c.aggregator.output(now, final)
 	found := c.aggregator.findings()
-	begins := len(c.aggregator.Begun) > 0
 	series.LogBare(c.log, c.aggregator.bare)
 	c.aggregator.bare = nil
 	stats := c.aggregator.stats
@@ -166,30 +165,18 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	if len(found) > 0 && c.spans != nil {
 		sharedcomponent.Count(ctx, c.tel.ConnectorGpuMetricsDropped, c.spans.put(found), dropped("spans_limit"))
 	}
-	n := out.DataPointCount()
-	sends, began, err := n > 0 && c.Metrics.Next != nil, true, error(nil)
-	switch {
-	case sends && final:
-		began, err = c.Metrics.SendLast(ctx, out, begins, c.cfg.Temporality == TemporalityCumulative)
-	case sends:
-		began, err = c.Metrics.Send(ctx, out, begins)
+	if n := out.DataPointCount(); n > 0 && c.Metrics.Next != nil {
+		err := c.aggregator.Send(ctx, &c.Metrics, out, final)
+		c.refusal.Note(n, err)
+		if err != nil {
+			// Cumulative points are sent again with the next output; delta points are lost, and counted.
+			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
+			return
+		}
 	}
 	c.mu.Lock()
-	if !began {
-		c.aggregator.Refused()
-	}
-	if err == nil {
-		c.aggregator.taken = now
-	}
+	c.aggregator.taken = now
 	c.mu.Unlock()
-	if err != nil {
-		// Cumulative points are sent again with the next output; delta points are lost, and
-		// counted.
-		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
-	}
-	if sends {
-		c.refusal.Note(n, err)
-	}
 }
 
 // scope sets the name and version of the spans' scope.

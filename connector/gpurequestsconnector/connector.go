@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
@@ -166,17 +165,7 @@ func (c *gpuRequests) flush(ctx context.Context, final bool) {
 	if n == 0 {
 		return
 	}
-	send := c.Metrics.Send
-	if final {
-		send = func(ctx context.Context, md pmetric.Metrics, begins bool) (bool, error) {
-			return c.Metrics.SendLast(ctx, md, begins, c.cfg.Temporality == TemporalityCumulative)
-		}
-	}
-	began, err := send(ctx, out, len(c.meters.Begun) > 0)
-	if !began {
-		c.meters.Refused()
-	}
-	if err != nil {
+	if err := c.meters.Send(ctx, &c.Metrics, out, final); err != nil {
 		c.drop(ctx, "metrics", n) // cumulative points are sent again with the next output
 		c.log.Debug("metrics of requests are rejected", zap.Error(err))
 		return

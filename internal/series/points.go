@@ -110,7 +110,7 @@ func (s *Series) write(st *Settings, m pmetric.Metric, of *Family, ts pointTime)
 	}
 	if st.begins(s, f) {
 		s.writeZero(st, m, of, ts)
-		st.Begun = append(st.Begun, s)
+		st.begun = append(st.begun, s)
 	}
 	s.begun = true
 	wrote := true

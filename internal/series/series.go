@@ -7,6 +7,7 @@
 package series
 
 import (
+	"context"
 	"iter"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
+	"github.com/otelgpu/otelgpu/internal/startpoint"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -34,17 +36,17 @@ type Settings struct {
 	MaxSeries        int           // maximum number of series of all families; 0: no limit
 	MakeRoom         func()        // evicts inactive series when MaxSeries is reached; may be nil
 
-	Kept  int       // series of all families
-	Begun []*Series // by the last output, with a point of 0
+	Kept int // series of all families
 
-	bare map[string]bool // names of histograms whose points have no buckets
+	begun []*Series       // by the last output, with a point of 0
+	bare  map[string]bool // names of histograms whose points have no buckets
 }
 
 // Output prepares the next output of the families of all resources. It returns the names of the
 // histograms that have no buckets from now on; see MaxBuckets.
 func (st *Settings) Output(resources iter.Seq[[]Family]) (bare []string) {
-	clear(st.Begun)
-	st.Begun = st.Begun[:0]
+	clear(st.begun)
+	st.begun = st.begun[:0]
 	if st.Exponential > 0 {
 		return nil
 	}
@@ -59,11 +61,16 @@ func (st *Settings) Output(resources iter.Seq[[]Family]) (bare []string) {
 	return bare
 }
 
-// Refused makes the series that began with the last output begin again with the next one.
-func (st *Settings) Refused() {
-	for _, s := range st.Begun {
-		s.begun = false
+// Send sends the last output; last: no further one follows. If the first points are refused, their
+// series begin again with the next output.
+func (st *Settings) Send(ctx context.Context, to *startpoint.Output, out pmetric.Metrics, last bool) error {
+	began, err := to.Flush(ctx, out, len(st.begun) > 0, last && !st.Delta)
+	if !began {
+		for _, s := range st.begun {
+			s.begun = false
+		}
 	}
+	return err
 }
 
 func (st *Settings) newHistogram(bounds []float64) histogram {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -112,8 +113,8 @@ func (t *Targets) Attributes(attrs pcommon.Map) (kept pcommon.Map, instance stri
 		} else {
 			v.CopyTo(kept.PutEmpty(k))
 		}
-		switch k {
-		case string(semconv.ServiceNameKey):
+		switch attribute.Key(k) {
+		case semconv.ServiceNameKey:
 			service = true
 		case "service.namespace":
 			namespace = true

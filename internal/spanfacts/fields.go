@@ -5,130 +5,131 @@ package spanfacts
 
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // read sets the field of one attribute.
 func (f *Facts) read(k string, v pcommon.Value) {
-	switch k {
-	case string(semconv.GPUOperationTypeKey):
+	switch attribute.Key(k) {
+	case semconv.GPUOperationTypeKey:
 		f.Type = Clip(v.Str())
-	case string(semconv.GPUOperationNameKey):
+	case semconv.GPUOperationNameKey:
 		f.full = v.Str()
-	case string(semconv.GPUOperationCategoryKey):
+	case semconv.GPUOperationCategoryKey:
 		f.Category = Clip(v.Str())
-	case string(semconv.GPUStreamIDKey):
+	case semconv.GPUStreamIDKey:
 		f.Stream = index(v)
-	case string(semconv.GPUDurationKey):
+	case semconv.GPUDurationKey:
 		f.Duration = Positive(v)
-	case string(semconv.GPUTimingStatusKey):
+	case semconv.GPUTimingStatusKey:
 		f.Status = Clip(v.Str())
-	case string(semconv.GPUTimingSourceKey):
+	case semconv.GPUTimingSourceKey:
 		f.Source = Clip(v.Str())
-	case string(semconv.GPUTimingErrorKey):
+	case semconv.GPUTimingErrorKey:
 		f.TimingError = Positive(v)
-	case string(semconv.GPUStartDelayKey):
+	case semconv.GPUStartDelayKey:
 		f.StartDelay, f.HasStartDelay = Number(v)
-	case string(semconv.GPUEndDelayKey):
+	case semconv.GPUEndDelayKey:
 		f.EndDelay, f.HasEndDelay = Number(v)
-	case string(semconv.GPUFloorDurationKey):
+	case semconv.GPUFloorDurationKey:
 		f.Floor, f.HasFloor = Number(v)
 		f.HasFloor = f.HasFloor && f.Floor >= 0
-	case string(semconv.GPUIOSizeKey):
+	case semconv.GPUIOSizeKey:
 		f.Size = Positive(v)
-	case string(semconv.GPUIOReadSizeKey):
+	case semconv.GPUIOReadSizeKey:
 		f.Read = Positive(v)
-	case string(semconv.GPUIOWriteSizeKey):
+	case semconv.GPUIOWriteSizeKey:
 		f.Write = Positive(v)
-	case string(semconv.GPUFLOPCountKey):
+	case semconv.GPUFLOPCountKey:
 		f.FLOPs = Positive(v)
-	case string(semconv.GPUFLOPPrecisionKey):
+	case semconv.GPUFLOPPrecisionKey:
 		f.Precision = Clip(v.Str())
-	case string(semconv.GPUOperationItemsKey):
+	case semconv.GPUOperationItemsKey:
 		f.Items = Positive(v)
-	case string(semconv.GPUOperationItemTypeKey):
+	case semconv.GPUOperationItemTypeKey:
 		f.ItemType = Clip(v.Str())
-	case string(semconv.GPUCopyDirectionKey):
+	case semconv.GPUCopyDirectionKey:
 		f.Direction = Clip(v.Str())
-	case string(semconv.GPUCopyHostMemoryKey):
+	case semconv.GPUCopyHostMemoryKey:
 		f.HostMemory = Clip(v.Str())
-	case string(semconv.GPUCollectiveNameKey):
+	case semconv.GPUCollectiveNameKey:
 		f.Collective = Clip(v.Str())
-	case string(semconv.GPUCollectiveGroupSizeKey):
+	case semconv.GPUCollectiveGroupSizeKey:
 		f.GroupSize = Positive(v)
-	case string(semconv.GPUCollectiveGroupIDKey):
+	case semconv.GPUCollectiveGroupIDKey:
 		f.GroupID = Clip(v.Str())
-	case string(semconv.GPUCollectiveSequenceKey):
+	case semconv.GPUCollectiveSequenceKey:
 		f.Sequence, f.HasSequence = v.Int(), v.Type() == pcommon.ValueTypeInt
-	case string(semconv.GPUCollectivePeerRankKey):
+	case semconv.GPUCollectivePeerRankKey:
 		f.Peer = index(v)
-	case string(semconv.GPUCacheL2HitRatioKey):
+	case semconv.GPUCacheL2HitRatioKey:
 		f.L2Hit = Positive(v)
-	case string(semconv.GPUBatchSizeKey):
+	case semconv.GPUBatchSizeKey:
 		f.BatchSize = Positive(v)
-	case string(semconv.GenAIRequestModelKey):
+	case semconv.GenAIRequestModelKey:
 		f.RequestModel = Clip(v.Str())
-	case string(semconv.GPURequestQueueDurationKey):
+	case semconv.GPURequestQueueDurationKey:
 		f.Queue = Positive(v)
-	case string(semconv.GPURequestTimeToFirstItemKey):
+	case semconv.GPURequestTimeToFirstItemKey:
 		f.TimeToFirstItem = Positive(v)
-	case string(semconv.GPURequestPrefillDurationKey):
+	case semconv.GPURequestPrefillDurationKey:
 		f.Prefill = Positive(v)
-	case string(semconv.GPURequestDecodeDurationKey):
+	case semconv.GPURequestDecodeDurationKey:
 		f.Decode = Positive(v)
-	case string(semconv.GPUEnergyBoundKey):
+	case semconv.GPUEnergyBoundKey:
 		f.UpperBound = v.Str() == semconv.GPUEnergyBoundUpper
-	case string(semconv.GPUEnergyKey):
+	case semconv.GPUEnergyKey:
 		f.Energy, f.HasEnergy = Positive(v), true
-	case string(semconv.GPUSelfEnergyKey):
+	case semconv.GPUSelfEnergyKey:
 		f.SelfEnergy, f.HasSelfEnergy = Positive(v), true
-	case string(semconv.GPUMemoryUsageKey):
+	case semconv.GPUMemoryUsageKey:
 		f.HasMemory = true
-	case string(semconv.GPUJoinCoverageKey):
+	case semconv.GPUJoinCoverageKey:
 		if c, ok := Number(v); ok && c >= 0 && c <= 1 {
 			f.Coverage = c
 		}
 		f.Joined = true
-	case string(semconv.GPUThrottleReasonsKey):
+	case semconv.GPUThrottleReasonsKey:
 		if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
 			f.Throttle = Clip(v.Slice().At(0).Str())
 		}
-	case string(semconv.GPUStepIndexKey):
+	case semconv.GPUStepIndexKey:
 		f.StepIndex, f.HasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt
-	case string(semconv.GPUStepDurationKey):
+	case semconv.GPUStepDurationKey:
 		f.StepDuration = Positive(v)
-	case string(semconv.GPUStepItemsKey):
+	case semconv.GPUStepItemsKey:
 		f.StepItems = Positive(v)
-	case string(semconv.GPUStepItemTypeKey):
+	case semconv.GPUStepItemTypeKey:
 		f.StepItemType = Clip(v.Str())
-	case string(semconv.GPUStepOverlapDurationKey):
+	case semconv.GPUStepOverlapDurationKey:
 		f.StepOverlap, f.HasPhases = Positive(v), true
-	case string(semconv.GPUStepOtherDurationKey):
+	case semconv.GPUStepOtherDurationKey:
 		f.StepOther, f.HasPhases = Positive(v), true
-	case string(semconv.GPUStepCommExposedDurationKey):
+	case semconv.GPUStepCommExposedDurationKey:
 		f.StepExposed, f.HasExposed = Number(v)
 		f.HasExposed = f.HasExposed && f.StepExposed >= 0
-	case string(semconv.GPUStepModelFLOPCountKey):
+	case semconv.GPUStepModelFLOPCountKey:
 		f.ModelFLOPs = Positive(v)
-	case string(semconv.GPUStepDeviceCountKey):
+	case semconv.GPUStepDeviceCountKey:
 		f.Devices = Positive(v)
-	case string(semconv.GPUStepCoveredDurationKey):
+	case semconv.GPUStepCoveredDurationKey:
 		f.HasCovered = true
-	case string(semconv.GPURooflineBoundKey):
+	case semconv.GPURooflineBoundKey:
 		f.Bound = Clip(v.Str())
-	case string(semconv.GPURooflineUtilizationKey):
+	case semconv.GPURooflineUtilizationKey:
 		f.Roofline, f.HasRoofline = Number(v)
-	case string(semconv.GPUIOUtilizationKey):
+	case semconv.GPUIOUtilizationKey:
 		f.ioUse = Positive(v)
-	case string(semconv.GPUFLOPUtilizationKey):
+	case semconv.GPUFLOPUtilizationKey:
 		f.flopUse = Positive(v)
-	case string(semconv.GPUStepMFUKey):
+	case semconv.GPUStepMFUKey:
 		f.MFU = Positive(v)
-	case string(semconv.GPURateStatusKey):
+	case semconv.GPURateStatusKey:
 		f.BelowFloor = v.Str() == semconv.GPURateStatusBelowFloor
-	case string(semconv.HWIDKey), string(semconv.HWParentKey), string(semconv.HWNameKey), string(semconv.HWModelKey),
-		string(semconv.GPUPCIBDFKey), string(semconv.GPUDeviceOrdinalKey):
+	case semconv.HWIDKey, semconv.HWParentKey, semconv.HWNameKey, semconv.HWModelKey,
+		semconv.GPUPCIBDFKey, semconv.GPUDeviceOrdinalKey:
 		f.Device.read(k, v)
 	default:
 		if k[4] == 's' { // gpu.step: saves the call for most names

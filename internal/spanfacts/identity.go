@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -28,18 +29,18 @@ const maxIDs = 64 * 64
 
 // read reads one attribute; it returns false if the attribute does not describe a device.
 func (d *Identity) read(k string, v pcommon.Value) bool {
-	switch k {
-	case string(semconv.HWIDKey):
+	switch attribute.Key(k) {
+	case semconv.HWIDKey:
 		d.ID = Valid(v.Str(), maxIDs) // a request may list its devices
-	case string(semconv.HWParentKey):
+	case semconv.HWParentKey:
 		d.Parent = Clip(v.Str())
-	case string(semconv.HWNameKey):
+	case semconv.HWNameKey:
 		d.Name = Clip(v.Str())
-	case string(semconv.HWModelKey):
+	case semconv.HWModelKey:
 		d.Model = Clip(v.Str())
-	case string(semconv.GPUPCIBDFKey):
+	case semconv.GPUPCIBDFKey:
 		d.BDF = Clip(v.Str())
-	case string(semconv.GPUDeviceOrdinalKey):
+	case semconv.GPUDeviceOrdinalKey:
 		d.Ordinal = index(v)
 	default:
 		return false
@@ -119,22 +120,22 @@ type Resource struct {
 func (r *Resource) Load(attrs pcommon.Map) {
 	*r = Resource{Device: Identity{Ordinal: -1}, Rank: -1, WorldSize: -1}
 	for k, v := range attrs.All() {
-		switch k {
-		case string(semconv.ServiceNameKey):
+		switch attribute.Key(k) {
+		case semconv.ServiceNameKey:
 			r.Service = Clip(v.Str())
-		case string(semconv.ServiceInstanceIDKey):
+		case semconv.ServiceInstanceIDKey:
 			r.Instance = Clip(v.Str())
 		case "host.id":
 			r.HostID = Clip(v.Str())
 		case "host.name":
 			r.HostName = Clip(v.Str())
-		case string(semconv.GPUJobIDKey):
+		case semconv.GPUJobIDKey:
 			r.JobID = Clip(v.Str())
-		case string(semconv.GPUJobRankKey):
+		case semconv.GPUJobRankKey:
 			if v.Type() == pcommon.ValueTypeInt {
 				r.Rank = v.Int()
 			}
-		case string(semconv.GPUJobWorldSizeKey):
+		case semconv.GPUJobWorldSizeKey:
 			if v.Type() == pcommon.ValueTypeInt {
 				r.WorldSize = v.Int()
 			}
@@ -175,19 +176,19 @@ type Scope struct {
 func (s *Scope) Load(r *Resource, attrs pcommon.Map) {
 	*s = Scope{Device: Identity{Ordinal: -1}, Stream: -1}
 	for k, v := range attrs.All() {
-		switch k {
-		case string(semconv.GPUTimingSourceKey):
+		switch attribute.Key(k) {
+		case semconv.GPUTimingSourceKey:
 			s.Source = Clip(v.Str())
-		case string(semconv.GPUMeasurementSourceKey):
+		case semconv.GPUMeasurementSourceKey:
 			s.Measured = Clip(v.Str())
-		case string(semconv.GPUStreamIDKey):
+		case semconv.GPUStreamIDKey:
 			s.Stream = index(v)
-		case string(semconv.GPUFloorDurationKey):
+		case semconv.GPUFloorDurationKey:
 			x, ok := Number(v)
 			s.Floor, s.HasFloor = x, ok && x >= 0
-		case string(semconv.GPUTimingErrorKey):
+		case semconv.GPUTimingErrorKey:
 			s.TimingError = Positive(v)
-		case string(semconv.GPUMetricsEmittedKey):
+		case semconv.GPUMetricsEmittedKey:
 			s.MetricsEmitted = v.Type() == pcommon.ValueTypeBool && v.Bool()
 		default:
 			s.Device.read(k, v)

@@ -5,6 +5,7 @@ package spanfacts
 
 import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -36,10 +37,10 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 			Key: Key{l.TraceID(), l.SpanID()}, Share: -1, Flags: l.Flags(), State: TraceState(l.TraceState()),
 		}
 		for k, v := range l.Attributes().All() {
-			switch k {
-			case string(semconv.GPUOperationItemsKey):
+			switch attribute.Key(k) {
+			case semconv.GPUOperationItemsKey:
 				x.Items = Positive(v)
-			case string(semconv.GPUBatchShareKey):
+			case semconv.GPUBatchShareKey:
 				if n, ok := Number(v); ok && n >= 0 && n <= 1 {
 					x.Share, stated = n, true
 					shares += n

@@ -5,6 +5,7 @@ package spanfacts
 
 import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -26,16 +27,16 @@ func (x *Straggler) Load(s ptrace.Span) bool {
 	}
 	*x = Straggler{}
 	for k, v := range s.Attributes().All() {
-		switch k {
-		case string(semconv.GPUOperationNameKey):
+		switch attribute.Key(k) {
+		case semconv.GPUOperationNameKey:
 			x.Loop = Clip(v.Str())
-		case string(semconv.GPUStragglerSectionKey):
+		case semconv.GPUStragglerSectionKey:
 			x.Section = Clip(v.Str())
-		case string(semconv.GPUStragglerRankCountKey):
+		case semconv.GPUStragglerRankCountKey:
 			x.Ranks = v.Int()
-		case string(semconv.GPUStragglerDelayKey):
+		case semconv.GPUStragglerDelayKey:
 			x.Delay = Positive(v)
-		case string(semconv.GPUStragglerMedianKey):
+		case semconv.GPUStragglerMedianKey:
 			x.Late = max(0, Positive(score)-1) * Positive(v)
 		}
 	}

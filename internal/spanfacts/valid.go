@@ -4,6 +4,7 @@
 package spanfacts
 
 import (
+	"iter"
 	"strings"
 	"unicode/utf8"
 
@@ -17,11 +18,9 @@ import (
 // strict stores reject the whole request that has them, with the spans of others.
 func ValidTraces(td ptrace.Traces) {
 	for _, rs := range td.ResourceSpans().All() {
-		ValidMap(rs.Resource().Attributes())
-		validText(rs.SchemaUrl(), rs.SetSchemaUrl)
+		validGroup(rs, rs.Resource())
 		for _, ss := range rs.ScopeSpans().All() {
-			validScope(ss.Scope())
-			validText(ss.SchemaUrl(), ss.SetSchemaUrl)
+			validScope(ss, ss.Scope())
 			for _, s := range ss.Spans().All() {
 				validSpan(s)
 			}
@@ -47,11 +46,9 @@ func validSpan(s ptrace.Span) {
 // ValidMetrics is ValidTraces for metrics.
 func ValidMetrics(md pmetric.Metrics) {
 	for _, rm := range md.ResourceMetrics().All() {
-		ValidMap(rm.Resource().Attributes())
-		validText(rm.SchemaUrl(), rm.SetSchemaUrl)
+		validGroup(rm, rm.Resource())
 		for _, sm := range rm.ScopeMetrics().All() {
-			validScope(sm.Scope())
-			validText(sm.SchemaUrl(), sm.SetSchemaUrl)
+			validScope(sm, sm.Scope())
 			for _, m := range sm.Metrics().All() {
 				validMetric(m)
 			}
@@ -62,11 +59,9 @@ func ValidMetrics(md pmetric.Metrics) {
 // ValidLogs is ValidTraces for logs.
 func ValidLogs(ld plog.Logs) {
 	for _, rl := range ld.ResourceLogs().All() {
-		ValidMap(rl.Resource().Attributes())
-		validText(rl.SchemaUrl(), rl.SetSchemaUrl)
+		validGroup(rl, rl.Resource())
 		for _, sl := range rl.ScopeLogs().All() {
-			validScope(sl.Scope())
-			validText(sl.SchemaUrl(), sl.SetSchemaUrl)
+			validScope(sl, sl.Scope())
 			for _, r := range sl.LogRecords().All() {
 				validText(r.SeverityText(), r.SetSeverityText)
 				validText(r.EventName(), r.SetEventName)
@@ -77,10 +72,21 @@ func ValidLogs(ld plog.Logs) {
 	}
 }
 
-func validScope(s pcommon.InstrumentationScope) {
+// group is what a resource or a scope has.
+type group interface {
+	SchemaUrl() string
+	SetSchemaUrl(string)
+}
+
+func validGroup(g group, of interface{ Attributes() pcommon.Map }) {
+	validText(g.SchemaUrl(), g.SetSchemaUrl)
+	ValidMap(of.Attributes())
+}
+
+func validScope(g group, s pcommon.InstrumentationScope) {
 	validText(s.Name(), s.SetName)
 	validText(s.Version(), s.SetVersion)
-	ValidMap(s.Attributes())
+	validGroup(g, s)
 }
 
 func validMetric(m pmetric.Metric) {
@@ -90,19 +96,13 @@ func validMetric(m pmetric.Metric) {
 	ValidMap(m.Metadata())
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
-		validNumbers(m.Gauge().DataPoints())
+		validPoints(m.Gauge().DataPoints().All())
 	case pmetric.MetricTypeSum:
-		validNumbers(m.Sum().DataPoints())
+		validPoints(m.Sum().DataPoints().All())
 	case pmetric.MetricTypeHistogram:
-		for _, p := range m.Histogram().DataPoints().All() {
-			ValidMap(p.Attributes())
-			validExemplars(p.Exemplars())
-		}
+		validPoints(m.Histogram().DataPoints().All())
 	case pmetric.MetricTypeExponentialHistogram:
-		for _, p := range m.ExponentialHistogram().DataPoints().All() {
-			ValidMap(p.Attributes())
-			validExemplars(p.Exemplars())
-		}
+		validPoints(m.ExponentialHistogram().DataPoints().All())
 	case pmetric.MetricTypeSummary:
 		for _, p := range m.Summary().DataPoints().All() {
 			ValidMap(p.Attributes())
@@ -110,16 +110,18 @@ func validMetric(m pmetric.Metric) {
 	}
 }
 
-func validNumbers(list pmetric.NumberDataPointSlice) {
-	for _, p := range list.All() {
-		ValidMap(p.Attributes())
-		validExemplars(p.Exemplars())
-	}
+// point is a point of any form but a summary's.
+type point interface {
+	Attributes() pcommon.Map
+	Exemplars() pmetric.ExemplarSlice
 }
 
-func validExemplars(list pmetric.ExemplarSlice) {
-	for _, e := range list.All() {
-		ValidMap(e.FilteredAttributes())
+func validPoints[P point](points iter.Seq2[int, P]) {
+	for _, p := range points {
+		ValidMap(p.Attributes())
+		for _, e := range p.Exemplars().All() {
+			ValidMap(e.FilteredAttributes())
+		}
 	}
 }
 

@@ -63,11 +63,11 @@ func (o *Output) Send(ctx context.Context, md pmetric.Metrics, begins bool) (beg
 	return true, o.Next.ConsumeMetrics(ctx, md)
 }
 
-// SendLast is Send for the last output before a shutdown. Points of cumulative series are sent
-// again, with the same times, until they are accepted, for up to resend.DrainTimeout. Deltas are
-// sent once: one of several stores may have added them.
-func (o *Output) SendLast(ctx context.Context, md pmetric.Metrics, begins, cumulative bool) (began bool, err error) {
-	if !cumulative {
+// Flush sends metrics as Send does. If repeat is set, as for cumulative points before a shutdown, it
+// sends them again, with the same times, until they are accepted, for up to resend.DrainTimeout.
+// Deltas are sent once: one of several stores may have added them.
+func (o *Output) Flush(ctx context.Context, md pmetric.Metrics, begins, repeat bool) (began bool, err error) {
+	if !repeat {
 		return o.Send(ctx, md, begins)
 	}
 	ctx, cancel := context.WithTimeout(ctx, resend.DrainTimeout)

@@ -184,17 +184,7 @@ func (m *metrics) send(ctx context.Context, now time.Time, final bool) (lost int
 	if n == 0 {
 		return 0, nil
 	}
-	var began bool
-	begins := len(m.Begun) > 0
-	if final {
-		began, err = m.out.SendLast(ctx, out, begins, true)
-	} else {
-		began, err = m.out.Send(ctx, out, begins)
-	}
-	if !began {
-		m.Refused()
-	}
-	if err != nil {
+	if err = m.Send(ctx, &m.out, out, final); err != nil {
 		lost = n
 	}
 	return lost, err

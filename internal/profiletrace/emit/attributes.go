@@ -15,15 +15,15 @@ const (
 	maxText = 2048              // bytes of an attribute: Tempo's default limit
 )
 
-func seconds(ns int64) float64 { return float64(ns) / 1e9 }
-
 func putText(m pcommon.Map, k attribute.Key, v string) {
 	if v != "" {
 		m.PutStr(string(k), spanfacts.ValidText(v, maxText))
 	}
 }
 
-func putSeconds(m pcommon.Map, k attribute.Key, ns int64) { m.PutDouble(string(k), seconds(ns)) }
+func putSeconds[T ~int64](m pcommon.Map, k attribute.Key, ns T) { putNumber(m, k, float64(ns)/1e9) }
+
+func putNumber(m pcommon.Map, k attribute.Key, v float64) { m.PutDouble(string(k), v) }
 
 func putInt(m pcommon.Map, k attribute.Key, v int64) { m.PutInt(string(k), v) }
 

@@ -130,7 +130,7 @@ func (s *spans) requests(sp ptrace.Span, d *event.Detail) int64 {
 // putWork writes the FLOPs and bytes of the only kernel of an operator.
 func putWork(m pcommon.Map, w *timeline.Work) {
 	if w.FLOPs > 0 {
-		m.PutDouble(string(semconv.GPUFLOPCountKey), w.FLOPs)
+		putNumber(m, semconv.GPUFLOPCountKey, w.FLOPs)
 		putText(m, semconv.GPUFLOPPrecisionKey, w.Precision)
 	}
 	if w.Bytes > 0 {
@@ -149,10 +149,10 @@ func launched(m pcommon.Map, d *event.Detail) {
 		putInt(m, semconv.GPUKernelSharedMemorySizeKey, d.SharedMemory)
 	}
 	if d.BlocksPerSM != 0 {
-		m.PutDouble(string(semconv.GPUKernelBlocksPerSMKey), d.BlocksPerSM)
+		putNumber(m, semconv.GPUKernelBlocksPerSMKey, d.BlocksPerSM)
 	}
 	if d.WarpsPerSM != 0 {
-		m.PutDouble(string(semconv.GPUKernelWarpsPerSMKey), d.WarpsPerSM)
+		putNumber(m, semconv.GPUKernelWarpsPerSMKey, d.WarpsPerSM)
 	}
 }
 
@@ -160,10 +160,10 @@ func (s *spans) kernel(m pcommon.Map, a *link.Activity) {
 	d := &a.Detail
 	switch {
 	case d.HasOccupancy:
-		m.PutDouble(string(semconv.GPUKernelOccupancyEstimateKey), d.Occupancy)
+		putNumber(m, semconv.GPUKernelOccupancyEstimateKey, d.Occupancy)
 	case d.HasGrid && d.HasResources:
 		if _, share, _ := s.limitsOf(a.Device).Waves(link.LaunchOf(d)); share > 0 {
-			m.PutDouble(string(semconv.GPUKernelOccupancyEstimateKey), share)
+			putNumber(m, semconv.GPUKernelOccupancyEstimateKey, share)
 		}
 	}
 	if d.Graph != 0 {

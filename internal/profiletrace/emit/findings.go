@@ -30,10 +30,10 @@ func PutFinding(sp ptrace.Span, at pcommon.Timestamp, list ...finding.Finding) {
 		m.PutStr(string(semconv.GPUFindingKindKey), v.Kind)
 		putText(m, semconv.GPUFindingChainKey, strings.Join(v.Chain, ChainMark))
 		if v.Gain > 0 {
-			putSeconds(m, semconv.GPUFindingGainKey, int64(v.Gain))
+			putSeconds(m, semconv.GPUFindingGainKey, v.Gain)
 		}
-		m.PutDouble(string(semconv.GPUFindingShareKey), v.Share)
-		m.PutDouble(string(semconv.GPUFindingThresholdKey), v.Threshold)
+		putNumber(m, semconv.GPUFindingShareKey, v.Share)
+		putNumber(m, semconv.GPUFindingThresholdKey, v.Threshold)
 		putText(m, semconv.GPUFindingCertaintyKey, string(v.Certainty))
 		putText(m, semconv.GPUFindingEvidenceKey, v.Evidence)
 		putText(m, semconv.GPUFindingRemedyKey, v.Remedy)
@@ -45,12 +45,12 @@ func writeEfficiency(m pcommon.Map, e *facts.Efficiency) {
 	if e.Time == 0 {
 		return
 	}
-	putSeconds(m, semconv.GPUWindowWorkDurationKey, int64(e.Time))
-	m.PutDouble(string(semconv.GPUWindowWorkCoverageKey), e.Coverage)
+	putSeconds(m, semconv.GPUWindowWorkDurationKey, e.Time)
+	putNumber(m, semconv.GPUWindowWorkCoverageKey, e.Coverage)
 	if e.Bytes > 0 {
-		m.PutDouble(string(semconv.GPUWindowWorkSizeKey), e.Bytes)
+		putNumber(m, semconv.GPUWindowWorkSizeKey, e.Bytes)
 	}
 	if e.PeakShare > 0 {
-		m.PutDouble(string(semconv.GPUWindowWorkPeakRatioKey), e.PeakShare)
+		putNumber(m, semconv.GPUWindowWorkPeakRatioKey, e.PeakShare)
 	}
 }

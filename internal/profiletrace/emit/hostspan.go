@@ -62,7 +62,7 @@ func (s *spans) host(n *node) {
 		putText(m, semconv.CUDANvtxPayloadKey, d.Payload)
 	}
 	if d.FLOPs > 0 && !n.Replaced {
-		m.PutDouble(string(semconv.GPUFLOPCountKey), d.FLOPs)
+		putNumber(m, semconv.GPUFLOPCountKey, d.FLOPs)
 		putText(m, semconv.GPUFLOPPrecisionKey, d.Precision)
 	}
 	if s.p.Shapes {

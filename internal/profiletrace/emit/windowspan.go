@@ -49,14 +49,14 @@ func (s *spans) deviceWindow(d *link.DeviceFacts) {
 		putText(m, semconv.GPUWindowExtentKey, x.String())
 	}
 	parts := &r.Parts
-	putSeconds(m, semconv.GPUWindowDurationKey, int64(r.Window))
-	putSeconds(m, semconv.GPUWindowBusyDurationKey, int64(r.Window-parts.Idle-parts.NotRecorded))
-	putSeconds(m, semconv.GPUWindowIdleDurationKey, int64(parts.Idle))
+	putSeconds(m, semconv.GPUWindowDurationKey, r.Window)
+	putSeconds(m, semconv.GPUWindowBusyDurationKey, r.Window-parts.Idle-parts.NotRecorded)
+	putSeconds(m, semconv.GPUWindowIdleDurationKey, parts.Idle)
 	if parts.NotRecorded > 0 {
-		putSeconds(m, semconv.GPUWindowNotRecordedDurationKey, int64(parts.NotRecorded))
+		putSeconds(m, semconv.GPUWindowNotRecordedDurationKey, parts.NotRecorded)
 	}
 	for _, idle := range r.Idle {
-		putSeconds(m, semconv.GPUWindowCauseDurationKey(idle.Cause.String()), int64(idle.Time))
+		putSeconds(m, semconv.GPUWindowCauseDurationKey(idle.Cause.String()), idle.Time)
 	}
 	if d.QueueMax > 0 {
 		putInt(m, semconv.GPUWindowQueueMaxKey, int64(d.QueueMax))
@@ -70,23 +70,23 @@ func (s *spans) deviceWindow(d *link.DeviceFacts) {
 		}
 		putInt(m, semconv.GPUWindowKernelCountKey, r.Kernels)
 		putSeconds(m, semconv.GPUWindowKernelDurationKey, all)
-		putSeconds(m, semconv.GPUWindowComputeDurationKey, int64(parts.Computing))
-		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, int64(r.Window-parts.Idle-parts.NotRecorded-parts.Computing))
+		putSeconds(m, semconv.GPUWindowComputeDurationKey, parts.Computing)
+		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, r.Window-parts.Idle-parts.NotRecorded-parts.Computing)
 		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(times))
 	}
 	writeComputed(m, &d.Computed)
 	writeEfficiency(m, &r.Efficiency)
 	if len(r.Copies) > 0 {
-		putSeconds(m, semconv.GPUWindowMemoryDurationKey, int64(parts.CopyExposed+parts.CopyHidden))
-		putSeconds(m, semconv.GPUWindowMemoryExposedDurationKey, int64(parts.CopyExposed))
+		putSeconds(m, semconv.GPUWindowMemoryDurationKey, parts.CopyExposed+parts.CopyHidden)
+		putSeconds(m, semconv.GPUWindowMemoryExposedDurationKey, parts.CopyExposed)
 	}
 	if len(r.Collectives) > 0 {
 		comm := parts.CommExposed + parts.CommHidden
-		putSeconds(m, semconv.GPUWindowCommDurationKey, int64(comm))
-		putSeconds(m, semconv.GPUWindowOverlapDurationKey, int64(parts.CommHidden))
-		putSeconds(m, semconv.GPUWindowCommExposedDurationKey, int64(parts.CommExposed))
+		putSeconds(m, semconv.GPUWindowCommDurationKey, comm)
+		putSeconds(m, semconv.GPUWindowOverlapDurationKey, parts.CommHidden)
+		putSeconds(m, semconv.GPUWindowCommExposedDurationKey, parts.CommExposed)
 		if comm > 0 {
-			m.PutDouble(string(semconv.GPUWindowOverlapRatioKey), float64(parts.CommHidden)/float64(comm))
+			putNumber(m, semconv.GPUWindowOverlapRatioKey, float64(parts.CommHidden)/float64(comm))
 		}
 	}
 	if d.Allocated != nil {
@@ -106,13 +106,13 @@ func writeComputed(m pcommon.Map, c *link.Computed) {
 	if c.Flops == 0 {
 		return
 	}
-	m.PutDouble(string(semconv.GPUFLOPCountKey), c.Flops)
+	putNumber(m, semconv.GPUFLOPCountKey, c.Flops)
 	for precision, flops := range c.By {
 		if flops >= samePrecision*c.Flops {
 			putText(m, semconv.GPUFLOPPrecisionKey, precision)
 		}
 	}
 	if c.All > 0 {
-		m.PutDouble(string(semconv.GPUFLOPCoverageKey), c.Coverage())
+		putNumber(m, semconv.GPUFLOPCoverageKey, c.Coverage())
 	}
 }
