@@ -88,7 +88,7 @@ func (f *reported) write(s ptrace.Span) {
 
 	a := s.Attributes()
 	a.EnsureCapacity(16)
-	putFinding(a, &f.Finding)
+	f.Put(a)
 	number := func(key attribute.Key, v float64) {
 		if v <= math.MaxFloat64 { // a quotient or sum of invalid times can be infinite
 			a.PutDouble(string(key), v)
@@ -107,21 +107,6 @@ func (f *reported) write(s ptrace.Span) {
 		l.SetTraceID(f.typicalStep.Trace)
 		l.SetSpanID(f.typicalStep.Span)
 		l.Attributes().PutInt(string(semconv.GPUJobRankKey), f.typicalRank)
-	}
-}
-
-// putFinding writes what all findings have. A share that is unknown is omitted.
-func putFinding(a pcommon.Map, f *finding.Finding) {
-	a.PutStr(string(semconv.GPUFindingKindKey), f.Kind)
-	a.PutStr(string(semconv.GPUFindingCertaintyKey), string(f.Certainty))
-	sharedcomponent.PutText(a, semconv.GPUFindingEvidenceKey, f.Evidence)
-	sharedcomponent.PutText(a, semconv.GPUFindingRemedyKey, f.Remedy)
-	if f.Gain > 0 {
-		a.PutDouble(string(semconv.GPUFindingGainKey), f.Gain.Seconds())
-	}
-	if f.Share > 0 {
-		a.PutDouble(string(semconv.GPUFindingShareKey), spanfacts.Round12(f.Share))
-		a.PutDouble(string(semconv.GPUFindingThresholdKey), f.Threshold)
 	}
 }
 

@@ -33,7 +33,8 @@ const (
 
 // quantities are their names in the catalogue.
 var quantities = [NumQuantities]string{
-	"running", "waiting", "kv_cache", "input", "cached", "output", "requests", "preempted", "prefill", "decode", "busy_time",
+	"running", "waiting", "kv_cache", "input", "cached", "output", "requests", "preempted", "prefill", "decode",
+	"busy_time",
 }
 
 // server is an entry of the catalogue; docs has what only documents have.

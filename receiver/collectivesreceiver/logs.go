@@ -42,14 +42,7 @@ func (l *logs) add(
 	rec.SetTimestamp(pcommon.NewTimestampFromTime(at))
 	rec.SetObservedTimestamp(pcommon.NewTimestampFromTime(now))
 	rec.Body().SetStr(strings.Join(f.Chain, " -> "))
-	a := rec.Attributes()
-	a.PutStr(string(semconv.GPUFindingKindKey), f.Kind)
-	a.PutStr(string(semconv.GPUFindingCertaintyKey), string(f.Certainty))
-	sharedcomponent.PutText(a, semconv.GPUFindingEvidenceKey, f.Evidence)
-	sharedcomponent.PutText(a, semconv.GPUFindingRemedyKey, f.Remedy)
-	if f.Gain > 0 {
-		a.PutDouble(string(semconv.GPUFindingGainKey), f.Gain.Seconds())
-	}
+	f.Put(rec.Attributes())
 	if l.next == nil {
 		return rec, 0
 	}

@@ -92,7 +92,7 @@ func (b *builder) wait() {
 // processors, it runs in a separate goroutine, which has ended when sweep returns, and spans are
 // written in this one.
 func (w *Writer) sweep(ctx context.Context, s *link.Sweep) error {
-	if runtime.GOMAXPROCS(0) == 1 || w.rule.level == LevelSteps || w.rule.level == LevelAnnotations {
+	if runtime.GOMAXPROCS(0) == 1 || w.p.Detail == LevelSteps || w.p.Detail == LevelAnnotations {
 		return s.Run(ctx)
 	}
 	return w.ahead(ctx, s)

@@ -32,17 +32,22 @@ type Emitter struct {
 	*link.Input
 	Config
 	offers *Offers
-	rule   *rule
 	sel    *selection
 	tracks []event.Track
-	root   spanRef // of a live trace under which the profile hangs
-	ids    idSource
-	jobIDs idSource // of this rank; without a job the same
+	root   spanRef         // of a live trace under which the profile hangs
+	calls  map[uint32]bool // whether a call becomes a span, by name
+	// standIn: operators of depth 0 and 1 replace annotations, since there are none.
+	standIn bool
+	ids     idSource
+	jobIDs  idSource // of this rank; without a job the same
 }
 
 // NewEmitter returns an emitter for an input whose Bound was called.
 func NewEmitter(in *link.Input, c Config, offers *Offers) (*Emitter, error) {
-	e := &Emitter{Input: in, Config: c, offers: offers, tracks: in.Tracks(), ids: idsOf(in.Store)}
+	e := &Emitter{
+		Input: in, Config: c, offers: offers, tracks: in.Tracks(), ids: idsOf(in.Store), calls: map[uint32]bool{},
+		standIn: offers.named == 0,
+	}
 	if in.Meta.TraceParent != "" {
 		var err error
 		if e.root, err = parseTraceParent(in.Meta.TraceParent); err != nil {
@@ -52,8 +57,7 @@ func NewEmitter(in *link.Input, c Config, offers *Offers) (*Emitter, error) {
 	if e.jobIDs = e.ids; e.job() != "" && in.Meta.HasRank {
 		e.jobIDs = jobIDs(e.job(), in.Meta.Rank)
 	}
-	e.rule = e.newRule()
-	e.sel = e.newSelection(e.rule)
+	e.sel = e.newSelection()
 	return e, nil
 }
 
@@ -69,5 +73,5 @@ func (p *Emitter) Select(ctx context.Context) error {
 
 // Writer returns the visitor that writes the spans.
 func (p *Emitter) Writer(ctx context.Context, emit consumer.ConsumeTracesFunc) *Writer {
-	return &Writer{rule: p.rule, sel: p.sel, out: newSpans(ctx, p, emit)}
+	return &Writer{p: p, sel: p.sel, out: newSpans(ctx, p, emit)}
 }

@@ -26,17 +26,8 @@ func PutFinding(sp ptrace.Span, at pcommon.Timestamp, list ...finding.Finding) {
 		e := sp.Events().AppendEmpty()
 		e.SetName(FindingEvent)
 		e.SetTimestamp(at)
-		m := e.Attributes()
-		m.PutStr(string(semconv.GPUFindingKindKey), v.Kind)
-		putText(m, semconv.GPUFindingChainKey, strings.Join(v.Chain, ChainMark))
-		if v.Gain > 0 {
-			putSeconds(m, semconv.GPUFindingGainKey, v.Gain)
-		}
-		putNumber(m, semconv.GPUFindingShareKey, v.Share)
-		putNumber(m, semconv.GPUFindingThresholdKey, v.Threshold)
-		putText(m, semconv.GPUFindingCertaintyKey, string(v.Certainty))
-		putText(m, semconv.GPUFindingEvidenceKey, v.Evidence)
-		putText(m, semconv.GPUFindingRemedyKey, v.Remedy)
+		v.Put(e.Attributes())
+		putText(e.Attributes(), semconv.GPUFindingChainKey, strings.Join(v.Chain, ChainMark))
 	}
 }
 

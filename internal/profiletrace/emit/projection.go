@@ -34,11 +34,11 @@ const maxProjected = 256
 
 // project adds an activity to the ranges around its launch.
 func (w *Writer) project(a *link.Activity, above *node) {
-	if w.rule.level != LevelAuto {
+	if w.p.Detail != LevelAuto {
 		return
 	}
 	for n, depth := above, 0; n != nil && depth < maxProjected; n, depth = kept(n.Parent), depth+1 {
-		if n.Released() || !w.rule.level.projects(n.Kind) {
+		if n.Released() || !w.p.Detail.projects(n.Kind) {
 			continue
 		}
 		i := 0

@@ -9,14 +9,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
-// rule decides which events become spans at the chosen level, before any limit.
-type rule struct {
-	level    Level
-	names    *event.Names
-	standIn  bool // operators of depth 0 and 1 replace annotations, since there are none
-	runtimes map[uint32]bool
-}
-
 // Thresholds of LevelAuto.
 const (
 	autoKernel     = 100_000   // ns: the least length of a kernel
@@ -25,43 +17,43 @@ const (
 	autoDepth      = 1         // the deepest operator used as an annotation
 )
 
-func (p *Emitter) newRule() *rule {
-	return &rule{level: p.Detail, names: p.Names, standIn: p.offers.named == 0, runtimes: map[uint32]bool{}}
-}
+// The rule decides which events become spans at the chosen level, before any limit.
 
-func (r *rule) host(rec *event.Record, depth int) bool {
+// wantsRange reports whether a range of the host becomes a span.
+func (p *Emitter) wantsRange(rec *event.Record, depth int) bool {
 	switch rec.Kind {
 	case event.KindStep:
 		return true
 	case event.KindAnnotation:
-		return r.level != LevelSteps
+		return p.Detail != LevelSteps
 	case event.KindModule:
-		return r.level == LevelAuto || r.level.PerStep()
+		return p.Detail == LevelAuto || p.Detail.PerStep()
 	case event.KindOperator:
-		return r.level.PerStep() || r.level == LevelAuto && r.standIn && depth <= autoDepth
+		return p.Detail.PerStep() || p.Detail == LevelAuto && p.standIn && depth <= autoDepth
 	case event.KindOther:
-		return r.level.PerStep()
+		return p.Detail.PerStep()
 	case event.KindRuntime:
-		return r.level == LevelKernels && r.runtime(rec.Name)
+		return p.Detail == LevelKernels && p.wantsCall(rec.Name)
 	}
 	return false
 }
 
-// runtime reports whether a call launches work or waits for it.
-func (r *rule) runtime(name uint32) bool {
-	on, ok := r.runtimes[name]
+// wantsCall reports whether a call launches work or waits for it.
+func (p *Emitter) wantsCall(name uint32) bool {
+	on, ok := p.calls[name]
 	if !ok {
-		on = vocabulary.UsesDevice(r.names.Name(name))
-		r.runtimes[name] = on
+		on = vocabulary.UsesDevice(p.Names.Name(name))
+		p.calls[name] = on
 	}
 	return on
 }
 
-func (r *rule) device(a *link.Activity) bool {
+// wants reports whether an activity becomes a span.
+func (p *Emitter) wants(a *link.Activity) bool {
 	switch {
-	case r.level == LevelKernels:
+	case p.Detail == LevelKernels:
 		return true
-	case r.level != LevelAuto:
+	case p.Detail != LevelAuto:
 		return false
 	case a.Communicates:
 		return true

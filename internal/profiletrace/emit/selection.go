@@ -16,11 +16,9 @@ import (
 // selection decides what is kept if the rule selects more than the limits on a trace allow: steps
 // first, then whatever is longest. It stores one cutoff per trace that overflowed.
 type selection struct {
-	*rule
-	maxSpans, maxBytes int
-	perStep            bool
-	traces             map[traceKey]*candidates
 	p                  *Emitter
+	maxSpans, maxBytes int
+	traces             map[traceKey]*candidates
 }
 
 // traceKey identifies a trace in two sweeps over the same events.
@@ -57,22 +55,22 @@ type candidates struct {
 	bySize bool
 }
 
-func (p *Emitter) newSelection(r *rule) *selection {
+func (p *Emitter) newSelection() *selection {
 	windows := 1 + p.Devices() // always written
 	return &selection{
-		rule: r, maxSpans: max(1, p.MaxSpans-windows), maxBytes: max(1, p.MaxBytes-windows*windowSpanSize),
-		perStep: p.Detail.PerStep(), traces: map[traceKey]*candidates{}, p: p,
+		p: p, maxSpans: max(1, p.MaxSpans-windows), maxBytes: max(1, p.MaxBytes-windows*windowSpanSize),
+		traces: map[traceKey]*candidates{},
 	}
 }
 
-// offered is what all events of a kind may bring as spans, whatever is around them.
+// offered is what events may bring as spans, whatever is around them.
 type offered struct{ spans, bytes int }
 
 // Offers sums what all events may bring, so that most profiles need no selecting sweep. The zero
 // value is empty.
 type Offers struct {
-	byKind [event.KindCount]offered
-	named  int64 // annotations that mark the application's own work, and modules
+	all, operators offered
+	named          int64 // annotations that mark the application's own work, and modules
 }
 
 // Add counts what an event may bring at a level.
@@ -80,44 +78,34 @@ func (o *Offers) Add(e *event.Event, in *link.Input, l Level) {
 	if e.Kind == event.KindModule || e.Kind == event.KindAnnotation && !vocabulary.Automatic(in.Names.Name(e.Name)) {
 		o.named++
 	}
-	if l.PerStep() || l == LevelSteps && e.Kind != event.KindStep {
-		return
-	}
 	var c candidate
-	switch {
-	case !e.Kind.Device():
-		c = hostCandidate(in.Names, l, e.Kind, e.Name)
-	case e.Kind == event.KindKernel && (e.Duration >= autoKernel || in.Communicates(e.Name)),
-		e.Kind == event.KindCopy && e.Detail.Bytes >= autoCopy:
+	to := &o.all
+	switch k := e.Kind; {
+	case l.PerStep():
+		return
+	case k == event.KindStep, k == event.KindAnnotation && l != LevelSteps, k == event.KindModule && l == LevelAuto:
+		c = hostCandidate(in.Names, l, k, e.Name)
+	case l != LevelAuto:
+		return
+	case k == event.KindOperator:
+		to, c = &o.operators, hostCandidate(in.Names, l, k, e.Name)
+	case k == event.KindKernel && (e.Duration >= autoKernel || in.Communicates(e.Name)),
+		k == event.KindCopy && e.Detail.Bytes >= autoCopy:
 		c = deviceCandidate(in.Names, e.Name)
 	}
-	o.byKind[e.Kind].spans += c.spans
-	o.byKind[e.Kind].bytes += c.size
+	to.spans += c.spans
+	to.bytes += c.size
 }
 
 // surelyFits reports whether the maximum that the events add reaches no limit, so that the
 // selecting sweep is not needed.
 func (p *Emitter) surelyFits(s *selection) bool {
-	var kinds []event.Kind
-	switch s.level {
-	case LevelSteps:
-		kinds = []event.Kind{event.KindStep}
-	case LevelAnnotations:
-		kinds = []event.Kind{event.KindStep, event.KindAnnotation}
-	case LevelAuto:
-		kinds = []event.Kind{event.KindStep, event.KindAnnotation, event.KindModule, event.KindKernel, event.KindCopy}
-		if s.standIn {
-			kinds = append(kinds, event.KindOperator)
-		}
-	default:
-		return false
+	all := p.offers.all
+	if p.standIn {
+		all.spans += p.offers.operators.spans
+		all.bytes += p.offers.operators.bytes
 	}
-	var all offered
-	for _, k := range kinds {
-		all.spans += p.offers.byKind[k].spans
-		all.bytes += p.offers.byKind[k].bytes
-	}
-	return all.spans <= s.maxSpans && all.bytes <= s.maxBytes
+	return !p.Detail.PerStep() && all.spans <= s.maxSpans && all.bytes <= s.maxBytes
 }
 
 func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes < unlimited }
@@ -126,7 +114,7 @@ func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes
 const unlimited = math.MaxInt / 2
 
 func (s *selection) key(p *link.Process, st *link.Step) traceKey {
-	if st != nil && s.perStep {
+	if st != nil && s.p.Detail.PerStep() {
 		return traceKey{p.Pid, st.Ordinal}
 	}
 	return traceKey{p.Pid, -1}
@@ -134,7 +122,7 @@ func (s *selection) key(p *link.Process, st *link.Step) traceKey {
 
 // Range offers the range. Nothing is decided yet, since later ones may be longer.
 func (s *selection) Range(r *event.Record, _ *link.Node, depth int, p *link.Process, st *link.Step) *link.Node {
-	if s.rule.host(r, depth) {
+	if s.p.wantsRange(r, depth) {
 		s.offer(s.key(p, st), s.hostCandidate(r))
 	}
 	return nil
@@ -142,13 +130,13 @@ func (s *selection) Range(r *event.Record, _ *link.Node, depth int, p *link.Proc
 
 // Activity offers the activity.
 func (s *selection) Activity(a *link.Activity, _ *link.Node, p *link.Process) {
-	if s.rule.device(a) {
+	if s.p.wants(a) {
 		s.offer(s.key(p, a.Launch.Step), s.deviceCandidate(a))
 	}
 }
 
 func (s *selection) hostCandidate(r *event.Record) candidate {
-	c := hostCandidate(s.p.Names, s.level, r.Kind, r.Name)
+	c := hostCandidate(s.p.Names, s.p.Detail, r.Kind, r.Name)
 	c.duration, c.seq = r.Duration, r.Seq
 	return c
 }

@@ -11,7 +11,7 @@ import (
 
 // Writer is the visitor of the second sweep: it writes spans.
 type Writer struct {
-	rule  *rule
+	p     *Emitter
 	sel   *selection
 	out   *spans
 	queue []*node // nodes that are still open, in the order of their starts
@@ -31,11 +31,11 @@ const (
 
 // Range keeps the range if it becomes a span.
 func (w *Writer) Range(r *event.Record, above *link.Node, depth int, p *link.Process, st *link.Step) *link.Node {
-	if !w.rule.host(r, depth) || !w.keeps(r, p, st) {
+	if !w.p.wantsRange(r, depth) || !w.keeps(r, p, st) {
 		kept(above).below().ranges++
 		return nil
 	}
-	n := w.out.p.nodeOf(r, above, st, p)
+	n := w.p.nodeOf(r, above, st, p)
 	w.opened(n, r.Key)
 	return n.Node
 }
@@ -57,7 +57,7 @@ func (w *Writer) keeps(r *event.Record, p *link.Process, st *link.Step) bool {
 // Activity writes the activity, or adds it to the summary of the node above.
 func (w *Writer) Activity(a *link.Activity, above *link.Node, p *link.Process) {
 	w.project(a, kept(above))
-	if !w.rule.device(a) {
+	if !w.p.wants(a) {
 		kept(above).below().add(a)
 		return
 	}
@@ -127,7 +127,7 @@ func (w *Writer) flush() error {
 // Run sweeps over the events, and writes all spans except the spans of windows.
 func (w *Writer) Run(s *link.Sweep) error {
 	for _, proc := range s.Processes {
-		w.out.p.openWindow(proc, w.out.p.root)
+		w.p.openWindow(proc, w.p.root)
 	}
 	if err := w.sweep(w.out.ctx, s); err != nil {
 		return err
