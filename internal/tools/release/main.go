@@ -5,7 +5,6 @@
 //
 //	release prepare -version v0.2.0            sets the version in every file that states it
 //	release tags -version v0.2.0               prints the tags of the release, one for each module that users get
-//	release changed -base COMMIT               prints the modules to test for a change, as a JSON list
 //	release apidiff -base COMMIT               prints incompatible changes of the Go API since a commit or the last tag
 //
 // It is run in the root of the repository. RELEASE.md describes the order.
@@ -30,18 +29,15 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("no command (prepare, tags, changed or apidiff)")
+		return errors.New("no command (prepare, tags or apidiff)")
 	}
 	flags := flag.NewFlagSet("release "+args[0], flag.ContinueOnError)
 	version := flags.String("version", "", "version, as v0.2.0")
 	root := flags.String("root", ".", "root of the repository")
-	base := flags.String("base", "", "commit that changed and apidiff compare the working tree with")
+	base := flags.String("base", "", "commit that apidiff compares the working tree with")
 	date := flags.String("date", time.Now().UTC().Format(time.DateOnly), "date of the release in the changelog")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
-	}
-	if args[0] == "changed" {
-		return printChanged(os.Stdout, *root, *base)
 	}
 	if args[0] == "apidiff" {
 		return compareAPI(os.Stdout, *root, *base, libraries())
@@ -61,6 +57,6 @@ func run(args []string) error {
 		}
 		return nil
 	default:
-		return fmt.Errorf("unknown command %q (prepare, tags, changed or apidiff)", args[0])
+		return fmt.Errorf("unknown command %q (prepare, tags or apidiff)", args[0])
 	}
 }

@@ -82,12 +82,3 @@ func TestEveryModuleIsInEveryListOfModules(t *testing.T) {
 func TestLibrariesAreTheModulesThatProgramsImport(t *testing.T) {
 	assert.Equal(t, []string{"semconv", "gpuspan", "gpuspan/gpuspanyaml", "gpuspan/report/ddsketch", "."}, libraries())
 }
-
-func TestDependentsFollowFromTheRequirements(t *testing.T) {
-	of, err := dependentsOf(repository)
-	require.NoError(t, err)
-	require.Len(t, of, len(published)+len(unpublished))
-	assert.ElementsMatch(t, []string{"examples"}, of["gpuspan/gpuspanyaml"])
-	assert.Subset(t, of["semconv"], []string{".", "gpuspan", "gpuspan/gpuspanyaml", "cmd/otelcol-gpu", "examples"})
-	assert.Empty(t, of["cmd/otelcol-gpu"])
-}
