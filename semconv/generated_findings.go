@@ -25,7 +25,7 @@ const (
 	FindingLaunchBoundThreshold          = 0.05 // of window
 	FindingLoaderThreshold               = 0.05 // of window
 	FindingLowEfficiencyThreshold        = 0.05 // of window
-	FindingLowParallelismThreshold       = 0.25 // of computing time, and 0.05 of the window
+	FindingLowParallelismThreshold       = 0.1  // of computing time, weighted by the idle part of the device, and 0.05 of the window
 	FindingMemoryLimitThreshold          = 0.97 // of memory of the device
 	FindingMemorySpikeThreshold          = 0.25 // of highest allocation
 	FindingNoLoadThreshold               = 0.5  // of window
@@ -217,7 +217,7 @@ func FindingKinds() []FindingKind {
 			ReportedBy: []string{"profile", "process"},
 		},
 		{
-			Kind: "low_parallelism", Title: "kernels with fewer blocks than the device has multiprocessors", Threshold: FindingLowParallelismThreshold, Of: "computing time, and 0.05 of the window",
+			Kind: "low_parallelism", Title: "kernels with fewer blocks than the device has multiprocessors", Threshold: FindingLowParallelismThreshold, Of: "computing time, weighted by the idle part of the device, and 0.05 of the window",
 			ReportedBy: []string{"profile"},
 			Remedy:     "larger batches, other work beside them on a second stream",
 		},

@@ -266,6 +266,14 @@ with other seeds, and with %d kinds of loops in graphs that were added then: all
 %d kinds of programs were added last, after the rules were read. At first contact 18 of 19 were right; the other is not in the set: kernels that
 Triton's autotuner tries out are launched by no operator, and are not recognized as `+"`autotuning`"+`.
 
+## Development set
+
+Unlike the sets above, these jobs were made to adjust the rules, and their rate says nothing about unknown jobs: 300 jobs, drawn from one of
+31 causes or none, of 15 to 65 %% of the window, a second cause of 5 to 8 %% in half of them, four programs and ten formats. The truth is
+what the job without the cause would save. At first 536 of 600 such jobs were right (89.3 %%; a third of the misses were errors of the generator). Then marks
+of checkpoints, compilation and waits for ranks became words instead of names, 0.5 ms without a record after a wait became host work, kernels without shapes
+and steps were compared with those after the same kernels, and kernels with few blocks count by what they leave empty: 299 of 300 are right.
+
 `+"`OTELGPU_ALL_JOBS=1 go test -tags sqlite ./internal/heldoutjobs -update`"+` writes this page; without the variable the test runs one job of
 each kind.
 

@@ -4,6 +4,7 @@
 package heldoutjobs
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -272,7 +273,7 @@ func (p *process) name(e *event) string {
 		return e.name
 	}
 	if e.kind == call {
-		return hipCalls[e.name]
+		return cmp.Or(hipCalls[e.name], strings.Replace(e.name, "cu", "hip", 1))
 	}
 	if e.work != nil && e.work.collective != nil {
 		return "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"

@@ -342,11 +342,11 @@ func TestThresholds(t *testing.T) {
 			return host("cpu_op", "Torch-Compiled Region: 0/0", 1, 3) + "," + gpu(1, 2, 10, 10+n, 7, "a", "") + "," +
 				operator("aten::add", 5, 3, dims) + "," + gpu(2, 6, 10+n, 1010, 7, "a", "")
 		}, 500},
-		// n of 1,000 µs by a kernel with half as many blocks as the device has multiprocessors
+		// n of 1,000 µs by a kernel with half as many blocks as the device has multiprocessors, which leaves half empty
 		{semconv.GPUFindingKindLowParallelism, func(n int64) string {
 			return gpu(1, 2, 10, 10+n, 7, "a", `,"grid":[54,1,1],"block":[128,1,1]`) + "," + gpu(2, 3, 10+n, 1010, 7, "b",
 				`,"grid":[216,1,1],"block":[128,1,1]`)
-		}, 250},
+		}, 200},
 		{semconv.GPUFindingKindDataMovement, func(n int64) string { // n of 1,000 µs in a kernel that transposes
 			return gpu(1, 1, 10, 10+n, 7, "transpose_kernel", "") + "," + gpu(2, 3, 10+n, 1010, 7, "b", "")
 		}, 100},

@@ -225,7 +225,7 @@ func (d *Device) begin(a *timeline.Activity, l *timeline.Launch) {
 	if t.module.kernels++; a.Work != nil {
 		t.module.flops += a.Work.FLOPs
 	}
-	if a.Filled > 0 {
+	if a.Filled > 0 && t.duration >= ShortKernel { // more blocks make a shorter one no faster
 		t.filled = min(1, a.Filled)
 	}
 	d.busy[a.Class].Add(a.Start, a.End)
@@ -247,10 +247,8 @@ func (d *Device) begin(a *timeline.Activity, l *timeline.Launch) {
 			if t.duration < ShortKernel {
 				d.Short++
 			}
-			d.pace.add(paced{
-				start: a.Start, length: int64(t.duration), step: a.Step, shaped: a.Shape != 0,
-				kind: a.Launched*0x9e3779b97f4a7c15 ^ uint64(a.Name)<<32 ^ uint64(a.Shape) ^ uint64(a.Phase)<<16,
-			})
+			kind := a.Launched*0x9e3779b97f4a7c15 ^ uint64(a.Name)<<32 ^ uint64(a.Shape) ^ uint64(a.Phase)<<16
+			d.pace.add(paced{start: a.Start, length: int64(t.duration), step: a.Step, shaped: a.Shape != 0, kind: kind})
 			d.chain(a, t.op)
 			d.attends(a, t.op)
 			d.Trials.launched(a)

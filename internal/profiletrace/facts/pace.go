@@ -18,7 +18,8 @@ import (
 // another process used it.
 type pace struct {
 	samples []paced
-	stride  int // one kernel out of this many is kept
+	recent  [4]uint64 // kinds of the last kernels
+	stride  int       // one kernel out of this many is kept
 	skipped int
 }
 
@@ -38,6 +39,7 @@ const (
 	leastLength = 2_000   // ns: shorter ones vary by the clock's resolution
 	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
+	fewSlots    = 8       // of a short window, with fewer kernels
 	positions   = 16      // of a kind in a step: a kernel is compared with those at the same position
 
 	// Slower is the factor above which a part is slow: more than boost clocks vary.
@@ -45,7 +47,17 @@ const (
 	certain = semconv.FindingThrottleSigmas // standard errors of the difference of two parts
 )
 
+// add adds a kernel. Without shapes and steps, the kernels before it tell apart kernels of one name
+// that have different inputs.
 func (p *pace) add(x paced) {
+	own := x.kind
+	if !x.shaped && x.step == 0 {
+		for _, k := range p.recent {
+			x.kind = x.kind*0x100000001b3 ^ k
+		}
+	}
+	copy(p.recent[:], p.recent[1:])
+	p.recent[len(p.recent)-1] = own
 	if p.skipped++; x.length < leastLength || p.skipped < p.stride {
 		return
 	}
@@ -71,8 +83,19 @@ type Slowdown struct {
 // insufficient.
 func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 	list, median, compared := p.comparable()
+	if compared == 0 {
+		return s, false
+	}
 	n := min(maxSlots, len(list)/perSlot)
-	if n < 4 || compared < 2 {
+	if s, ok = slowdownOf(list, median, n, clocks); !ok && n < fewSlots {
+		s, ok = slowdownOf(list, median, min(fewSlots, len(list)/leastPaced), clocks)
+	}
+	return s, ok
+}
+
+// slowdownOf compares n parts of the window.
+func slowdownOf(list []paced, median []float64, n int, clocks []event.ClockReading) (s Slowdown, ok bool) {
+	if n < 4 {
 		return s, false
 	}
 	levels := make([]float64, n) // mean of length ÷ median length of its kind, over the middle half
@@ -133,7 +156,7 @@ func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
 			s.Kinds++
 		}
 	}
-	if s.All < 2 || 2*s.Kinds < s.All || 2*alike < slowTime {
+	if s.All < 1 || 2*s.Kinds < s.All || 2*alike < slowTime {
 		return s, false
 	}
 	s.Part, s.Factor = saved/all, slowTime/(slowTime-saved)
@@ -278,18 +301,21 @@ func moments(list []float64) (mean, variance float64) {
 	return mean, variance
 }
 
-// clocksOf returns the mean clocks within and without an interval; 0 if unknown.
+// clocksOf returns the median clocks within and without an interval that ends with parts;
+// 0 if unknown.
 func clocksOf(clocks []event.ClockReading, from, to int64) (within, without float64) {
-	var a, na, b, nb float64
+	var in, out []float64
 	for _, c := range clocks {
 		if from <= c.Time && c.Time < to {
-			a, na = a+c.Clock, na+1
+			in = append(in, c.Clock)
 		} else {
-			b, nb = b+c.Clock, nb+1
+			out = append(out, c.Clock)
 		}
 	}
-	if na == 0 || nb == 0 {
+	if len(in) == 0 || len(out) == 0 {
 		return 0, 0
 	}
-	return a / na, b / nb
+	slices.Sort(in)
+	slices.Sort(out)
+	return in[len(in)/2], out[len(out)/2]
 }

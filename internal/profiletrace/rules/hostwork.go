@@ -173,7 +173,7 @@ func (j *judge) afterWaits() {
 	v.Chain[0] = "the host waited for the device in " + finding.Clip(v.Where[0].Name) +
 		", then did something in no named range"
 	v.Evidence = fmt.Sprintf("after %s, each time for more than %s", finding.Names(v.Where),
-		finding.Duration(timeline.PauseLimit))
+		finding.Duration(timeline.AfterWait))
 	if w > 0 {
 		v.Evidence += fmt.Sprintf("; if that does not need what was waited for, the wait was useless, and %s would have "+
 			"run beside the device", finding.Duration(w))

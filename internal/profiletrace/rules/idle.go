@@ -103,7 +103,7 @@ func (j *judge) compilation() {
 // checkpoint judges host work in functions that save a checkpoint.
 func (j *judge) checkpoint() {
 	v := finding.New(semconv.GPUFindingKindCheckpoint, finding.High)
-	if j.claimHostWork(&v, timeline.SavesCheckpoint) {
+	if j.claimHostWork(&v, timeline.NamesCheckpoint) {
 		v.Chain = j.idleChain("the host saved a checkpoint", int64(v.Gain))
 		j.add(v)
 	}

@@ -26,7 +26,7 @@ func (j *judge) parallelism(d *facts.Totals, r *facts.Report, claimed map[string
 		}
 	}
 	where = finding.Longest(where)
-	if c := d.Parts[timeline.Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
+	if c := d.Parts[timeline.Computing]; c > 0 && empty >= thresholdNarrow*float64(c) {
 		j.add(finding.Finding{
 			Kind: semconv.GPUFindingKindLowParallelism, Gain: time.Duration(needed * empty), Where: where,
 			Certainty: finding.Low,

@@ -78,9 +78,12 @@ const (
 	LatencyLimit = int64(50 * time.Microsecond)
 	// between two launches; an eager framework needs 5 to 100 µs for an operator
 	quietLimit = int64(200 * time.Microsecond)
-	PauseLimit = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
-	longPiece  = int64(100 * time.Microsecond) // too long for a small operator
-	slowCall   = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
+	PauseLimit = int64(2 * time.Millisecond) // up to which small operators between two launches are dispatch, too
+	// without a record after a wait: too long to only return and launch. PauseLimit applies to a wait in
+	// a named range, as an operator that reads a number
+	AfterWait = int64(500 * time.Microsecond)
+	longPiece = int64(100 * time.Microsecond) // too long for a small operator
+	slowCall  = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
 	// for which the host waits longer than the recorded work runs; then other work ran. Waking a
 	// thread takes 10 to 100 µs
 	UnrecordedWait = int64(time.Millisecond)

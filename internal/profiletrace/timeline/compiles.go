@@ -15,10 +15,11 @@ func Compiles(name string) bool {
 		return false
 	}
 	words := []string{
-		"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc",
+		"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "nvcc", "ptxas", "ninja",
+		"build_engine", "buildengine", "build_serialized",
 	}
 	if path, call, frame := strings.Cut(name, "): "); frame {
-		if Contains(path, compilers...) {
+		if Contains(path, compilers...) || Contains(path, "/jit/", "compiler", "cpp_ext") && strings.Contains(call, "build") {
 			return true
 		}
 		if Contains(path, "eval_frame") { // runs what was compiled
@@ -31,7 +32,9 @@ func Compiles(name string) bool {
 
 // compiling are parts of the names of all ranges that compile code, and of some others: most ranges
 // have none.
-var compiling = []string{"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_extension"}
+var compiling = []string{
+	"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_ext", "/jit/", "nvcc", "ptxas", "ninja", "build",
+}
 
 // compilers are parts of the paths of modules that compile code.
 var compilers = []string{
@@ -50,19 +53,33 @@ func SavesCheckpoint(name string) bool {
 	if !frame {
 		call = name
 	}
-	if !Contains(call, "save", "saving", "write", "writing", "dump") || strings.Contains(call, "save_for_backward") {
+	if strings.Contains(call, "save_for_backward") || frame && strings.Contains(path, "torch/utils/checkpoint.py") {
 		return false
 	}
-	if frame && strings.Contains(path, "torch/utils/checkpoint.py") {
+	if Contains(call, "save", "saving", "write", "writing", "dump", "serializ") {
+		return Contains(name, saving...) || Contains(call, "model", "weights", "state_dict", "optimizer", "snapshot")
+	}
+	return false
+}
+
+// NamesCheckpoint reports whether a range in which nothing is launched writes a checkpoint. One in
+// which operators run may as well be activation checkpointing.
+func NamesCheckpoint(name string) bool {
+	if SavesCheckpoint(name) {
+		return true
+	}
+	if strings.Contains(name, "): ") || strings.Contains(name, "::") {
 		return false
 	}
-	return Contains(name, saving...)
+	name = strings.ToLower(name)
+	return Contains(name, "checkpoint", "ckpt", "snapshot") &&
+		!Contains(name, "load", "restor", "resum", "read", "activation", "gradient", "forward", "backward", "recomput")
 }
 
 // mayWrite reports whether a name has one of the words that all names of functions that write have,
 // in small letters or with a capital: nearly all names have none, and need no copy.
 func mayWrite(name string) bool {
-	return Contains(name, "sav", "Sav", "SAV", "writ", "Writ", "WRIT", "dump", "Dump", "DUMP")
+	return Contains(name, "sav", "Sav", "SAV", "writ", "Writ", "WRIT", "dump", "Dump", "DUMP", "erializ")
 }
 
 // saving are parts of the names of functions that write checkpoints, and of the paths of their

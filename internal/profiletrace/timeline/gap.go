@@ -292,7 +292,7 @@ func (s *Splitter) host(from int64, l *Launch) {
 			// a range around the wait as well explains nothing more
 			nameless := p.class <= RangeStep || p.since <= a.wait.start && p.class != RangeSave
 			to := min(p.end, start+left)
-			long := !busy && quiet > PauseLimit
+			long := !busy && (quiet > PauseLimit || nameless && a.wait.in == 0 && p.end-start > AfterWait)
 			// unless most of it comes after the wait, as in a range that copies a state to the host
 			// and saves it
 			specific := long && p.class > RangeStep && 2*(p.end-a.wait.end) > p.end-p.since

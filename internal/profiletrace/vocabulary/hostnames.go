@@ -49,15 +49,15 @@ func MeaningOf(kind event.Kind, name string) Meaning {
 		switch {
 		case strings.HasPrefix(name, event.ProfilerFrame):
 			f.Class = timeline.RangeProfiler
+		case ContainsAny(name, eventLoops), awaits(function(name)):
+			f.Class = timeline.RangeOutside
 		case (strings.HasSuffix(name, "__next__") || strings.HasSuffix(name, "__iter__")) && ContainsAny(name, dataModules),
-			queue(name):
+			queue(name), loader(function(name)):
 			f.Class = timeline.RangeLoader
 		case peerFrame(name):
 			f.Class = timeline.RangePeer
 		case waitFrame(name):
 			f.Class = timeline.CallWait
-		case ContainsAny(name, eventLoops):
-			f.Class = timeline.RangeOutside
 		case ContainsAny(name, polls):
 			f.Class = timeline.RangePoll
 		case timeline.Compiles(name):
@@ -137,6 +137,12 @@ func IsWindowsFrame(name string) bool {
 var dataModules = []string{
 	"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/",
 	"webdataset/", "datasets/", "streaming/base/",
+}
+
+// function returns the name of the function of a Python frame.
+func function(frame string) string {
+	_, name, _ := strings.Cut(frame, "): ")
+	return name
 }
 
 // queue reports whether a Python frame reads from a queue, which another thread or process fills.
@@ -229,6 +235,7 @@ var loaderWords = map[string]int{
 	"dataloader": 3, "dataload": 3, "dataloading": 3, "datapipe": 3, "nextbatch": 3, "iterator": 3, "dali": 3,
 	"norm": 4, "shape": 4, "size": 4, "grad": 4, "embedding": 4, "embeddings": 4, "mask": 4, "ids": 4, "stats": 4,
 	"ptr": 4, "parallel": 4, "layernorm": 4, "output": 4,
+	"run": 4, "request": 4, "requests": 4,
 	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
 }
 
@@ -294,14 +301,34 @@ func words(name string) iter.Seq[string] {
 // peer reports whether a range is waiting for other ranks on the host.
 func peer(name string) bool {
 	return strings.HasPrefix(name, "gloo:") || strings.HasPrefix(name, "mpi:") || strings.HasPrefix(name, "MPI_") ||
-		strings.Contains(name, "barrier") && !strings.Contains(name, "cuda")
+		peerName(strings.ToLower(name)) || strings.Contains(name, "barrier") && !strings.Contains(name, "cuda")
+}
+
+// peerName reports whether a function or range waits for other ranks by its name: a barrier, a
+// rendezvous, an exchange of Python's objects, or a word for waiting beside one for ranks.
+func peerName(lower string) bool {
+	if strings.HasSuffix(lower, "barrier") || strings.HasSuffix(lower, "rendezvous") || strings.HasSuffix(lower, "_object") ||
+		strings.HasSuffix(lower, "_object_list") {
+		return true
+	}
+	const ranks, wait = 1, 2
+	seen := 0
+	for w := range words(lower) {
+		switch w {
+		case "rank", "ranks", "peer", "peers":
+			seen |= ranks
+		case "wait", "waiting", "await", "sync", "straggler", "stragglers":
+			seen |= wait
+		}
+	}
+	return seen == ranks|wait
 }
 
 // peerFrame reports whether a frame waits for other ranks: a function for a barrier, or the wait
 // for a collective or a key of PyTorch's store.
 func peerFrame(frame string) bool {
-	if _, function, ok := strings.Cut(frame, "): "); ok {
-		return function == "wait_for_everyone" || strings.HasSuffix(function, "barrier") // the former of Accelerate
+	if name := strings.ToLower(function(frame)); name != "" {
+		return name == "wait_for_everyone" || peerName(name) // the former of Accelerate
 	}
 	return strings.Contains(frame, "_distributed_c10d.") && strings.Contains(frame, "wait")
 }
