@@ -78,7 +78,7 @@ func WithAnnotator(a Annotator) Option {
 // WithIDGenerator states that the TracerProvider gets its IDs from g. Annotated sections then know
 // the ID of their span from Start on; see [IDGenerator]. Without an annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option {
-	return optionFunc(func(c *section.Config) { c.IDs = g.real() })
+	return optionFunc(func(c *section.Config) { c.IDs = (*spanid.Generator)(g) })
 }
 
 // WithAttributes adds attributes of the application to every span of the profiler.
@@ -170,25 +170,18 @@ type IDSource interface {
 //		gpuspan.WithAnnotator(ranges))
 //
 // A nil IDGenerator returns random IDs.
-type IDGenerator struct{ generator *spanid.Generator }
-
-func (g *IDGenerator) real() *spanid.Generator {
-	if g == nil {
-		return nil
-	}
-	return g.generator
-}
+type IDGenerator spanid.Generator
 
 // NewIDGenerator returns a generator that gets its IDs from next, such as one for the IDs of a
 // tracing service; nil means random IDs, as in the SDK.
-func NewIDGenerator(next IDSource) *IDGenerator { return &IDGenerator{spanid.New(next)} }
+func NewIDGenerator(next IDSource) *IDGenerator { return (*IDGenerator)(spanid.New(next)) }
 
 // NewIDs returns the IDs that were reserved for the first span of a trace, or new ones.
 func (g *IDGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	return g.real().NewIDs(ctx)
+	return (*spanid.Generator)(g).NewIDs(ctx)
 }
 
 // NewSpanID returns the ID reserved for a span of a trace, or a new one.
 func (g *IDGenerator) NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID {
-	return g.real().NewSpanID(ctx, traceID)
+	return (*spanid.Generator)(g).NewSpanID(ctx, traceID)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/access"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
@@ -44,8 +43,6 @@ func init() {
 	access.Engine = func(p any) *engine.Profiler { return p.(*Profiler).on() }
 	access.Stream = func(s any) *section.Stream { return s.(*Stream).real() }
 	access.Section = func(x section.Section) any { return Section{x} }
-	elapsed.New = newElapsed
-	access.Elapsed = func(e *elapsed.Value) any { return elapsedOf(e) }
 }
 
 // New creates a profiler with a backend: cuda.Open, hip.Open or simgpu.New. It returns an error if

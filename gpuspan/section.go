@@ -153,41 +153,20 @@ func (x Foreign) Recorded(w Work) { x.section.Recorded(w.internal()) }
 // Elapsed requests the section's measured time. Call it before End. It allocates twice, so use it
 // only if the program itself needs the time, for example for a progress line or a response header.
 func (x Section) Elapsed() *Elapsed {
-	return elapsedOf(x.section.Elapsed())
-}
-
-// elapsedOf returns the public value of a measured time, always the same.
-func elapsedOf(e *elapsed.Value) *Elapsed {
-	if e == nil {
-		return nil
-	}
-	return e.Public.(*Elapsed)
+	return (*Elapsed)(x.section.Elapsed())
 }
 
 // Elapsed is the measured time of a section or step, available after the device has finished and
 // the times have been read. A nil Elapsed, as of a section that is not timed, has no time.
-type Elapsed struct{ elapsed elapsed.Value }
-
-func newElapsed() *elapsed.Value {
-	e := &Elapsed{}
-	e.elapsed.Public = e
-	return &e.elapsed
-}
-
-func (e *Elapsed) measured() *elapsed.Value {
-	if e == nil || e.elapsed.Public == nil { // nil or zero
-		return nil
-	}
-	return &e.elapsed
-}
+type Elapsed elapsed.Value
 
 // Done returns a channel that is closed when the result of Get is final: after the times have been
 // read, or when the section is abandoned.
-func (e *Elapsed) Done() <-chan struct{} { return e.measured().Done() }
+func (e *Elapsed) Done() <-chan struct{} { return (*elapsed.Value)(e).Done() }
 
 // Get returns the time on the device. It returns false before Done is closed, and for sections
 // without a GPU time: host-timed, captured, dropped.
-func (e *Elapsed) Get() (time.Duration, bool) { return e.measured().Get() }
+func (e *Elapsed) Get() (time.Duration, bool) { return (*elapsed.Value)(e).Get() }
 
 // StartNamed starts a section of an operation that is only known by name, below the span of ctx.
 // The first Settings.Names names of a profiler become operations, all others share "(other)"; names

@@ -46,18 +46,18 @@ type device struct {
 // names are the driver's symbols. `_v2` if the header uses it; the elapsed time has a `_v2` from
 // CUDA 12.8 on.
 var names = eventapi.Names{
-	EventCreate:               []string{"cuEventCreate"},
-	EventDestroy:              []string{"cuEventDestroy_v2"},
-	EventRecord:               []string{"cuEventRecord"},
-	EventQuery:                []string{"cuEventQuery"},
-	EventSynchronize:          []string{"cuEventSynchronize"},
-	EventElapsed:              []string{"cuEventElapsedTime_v2", "cuEventElapsedTime"},
-	StreamIsCapturing:         []string{"cuStreamIsCapturing"},
-	ThreadExchangeCaptureMode: []string{"cuThreadExchangeStreamCaptureMode"},
-	StreamCreateWithPriority:  []string{"cuStreamCreateWithPriority"},
-	StreamDestroy:             []string{"cuStreamDestroy_v2"},
-	StreamPriorityRange:       []string{"cuCtxGetStreamPriorityRange"},
-	MemGetInfo:                []string{"cuMemGetInfo_v2"},
+	eventapi.EventCreate:               {"cuEventCreate"},
+	eventapi.EventDestroy:              {"cuEventDestroy_v2"},
+	eventapi.EventRecord:               {"cuEventRecord"},
+	eventapi.EventQuery:                {"cuEventQuery"},
+	eventapi.EventSynchronize:          {"cuEventSynchronize"},
+	eventapi.EventElapsed:              {"cuEventElapsedTime_v2", "cuEventElapsedTime"},
+	eventapi.StreamIsCapturing:         {"cuStreamIsCapturing"},
+	eventapi.ThreadExchangeCaptureMode: {"cuThreadExchangeStreamCaptureMode"},
+	eventapi.StreamCreateWithPriority:  {"cuStreamCreateWithPriority"},
+	eventapi.StreamDestroy:             {"cuStreamDestroy_v2"},
+	eventapi.StreamPriorityRange:       {"cuCtxGetStreamPriorityRange"},
+	eventapi.MemGetInfo:                {"cuMemGetInfo_v2"},
 }
 
 // Open loads and initializes the driver. It does not create a context. It returns an error if there

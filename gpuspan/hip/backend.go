@@ -270,18 +270,18 @@ func (b *Backend) uuid(device int) string {
 }
 
 var names = eventapi.Names{
-	EventCreate:               []string{"hipEventCreateWithFlags"},
-	EventDestroy:              []string{"hipEventDestroy"},
-	EventRecord:               []string{"hipEventRecord"},
-	EventQuery:                []string{"hipEventQuery"},
-	EventSynchronize:          []string{"hipEventSynchronize"},
-	EventElapsed:              []string{"hipEventElapsedTime"},
-	StreamIsCapturing:         []string{"hipStreamIsCapturing"},
-	ThreadExchangeCaptureMode: []string{"hipThreadExchangeStreamCaptureMode"},
-	StreamCreateWithPriority:  []string{"hipStreamCreateWithPriority"},
-	StreamDestroy:             []string{"hipStreamDestroy"},
-	StreamPriorityRange:       []string{"hipDeviceGetStreamPriorityRange"},
-	MemGetInfo:                []string{"hipMemGetInfo"},
+	eventapi.EventCreate:               {"hipEventCreateWithFlags"},
+	eventapi.EventDestroy:              {"hipEventDestroy"},
+	eventapi.EventRecord:               {"hipEventRecord"},
+	eventapi.EventQuery:                {"hipEventQuery"},
+	eventapi.EventSynchronize:          {"hipEventSynchronize"},
+	eventapi.EventElapsed:              {"hipEventElapsedTime"},
+	eventapi.StreamIsCapturing:         {"hipStreamIsCapturing"},
+	eventapi.ThreadExchangeCaptureMode: {"hipThreadExchangeStreamCaptureMode"},
+	eventapi.StreamCreateWithPriority:  {"hipStreamCreateWithPriority"},
+	eventapi.StreamDestroy:             {"hipStreamDestroy"},
+	eventapi.StreamPriorityRange:       {"hipDeviceGetStreamPriorityRange"},
+	eventapi.MemGetInfo:                {"hipMemGetInfo"},
 }
 
 // functions are functions that only HIP has.

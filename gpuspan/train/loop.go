@@ -175,7 +175,7 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 // Elapsed requests the step's measured time, as [gpuspan.Section.Elapsed] does; call it before the
 // iteration ends.
 func (st *Step) Elapsed() *gpuspan.Elapsed {
-	return access.Elapsed(st.real().Elapsed()).(*gpuspan.Elapsed)
+	return (*gpuspan.Elapsed)(st.real().Elapsed())
 }
 
 // SetItems sets the number of items that the step processed on this rank (gpu.step.items).

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kernels holds a few small CUDA kernels, for programs that try out or demonstrate a device
-// without the CUDA toolkit and without cgo: copy, saxpy and a tiled matrix product in float32.
+// without the CUDA toolkit and without cgo: saxpy and a tiled matrix product in float32.
 //
 // They are written for clarity, not for speed: the vector kernels reach most of the memory
 // bandwidth, the matrix product a small part of the FLOP rate of a library.
@@ -31,9 +31,9 @@ const (
 // Set holds the kernels compiled for a context. Its methods need that context current, return when
 // the launch is enqueued, and return the driver's error if that fails.
 type Set struct {
-	driver              *driver.Driver
-	module              driver.Module
-	copy, saxpy, matmul driver.Function
+	driver        *driver.Driver
+	module        driver.Module
+	saxpy, matmul driver.Function
 }
 
 // Load compiles the kernels for the current context. Call [Set.Close] to unload them. It returns
@@ -44,17 +44,12 @@ func Load(d *driver.Driver) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{driver: d, module: m}
-	for name, k := range map[string]*driver.Function{"copy": &s.copy, "saxpy": &s.saxpy, "matmul": &s.matmul} {
+	for name, k := range map[string]*driver.Function{"saxpy": &s.saxpy, "matmul": &s.matmul} {
 		if *k, err = d.Function(m, name); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
-}
-
-// Copy copies n float32 values from src to dst.
-func (s *Set) Copy(stream driver.Stream, dst, src driver.Ptr, n int) error {
-	return s.driver.Launch(s.copy, grid(n), driver.Dim{X: threads}, 0, stream, dst, src, uint32(n))
 }
 
 // Saxpy adds a times x to y, for n float32: 2 n FLOPs, 8 n bytes read and 4 n written.

@@ -7,7 +7,6 @@
 package access
 
 import (
-	"github.com/otelgpu/otelgpu/gpuspan/internal/elapsed"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
 )
@@ -17,5 +16,4 @@ var (
 	Engine  func(p any) *engine.Profiler // of a *gpuspan.Profiler; may return nil
 	Stream  func(s any) *section.Stream  // of a *gpuspan.Stream; may return nil
 	Section func(section.Section) any    // a gpuspan.Section
-	Elapsed func(*elapsed.Value) any     // a *gpuspan.Elapsed, which may be nil
 )

@@ -9,25 +9,18 @@ import (
 	"time"
 )
 
-// Value is the measured time of a section or step. Package gpuspan allocates it within the caller's
-// value.
+// Value is the measured time of a section or step. The zero Value has none.
 type Value struct {
-	Public any // the *gpuspan.Elapsed that contains it
 	done   chan struct{}
 	settle sync.Once
 	d      time.Duration
 	known  bool
 }
 
-// New allocates a Value. Package gpuspan replaces it, so that the caller's value needs no further
-// allocation.
-var New = func() *Value { return &Value{} }
-
 // Ask returns the Value that at points to, and creates it at the first call.
 func Ask(at **Value) *Value {
 	if *at == nil {
-		*at = New()
-		(*at).done = make(chan struct{})
+		*at = &Value{done: make(chan struct{})}
 	}
 	return *at
 }
@@ -41,7 +34,7 @@ func (e *Value) Set(d time.Duration, known bool) {
 
 // Done returns a channel that is closed when the time is known, or known to be missing.
 func (e *Value) Done() <-chan struct{} {
-	if e == nil {
+	if e == nil || e.done == nil {
 		return closed
 	}
 	return e.done

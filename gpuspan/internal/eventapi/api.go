@@ -15,41 +15,42 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// Names are the symbols of a driver library; if several are given the first that exists is used.
-type Names struct {
-	EventCreate, EventDestroy, EventRecord, EventQuery, EventSynchronize, EventElapsed []string
-	StreamIsCapturing, ThreadExchangeCaptureMode                                       []string
-	StreamCreateWithPriority, StreamDestroy, StreamPriorityRange, MemGetInfo           []string
-}
+// Functions that both APIs have under different names.
+const (
+	EventCreate = iota
+	EventDestroy
+	EventRecord
+	EventQuery
+	EventSynchronize
+	EventElapsed
+	StreamIsCapturing
+	ThreadExchangeCaptureMode
+	StreamCreateWithPriority
+	StreamDestroy
+	StreamPriorityRange
+	MemGetInfo
+	functions
+)
+
+// Names are the symbols of a driver library by function; if several are given the first that exists
+// is used.
+type Names [functions][]string
 
 // API calls those functions. Every method may be called from any goroutine.
 type API struct {
 	// bind is the backend's, which makes a context (CUDA) or device (HIP) current on the locked OS
 	// thread.
 	bind func(backend.Context) (unbind func(), st backend.Status)
-
-	eventCreate, eventDestroy, eventRecord, eventQuery, eventSynchronize, eventElapsed dl.Func
-	streamIsCapturing, threadExchangeCaptureMode                                       dl.Func
-	streamCreate, streamDestroy, streamPriorityRange, memGetInfo                       dl.Func
+	fn   [functions]dl.Func
 }
 
 // New resolves the symbols; s.Err names the missing ones. bind is the backend's Bind.
 func New(s *dl.Symbols, n Names, bind func(backend.Context) (func(), backend.Status)) API {
-	return API{
-		bind:                      bind,
-		eventCreate:               s.Need(n.EventCreate...),
-		eventDestroy:              s.Need(n.EventDestroy...),
-		eventRecord:               s.Need(n.EventRecord...),
-		eventQuery:                s.Need(n.EventQuery...),
-		eventSynchronize:          s.Need(n.EventSynchronize...),
-		eventElapsed:              s.Need(n.EventElapsed...),
-		streamIsCapturing:         s.Need(n.StreamIsCapturing...),
-		threadExchangeCaptureMode: s.Need(n.ThreadExchangeCaptureMode...),
-		streamCreate:              s.Need(n.StreamCreateWithPriority...),
-		streamDestroy:             s.Need(n.StreamDestroy...),
-		streamPriorityRange:       s.Need(n.StreamPriorityRange...),
-		memGetInfo:                s.Need(n.MemGetInfo...),
+	a := API{bind: bind}
+	for i, names := range n {
+		a.fn[i] = s.Need(names...)
 	}
+	return a
 }
 
 // Now returns the host's clock.
@@ -57,17 +58,17 @@ func (a *API) Now() time.Time { return time.Now() }
 
 // Record enqueues an event.
 func (a *API) Record(c *backend.Call) backend.Status {
-	return backend.Status(a.eventRecord.Call(c.Args[0], c.Args[1]))
+	return backend.Status(a.fn[EventRecord].Call(c.Args[0], c.Args[1]))
 }
 
 // Query reports whether an event has completed.
 func (a *API) Query(e backend.Event) backend.Status {
-	return backend.Status(a.eventQuery.Call(uintptr(e)))
+	return backend.Status(a.fn[EventQuery].Call(uintptr(e)))
 }
 
 // Synchronize waits for an event in the driver, as a thread that cannot disturb captures.
 func (a *API) Synchronize(e backend.Event) (st backend.Status) {
-	return a.relaxed(func() backend.Status { return backend.Status(a.eventSynchronize.Call(uintptr(e))) })
+	return a.relaxed(func() backend.Status { return backend.Status(a.fn[EventSynchronize].Call(uintptr(e))) })
 }
 
 // Elapsed returns the time between two events in nanoseconds, which the driver gives as float32
@@ -75,7 +76,7 @@ func (a *API) Synchronize(e backend.Event) (st backend.Status) {
 func (a *API) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(from), uintptr(to)
-	st := backend.Status(f.Call(a.eventElapsed, 3))
+	st := backend.Status(f.Call(a.fn[EventElapsed], 3))
 	ms := f.Float32(0)
 	f.Free()
 	return float64(ms) * 1e6, st
@@ -90,7 +91,7 @@ const statusCaptureImplicit = 906
 func (a *API) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1] = s, f.Addr(0)
-	st := backend.Status(f.Call(a.streamIsCapturing, 2))
+	st := backend.Status(f.Call(a.fn[StreamIsCapturing], 2))
 	state := f.Int32(0)
 	f.Free()
 	if st == statusCaptureImplicit {
@@ -118,7 +119,7 @@ func (a *API) exchange(mode int32) (before int32, st backend.Status) {
 	defer f.Free()
 	f.Args[0] = f.Addr(0)
 	f.Out[0] = uint64(uint32(mode))
-	st = backend.Status(f.Call(a.threadExchangeCaptureMode, 1))
+	st = backend.Status(f.Call(a.fn[ThreadExchangeCaptureMode], 1))
 	return f.Int32(0), st
 }
 
@@ -154,7 +155,7 @@ func (a *API) CreateEvents(c backend.Context, dst []backend.Event, flags uintptr
 		defer f.Free()
 		for i := range dst {
 			f.Args[0], f.Args[1] = f.Addr(0), flags
-			if st := backend.Status(f.Call(a.eventCreate, 2)); st != backend.StatusOK {
+			if st := backend.Status(f.Call(a.fn[EventCreate], 2)); st != backend.StatusOK {
 				a.destroy(dst[:i])
 				clear(dst)
 				return st
@@ -189,7 +190,7 @@ func contextGone(st backend.Status) bool {
 func (a *API) destroy(events []backend.Event) {
 	for _, e := range events {
 		if e != 0 {
-			a.eventDestroy.Call(uintptr(e))
+			a.fn[EventDestroy].Call(uintptr(e))
 		}
 	}
 }
@@ -203,11 +204,11 @@ func (a *API) NewStream(c backend.Context) (s backend.StreamHandle, st backend.S
 		defer f.Free()
 		f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
 		var highest int32 // 0 is the default priority, used if the range is not reported
-		if f.Call(a.streamPriorityRange, 2) == 0 {
+		if f.Call(a.fn[StreamPriorityRange], 2) == 0 {
 			highest = f.Int32(1)
 		}
 		f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), streamNonBlocking, uintptr(int(highest))
-		st := backend.Status(f.Call(a.streamCreate, 3))
+		st := backend.Status(f.Call(a.fn[StreamCreateWithPriority], 3))
 		s = backend.StreamHandle(f.Out[0])
 		return st
 	})
@@ -220,7 +221,7 @@ func (a *API) FreeStream(_ backend.Context, s backend.StreamHandle) {
 		return
 	}
 	if _, st := a.Capturing(s); !contextGone(st) {
-		a.streamDestroy.Call(s)
+		a.fn[StreamDestroy].Call(s)
 	}
 }
 
@@ -230,7 +231,7 @@ func (a *API) MemoryUsage(c backend.Context) (used int64, st backend.Status) {
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
 	st = a.In(c, func() backend.Status {
-		return a.relaxed(func() backend.Status { return backend.Status(f.Call(a.memGetInfo, 2)) })
+		return a.relaxed(func() backend.Status { return backend.Status(f.Call(a.fn[MemGetInfo], 2)) })
 	})
 	return int64(f.Out[1]) - int64(f.Out[0]), st
 }

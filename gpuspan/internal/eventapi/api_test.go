@@ -22,18 +22,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // names are HIP's, whose streams and events need no current context.
 var names = eventapi.Names{
-	EventCreate:               []string{"hipEventCreateWithFlags"},
-	EventDestroy:              []string{"hipEventDestroy"},
-	EventRecord:               []string{"hipEventRecord"},
-	EventQuery:                []string{"hipEventQuery"},
-	EventSynchronize:          []string{"hipEventSynchronize"},
-	EventElapsed:              []string{"hipEventElapsedTime_v2", "hipEventElapsedTime"},
-	StreamIsCapturing:         []string{"hipStreamIsCapturing"},
-	ThreadExchangeCaptureMode: []string{"hipThreadExchangeStreamCaptureMode"},
-	StreamCreateWithPriority:  []string{"hipStreamCreateWithPriority"},
-	StreamDestroy:             []string{"hipStreamDestroy"},
-	StreamPriorityRange:       []string{"hipDeviceGetStreamPriorityRange"},
-	MemGetInfo:                []string{"hipMemGetInfo"},
+	eventapi.EventCreate:               {"hipEventCreateWithFlags"},
+	eventapi.EventDestroy:              {"hipEventDestroy"},
+	eventapi.EventRecord:               {"hipEventRecord"},
+	eventapi.EventQuery:                {"hipEventQuery"},
+	eventapi.EventSynchronize:          {"hipEventSynchronize"},
+	eventapi.EventElapsed:              {"hipEventElapsedTime_v2", "hipEventElapsedTime"},
+	eventapi.StreamIsCapturing:         {"hipStreamIsCapturing"},
+	eventapi.ThreadExchangeCaptureMode: {"hipThreadExchangeStreamCaptureMode"},
+	eventapi.StreamCreateWithPriority:  {"hipStreamCreateWithPriority"},
+	eventapi.StreamDestroy:             {"hipStreamDestroy"},
+	eventapi.StreamPriorityRange:       {"hipDeviceGetStreamPriorityRange"},
+	eventapi.MemGetInfo:                {"hipMemGetInfo"},
 }
 
 const (
@@ -84,7 +84,7 @@ func TestMissingSymbolsAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	symbols := lib.Symbols()
 	without := names
-	without.MemGetInfo = []string{"hipMemGetInfo_v9"}
+	without[eventapi.MemGetInfo] = []string{"hipMemGetInfo_v9"}
 	eventapi.New(symbols, without, nil)
 	require.ErrorContains(t, symbols.Err(), "hipMemGetInfo_v9")
 }
