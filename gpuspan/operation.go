@@ -10,7 +10,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/section"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -78,7 +77,7 @@ func ItemType(t string) OperationOption {
 func Copy(direction Direction, memory HostMemory) OperationOption {
 	return operationOption(func(c *section.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeCopy
-		c.Direction = work.Direction(direction)
+		c.Direction = direction
 		c.Info.Direction, c.Info.HostMemory = direction.String(), memory.String()
 	})
 }

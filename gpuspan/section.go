@@ -57,7 +57,7 @@ func (o *Operation) Foreign(ctx context.Context, s *Stream) Foreign {
 // annotated, because it is over. If d is negative or longer than a year, or start is before 1970 or
 // after 2199, the run is only counted, and counts as misuse.
 func (o *Operation) RecordMeasured(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
-	o.real().Record(ctx, s.real(), start, d, w.internal())
+	o.real().Record(ctx, s.real(), start, d, work.Work(w))
 }
 
 // Timed reports whether the section is being timed: it was started and not ended, profiling was on,
@@ -78,12 +78,12 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 
 // Add declares work before the end of the section; [Section.EndWith] adds to it. A section has one
 // precision, the last one declared: use separate sections for FLOPs of several precisions.
-func (x Section) Add(w Work) { x.section.Add(w.internal()) }
+func (x Section) Add(w Work) { x.section.Add(work.Work(w)) }
 
 // AddCopied declares bytes that moved in a direction within the section, in addition to the device
 // memory traffic that Work declares, so that one section can state both. Bytes of a section of a
 // copy operation belong in Work instead.
-func (x Section) AddCopied(d Direction, bytes int64) { x.section.AddCopied(work.Direction(d), bytes) }
+func (x Section) AddCopied(d Direction, bytes int64) { x.section.AddCopied(d, bytes) }
 
 // Link records that the section also served the request of ctx: its span gets a link to the span of
 // ctx. A span links to at most 1,024 requests, sampled ones first, and an SDK keeps 128 links by
@@ -130,7 +130,7 @@ func (x Section) End() { x.section.End() }
 func (x Section) EndWith(w Work) {
 	// Field by field, which is inlined into the caller and uses registers: a copy of Work costs a
 	// quarter of a section.
-	x.section.EndWork(w.Read, w.Written, w.Bytes, w.Items, w.FLOPs, work.Precision(w.Precision))
+	x.section.EndWork(w.Read, w.Written, w.Bytes, w.Items, w.FLOPs, w.Precision)
 }
 
 // Foreign is a section of [Operation.Foreign]. Pass its events to the code that records them, and
@@ -148,7 +148,7 @@ func (x Foreign) Events() (start, end uintptr) { return x.section.Events() }
 // the order in which the events of a stream were enqueued: their times are read in that order. If
 // the events were swapped or not recorded, the span has gpu.timing.status `device_error`, host
 // times and an error that names the fault.
-func (x Foreign) Recorded(w Work) { x.section.Recorded(w.internal()) }
+func (x Foreign) Recorded(w Work) { x.section.Recorded(work.Work(w)) }
 
 // Elapsed requests the section's measured time. Call it before End. It allocates twice, so use it
 // only if the program itself needs the time, for example for a progress line or a response header.
@@ -179,5 +179,5 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 // that cannot store a Section between start and end. If there is none, it counts `unmatched_end`
 // ([Profiler.Misuse]).
 func (s *Stream) EndNamed(name string, w Work) {
-	s.real().EndNamed(name, w.internal())
+	s.real().EndNamed(name, work.Work(w))
 }

@@ -19,58 +19,42 @@ type Work struct {
 	Precision Precision // of FLOPs
 }
 
-// internal returns the work as the packages below know it.
-func (w *Work) internal() work.Work {
-	return work.Work{
-		Read: w.Read, Written: w.Written, Bytes: w.Bytes, Items: w.Items, FLOPs: w.FLOPs,
-		Precision: work.Precision(w.Precision),
-	}
-}
-
 // Precision is the arithmetic precision whose dense peak a FLOP count is compared with
-// (gpu.flop.precision).
-type Precision uint8
+// (gpu.flop.precision, which its String method returns).
+type Precision = work.Precision
 
 // Precisions; zero means not stated.
 const (
-	PrecisionUnset = Precision(work.PrecisionUnset) // not stated
-	FP64           = Precision(work.FP64)           // IEEE double precision
-	FP32           = Precision(work.FP32)           // IEEE single precision
-	TF32           = Precision(work.TF32)           // TensorFloat-32: single precision with rounded operands
-	FP16           = Precision(work.FP16)           // IEEE half precision
-	BF16           = Precision(work.BF16)           // bfloat16
-	FP8            = Precision(work.FP8)            // any 8-bit floating-point format
-	FP4            = Precision(work.FP4)            // any 4-bit floating-point format
-	INT8           = Precision(work.INT8)           // 8-bit integers; FLOPs are then integer operations
+	PrecisionUnset = work.PrecisionUnset // not stated
+	FP64           = work.FP64           // IEEE double precision
+	FP32           = work.FP32           // IEEE single precision
+	TF32           = work.TF32           // TensorFloat-32: single precision with rounded operands
+	FP16           = work.FP16           // IEEE half precision
+	BF16           = work.BF16           // bfloat16
+	FP8            = work.FP8            // any 8-bit floating-point format
+	FP4            = work.FP4            // any 4-bit floating-point format
+	INT8           = work.INT8           // 8-bit integers; FLOPs are then integer operations
 )
 
-// String returns the value of gpu.flop.precision; empty when not stated.
-func (p Precision) String() string { return work.Precision(p).String() }
-
-// Direction is the direction of a copy (gpu.copy.direction).
-type Direction uint8
+// Direction is the direction of a copy (gpu.copy.direction, which its String method returns).
+type Direction = work.Direction
 
 // Directions of copies; zero means not stated.
 const (
-	HostToDevice   = Direction(work.HostToDevice)
-	DeviceToHost   = Direction(work.DeviceToHost)
-	DeviceToDevice = Direction(work.DeviceToDevice) // within one device
-	PeerToPeer     = Direction(work.PeerToPeer)     // between two devices
-	HostToHost     = Direction(work.HostToHost)
+	HostToDevice   = work.HostToDevice
+	DeviceToHost   = work.DeviceToHost
+	DeviceToDevice = work.DeviceToDevice // within one device
+	PeerToPeer     = work.PeerToPeer     // between two devices
+	HostToHost     = work.HostToHost
 )
 
-// String returns the value of gpu.copy.direction; empty when not stated.
-func (d Direction) String() string { return work.Direction(d).String() }
-
-// HostMemory is the kind of host memory of a copy (gpu.copy.host_memory).
-type HostMemory uint8
+// HostMemory is the kind of host memory of a copy (gpu.copy.host_memory, which its String method
+// returns).
+type HostMemory = work.HostMemory
 
 // Kinds of host memory; MemoryUnset is for copies that involve none.
 const (
-	MemoryUnset = HostMemory(work.MemoryUnset) // not stated
-	Pinned      = HostMemory(work.Pinned)      // page-locked: copies run at the link's rate, concurrently with other work
-	Pageable    = HostMemory(work.Pageable)    // copied through a staging buffer
+	MemoryUnset = work.MemoryUnset // not stated
+	Pinned      = work.Pinned      // page-locked: copies run at the link's rate, concurrently with other work
+	Pageable    = work.Pageable    // copied through a staging buffer
 )
-
-// String returns the value of gpu.copy.host_memory; empty when not stated.
-func (m HostMemory) String() string { return work.HostMemory(m).String() }

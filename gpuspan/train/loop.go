@@ -17,7 +17,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/access"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/options"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/spans"
-	"github.com/otelgpu/otelgpu/gpuspan/internal/work"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -74,7 +73,7 @@ func StepTraces() LoopOption { return loopOption(func(c *spans.LoopConfig) { c.N
 func ModelDevices(n int, p gpuspan.Precision) LoopOption {
 	return loopOption(func(c *spans.LoopConfig) {
 		if c.Devices = n; p <= gpuspan.INT8 {
-			c.Precision = work.Precision(p)
+			c.Precision = p
 		}
 	})
 }
