@@ -4,7 +4,6 @@
 package gpumetricsconnector
 
 import (
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -163,9 +162,6 @@ func (c *Config) Validate() error {
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)
 	c.Histogram.validate(&bad)
 	bad.If(c.MaxExemplars < 0, "`max_exemplars` must not be negative, found %d", c.MaxExemplars)
-	for i, d := range c.Dimensions {
-		bad.If(slices.Contains(c.Dimensions[:i], d), "`dimensions::%d` must be unique, found %q", i, d)
-	}
 	bad.Names("dimensions", c.Dimensions)
 	bad.Names("resource_attributes", c.ResourceAttributes)
 	configvalidate.Positive(&bad, "cardinality_limit", c.CardinalityLimit)

@@ -4,7 +4,6 @@
 package gpurequestsconnector
 
 import (
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -96,9 +95,6 @@ func (c *Config) Validate() error {
 	configvalidate.Positive(&bad, "max_spans", c.MaxSpans)
 	configvalidate.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
 	configvalidate.Positive(&bad, "max_resources", c.MaxResources)
-	for i, d := range c.Dimensions {
-		bad.If(slices.Contains(c.Dimensions[:i], d), "`dimensions::%d` must be unique, found %q", i, d)
-	}
 	bad.Names("dimensions", c.Dimensions)
 	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)

@@ -44,10 +44,11 @@ func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
 	l.If(found <= 0, "`%s` must be positive, found %v", key, found)
 }
 
-// Names adds a problem for each name of a list that is blank.
+// Names adds a problem for each name of a list that is blank or repeated.
 func (l *List) Names(key string, names []string) {
 	for i, name := range names {
 		l.If(strings.TrimSpace(name) == "", "`%s::%d` must not be blank, found %q", key, i, name)
+		l.If(slices.Contains(names[:i], name), "`%s::%d` must be unique, found %q", key, i, name)
 	}
 }
 
