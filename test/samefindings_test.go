@@ -379,9 +379,13 @@ func TestALateRankIsTheSameFindingEverywhere(t *testing.T) {
 			producers[fmt.Sprintf("kineto, rank %d", rank)] = statements(st.Devices[0].Findings)
 		}
 	}
-	_, spans, _ := converted(t, dir)
+	printed, spans, _ := converted(t, dir)
 	job := findingsOn("ranks of a job", spans...)
 	require.Len(t, job, 1)
+	sentence := fmt.Sprintf("rank 2 of 4 is late in %d of %d steps, by 20ms on average", steps-1, steps)
+	require.Equal(t, sentence, job[0].Chain[0])
+	require.Equal(t, 4, strings.Count(strings.Join(strings.Fields(printed), " "), sentence),
+		"on the job, and in the findings of the other three files")
 	job[0].Subject = "rank 2" // the event has the rank as an attribute
 	producers["convert, ranks"] = statements(job)
 
@@ -405,6 +409,7 @@ func TestALateRankIsTheSameFindingEverywhere(t *testing.T) {
 			for _, s := range rs.ScopeSpans().At(0).Spans().All() {
 				a := s.Attributes().AsRaw()
 				require.Equal(t, semconv.GPUFindingKindLateRank, a["gpu.finding.kind"])
+				require.Regexp(t, `^rank 2 of 4 is late by (20|19\.9\d)ms`, a["gpu.finding.evidence"])
 				sum.remedy, sum.threshold, sum.subject = a["gpu.finding.remedy"].(string), a["gpu.finding.threshold"].(float64),
 					fmt.Sprint("rank ", rank.Int())
 				sum.gain += time.Duration(1e9 * a["gpu.finding.gain"].(float64))
@@ -415,7 +420,10 @@ func TestALateRankIsTheSameFindingEverywhere(t *testing.T) {
 	known, _ := semconv.LookupFindingKind(semconv.GPUFindingKindLateRank)
 	sum.title, sum.share = known.Title, sum.gain.Seconds()/window.Seconds()
 	producers["gpu_metrics, all steps"] = map[string]statement{known.Kind: sum}
-	producers["page"] = statements(m.State(page.Query{Range: time.Minute}).Findings)
+	onPage := m.State(page.Query{Range: time.Minute}).Findings
+	producers["page"] = statements(onPage)
+	at := slices.IndexFunc(onPage, func(f finding.Finding) bool { return f.Kind == semconv.GPUFindingKindLateRank })
+	require.Contains(t, onPage[at].Chain[0], strings.TrimSuffix(sentence, "20ms on average"))
 
 	const lower = semconv.FindingLateRankLiveThreshold // many steps are compared
 	want := expected{

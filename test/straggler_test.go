@@ -127,7 +127,7 @@ func (x timeline) checkStraggler(t *testing.T, rs ptrace.ResourceSpans, s ptrace
 		"gpu.step.index":           int64(120), "gpu.operation.name": "train",
 		"gpu.finding.kind": "late_rank", "gpu.finding.certainty": "medium",
 		"gpu.finding.gain": 0.02, "gpu.finding.share": 0.2, "gpu.finding.threshold": 0.01,
-		"gpu.finding.evidence": "own time 20ms above the median of 4 ranks, 20ms of it in backward/attention",
+		"gpu.finding.evidence": "rank 2 of 4 is late by 20ms, 20ms of it in backward/attention",
 		"gpu.finding.remedy":   finding.New("late_rank", finding.Medium).Remedy,
 	}, got)
 	require.Equal(t, 1, s.Links().Len())

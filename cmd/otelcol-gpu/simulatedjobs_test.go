@@ -105,7 +105,7 @@ func TestALateRankWithoutAProfileIsNamed(t *testing.T) {
 		if strings.HasPrefix(l.Name, "data") {
 			assert.Contains(t, stdout, fmt.Sprintf("Profile rank %d, too.", l.Late), l.Name)
 		}
-		assert.Contains(t, stdout, "ranks without a profile are late", l.Name)
+		assert.Contains(t, stdout, "without a profile is late in", l.Name)
 		assert.True(t, strings.HasPrefix(stdout, "\n7 ranks of one job of 8: "), firstLines(stdout))
 	}
 }
@@ -220,5 +220,5 @@ func TestTheReportOf64RanksIsAtMost2MB(t *testing.T) {
 		assert.NotEmpty(t, p.Devices[0].ByStep)
 	}
 	require.Len(t, s.Jobs, 1)
-	assert.Contains(t, s.Jobs[0].Says, "64 ranks of one job of 64: rank 49 is late by")
+	assert.Contains(t, s.Jobs[0].Says, "64 ranks of one job of 64: rank 49 of 64 is late in")
 }

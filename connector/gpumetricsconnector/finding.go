@@ -5,7 +5,6 @@ package gpumetricsconnector
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -112,17 +111,17 @@ func (f *reported) write(s ptrace.Span) {
 
 // lateRank returns the finding on a late rank among several. The step is in seconds; 0: unknown.
 func lateRank(v *straggler.Result, ranks int, step float64, host bool) finding.Finding {
-	f := finding.LateRank(&finding.Late{Rank: v.Rank}, semconv.FindingLateRankLiveThreshold, finding.Medium)
 	late := (v.Score - 1) * v.Median
-	f.Evidence = fmt.Sprintf("own time %s above the median of %d ranks", finding.Duration(1e9*late), ranks)
-	if v.Section != "" {
-		f.Evidence += fmt.Sprintf(", %s of it in %s", finding.Duration(1e9*min(late, v.Delay)), v.Section)
-	}
+	seconds := func(s float64) time.Duration { return time.Duration(math.Round(1e9 * min(s, math.MaxInt64/1e10))) }
+	f := finding.LateRank(&finding.Late{
+		Rank: v.Rank, Ranks: int64(ranks), By: seconds(late), Section: v.Section, In: seconds(v.Delay),
+	}, semconv.FindingLateRankLiveThreshold, finding.Medium)
+	f.Evidence = f.Chain[0]
 	if host {
 		f.Evidence += "; times are the host's, in which a slow GPU is not visible"
 	}
 	if share := late / step; step > 0 && share <= math.MaxFloat64 {
-		f.Gain, f.Share = time.Duration(math.Round(1e9*late)), share
+		f.Gain, f.Share = seconds(late), share
 	}
 	return f
 }

@@ -102,7 +102,7 @@ func TestAFindingIsInTheSlowRanksTrace(t *testing.T) {
 	delete(got, "gpu.finding.remedy")
 	assert.Equal(t, map[string]any{
 		"gpu.finding.kind": "late_rank", "gpu.finding.certainty": "medium",
-		"gpu.finding.evidence":  "own time 20ms above the median of 4 ranks, 20ms of it in backward/layer.1/attention/gemm",
+		"gpu.finding.evidence":  "rank 2 of 4 is late by 20ms, 20ms of it in backward/layer.1/attention/gemm",
 		"gpu.straggler.section": "backward/layer.1/attention/gemm", "gpu.straggler.phase": "backward",
 		"gpu.straggler.rank.count": int64(4),
 		"gpu.step.index":           int64(7), "gpu.operation.name": "train",

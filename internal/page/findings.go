@@ -108,13 +108,13 @@ func (m *Model) lateRank(w *window) (finding.Finding, bool) {
 		sections       map[string]float64
 		f              finding.Finding // its trace and times
 	}
-	costs, jobs := map[rank]*cost{}, map[[2]string]bool{}
+	costs, jobs, loops := map[rank]*cost{}, map[[2]string]bool{}, map[string]bool{}
 	m.late.each(func(x *late) {
 		if !w.has(x.time) {
 			return
 		}
 		k := rank{x.service, x.job, x.Loop, x.rank}
-		jobs[[2]string{x.service, x.job}] = true
+		jobs[[2]string{x.service, x.job}], loops[x.Loop] = true, true
 		c := costs[k]
 		if c == nil {
 			c = &cost{sections: map[string]float64{}}
@@ -142,21 +142,23 @@ func (m *Model) lateRank(w *window) (finding.Finding, bool) {
 			devices[st.Device] = true
 		}
 	})
-	job := ""
-	if len(jobs) > 1 && k.job != "" {
-		job = " of job " + k.job
+	late := finding.Late{
+		Rank: k.rank, Ranks: c.ranks, Hits: c.steps, Steps: steps, By: nanoseconds(c.seconds / float64(c.steps)),
+		Each: nanoseconds(c.seconds), Of: nanoseconds(stepTime),
 	}
-	text := fmt.Sprintf("rank %d of %d%s is late in %d of %d steps of %s, by %s on average", k.rank, c.ranks, job, c.steps,
-		max(steps, c.steps), k.loop, short(c.seconds/float64(c.steps)))
-	if section, inSection := largest(c.sections, func(_ string, v float64) float64 { return v }); section != "" {
-		text += fmt.Sprintf(", %s of it in %s", short(min(inSection, c.seconds)/float64(c.steps)), section)
+	if len(jobs) > 1 {
+		late.Job = k.job
 	}
+	if len(loops) > 1 {
+		late.Loop = k.loop
+	}
+	section, inSection := largest(c.sections, func(_ string, v float64) float64 { return v })
+	late.Section, late.In = section, nanoseconds(inSection/float64(c.steps))
 	if other := m.neighbour(devices, k.service); other != "" {
-		text += "; " + other + " runs on its GPU, too"
+		late.Did = other + " runs on its GPU, too"
 	}
-	f := finding.LateRank(&finding.Late{Rank: k.rank, Each: nanoseconds(c.seconds), Of: nanoseconds(stepTime)},
-		semconv.FindingLateRankLiveThreshold, finding.Medium)
-	f.Chain, f.Trace, f.From, f.To = []string{text}, c.f.Trace, c.f.From, c.f.To
+	f := finding.LateRank(&late, semconv.FindingLateRankLiveThreshold, finding.Medium)
+	f.Trace, f.From, f.To = c.f.Trace, c.f.From, c.f.To
 	if stepTime == 0 {
 		f.Gain = 0 // it may be more than the time of the steps
 	}

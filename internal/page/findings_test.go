@@ -114,8 +114,10 @@ func TestFindingsArePrinted(t *testing.T) {
 	late := finding.New(semconv.GPUFindingKindLateRank, finding.Medium)
 	late.Subject, late.Trace, late.Share, late.Threshold = "rank 1", traceID(41), 0.025, semconv.FindingLateRankLiveThreshold
 	late.Gain = 75 * time.Millisecond
-	late.Chain = []string{"rank 1 of 4 is late in 2 of 3 steps of train, by 37.5ms on average, 20ms of it in backward; " +
-		"chat runs on its GPU, too"}
+	late.Chain = []string{
+		"rank 1 of 4 is late in 2 of 3 steps, by 37.5ms on average, 20ms of it in backward",
+		"chat runs on its GPU, too", "each of the others waits 75ms for it",
+	}
 	pageable := found(semconv.GPUFindingKindPageableCopies, "large",
 		"large moves through pageable memory at 20.0 GB/s, 25 % of the bus", 20./141, traceID(30))
 	pageable.Threshold = semconv.FindingPageableCopiesLiveThreshold
@@ -378,7 +380,7 @@ func TestRanksOfTwoJobsAreNotMixed(t *testing.T) {
 	}
 	list := m.State(Query{Range: time.Minute}).Findings
 	require.Len(t, list, 1)
-	require.Contains(t, list[0].Chain[0], "rank 1 of 4 of job run-2 is late in 3 of 10 steps of train, by 50ms on average")
+	require.Contains(t, list[0].Chain[0], "rank 1 of 4 of job run-2 is late in 3 of 10 steps, by 50ms on average")
 }
 
 // A rank that is late once in many steps is reported only from the live threshold on.

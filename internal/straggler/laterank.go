@@ -48,8 +48,9 @@ type LateRank struct {
 	P     float64 // probability that chance alone makes it as late; 0: judged by its magnitude, which is less certain
 	Hits  int     // steps in which it would be the slowest even if it were faster by Material
 	Steps int
-	// Excess is by how much its own time exceeds the lower median of its peers, in the mean.
-	Excess float64
+	// Excess is by how much its own time exceeds the lower median of its peers, in the mean; InHits
+	// is the mean of the steps with hits, 0 without any.
+	Excess, InHits float64
 	// Rounds is the number of collectives at which a rank of its group worked clearly longest before
 	// them, RoundHits at how many it was this one. 0: judged by steps.
 	Rounds, RoundHits int
@@ -96,7 +97,8 @@ type trial struct {
 	excess [][]float64 // above the lower median of each step
 	mean   []float64   // of the excess, by rank
 	hits   map[int][]int
-	clear  []share // of the steps in which one rank is clearly the slowest, by rank
+	inHits []float64 // sum of the excess in hits of place 1, by rank
+	clear  []share   // of the steps in which one rank is clearly the slowest, by rank
 }
 
 // place is a place among the slowest ranks, and its share of alpha. Places above the first find
@@ -161,6 +163,7 @@ func other(order []float64, v float64, place int) float64 {
 
 func (j *trial) compare() {
 	j.mean, j.hits, j.clear = make([]float64, j.n), map[int][]int{}, make([]share, j.n)
+	j.inHits = make([]float64, j.n)
 	for _, l := range places(j.n) {
 		j.hits[l.at] = make([]int, j.n)
 	}
@@ -176,7 +179,9 @@ func (j *trial) compare() {
 			j.clear[i].add(clearly(order, v, j.margin, j.margin))
 			for at, hits := range j.hits {
 				if v-j.margin > other(order, v, at) {
-					hits[i]++
+					if hits[i]++; at == 1 {
+						j.inHits[i] += row[i]
+					}
 				}
 			}
 		}
@@ -185,7 +190,10 @@ func (j *trial) compare() {
 }
 
 func (j *trial) late(rank int, p float64) LateRank {
-	return LateRank{Rank: rank, P: p, Hits: j.hits[1][rank], Steps: len(j.own), Excess: j.mean[rank]}
+	hits := j.hits[1][rank]
+	return LateRank{
+		Rank: rank, P: p, Hits: hits, Steps: len(j.own), Excess: j.mean[rank], InHits: j.inHits[rank] / float64(max(1, hits)),
+	}
 }
 
 func (j *trial) byHits() (list []LateRank) {

@@ -53,7 +53,7 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	told := func(b *tab) {
 		b.hangsTogether()
 		for _, want := range []string{
-			`late rankRank 0 of 4 is late in \d+ of \d+ steps of train, .*; inference runs on its GPU, too`,
+			`late rankRank 0 of 4 is late in \d+ of \d+ steps, .* inference runs on its GPU, too`,
 			`slow request[\d.]+ m?s, the median of \d+ takes [\d.]+ m?s`,
 			`throttleThe only span of prefill.long ran with a throttled clock, .* \(sw_power_cap\)`,
 			`pageable copiesh2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus`,
@@ -92,7 +92,7 @@ func TestTheDemosStoryIsOnThePageInTheTableAndInTheFindings(t *testing.T) {
 	require.NoError(t, cmd.Wait(), said.String())
 	told(open(t, "file://"+filepath.Join(out, "report.html"), 1400, 1000))
 	for _, want := range []string{
-		`(?m)^train .* rank 0 late by [\d.]+ ms$`, `(?m)^prefill.long .* throttled$`, `(?m)^  h2d.batch .* pageable$`,
+		`(?m)^train .* rank 0 is late by [\d.]+ms$`, `(?m)^prefill.long .* throttled$`, `(?m)^  h2d.batch .* pageable$`,
 		`(?m)^inference +\d+ +[\d.]+ ms +[\d.]+ m?s$`, // the slowest request and the median
 		`(?m)^  late rank: rank 0 of 4 `, `(?m)^  slow request: `, `(?m)^  throttle: `, `(?m)^  pageable copies: `,
 	} {

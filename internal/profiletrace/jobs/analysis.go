@@ -230,6 +230,7 @@ func (a *analysis) name(named []straggler.LateRank, t *stepTable, sets [][]int, 
 		x := a.job[v.Rank]
 		l := LateRank{
 			Rank: x.rank, Each: rows[x.rank].Caused / others, Excess: time.Duration(v.Excess), Hits: v.Hits, Steps: v.Steps,
+			InHits: time.Duration(v.InHits),
 			Rounds: v.Rounds, RoundHits: v.RoundHits, P: v.P, Certainty: certainty(v),
 		}
 		l.Each = max(l.Each, 1)
@@ -310,7 +311,7 @@ func (a *analysis) byCommunication(least time.Duration) {
 	list := slices.Clone(a.out.Ranks)
 	slices.SortStableFunc(list, func(x, y Rank) int { return cmp.Compare(x.Communicating, y.Communicating) })
 	if each := list[len(list)/2].Communicating - list[0].Communicating; each >= max(1, least) {
-		a.out.Late = []LateRank{{Rank: list[0].Rank, Each: each}}
+		a.out.Late = []LateRank{{Rank: list[0].Rank, Each: each, Excess: each}}
 	}
 }
 
@@ -328,7 +329,8 @@ func (a *analysis) byOwnTime() {
 	}
 	worst := slices.MaxFunc(verdicts, func(a, b straggler.Result) int { return cmp.Compare(a.Score, b.Score) })
 	if worst.Slow {
-		a.out.Late = []LateRank{{Rank: worst.Rank, Each: nanoseconds(worst.Median * (worst.Score - 1))}}
+		each := nanoseconds(worst.Median * (worst.Score - 1))
+		a.out.Late = []LateRank{{Rank: worst.Rank, Each: each, Excess: each}}
 	}
 }
 

@@ -99,6 +99,7 @@ type LateRank struct {
 	// Steps 0: not judged by steps. If single steps decide nothing, collectives do: of the Rounds
 	// before which a rank clearly worked longest, RoundHits show this one.
 	Excess    time.Duration `json:"excess_ns,omitzero"`
+	InHits    time.Duration `json:"excess_in_hits_ns,omitzero"` // likewise, of the steps with hits
 	Hits      int           `json:"hits,omitzero"`
 	Steps     int           `json:"steps,omitzero"`
 	Rounds    int           `json:"rounds,omitzero"`

@@ -510,7 +510,7 @@ func TestTheSpanOfAJob(t *testing.T) {
 	again, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(Spans(jobsOf(w)))
 	require.NoError(t, err)
 	assert.Equal(t, first, again, "the same profiles give the same bytes")
-	assert.Contains(t, jobs[0].Says, "4 ranks of one job of 4, run-7: rank 2 is late by")
+	assert.Contains(t, jobs[0].Says, "4 ranks of one job of 4, run-7: rank 2 of 4 is late in 10 of 10 steps, by")
 }
 
 // Tests both sides of the threshold of the comparison of ranks: one of two ranks computes longer by

@@ -402,15 +402,23 @@ func listed(ranks []int64) string {
 	return text
 }
 
+// absentFacts returns the facts of the sentence on ranks without a profile.
+func (j *Job) absentFacts() finding.Late {
+	return finding.Late{
+		Who: listed(j.Missing) + " without a profile", Hits: int64(j.AbsentHits), Steps: int64(j.AbsentSteps),
+		By: j.Absent / time.Duration(max(1, j.AbsentSteps)),
+	}
+}
+
 // absentFinding returns the finding on how much time ranks without a profile cost each of the
 // others.
 func absentFinding(j *Job) finding.Finding {
-	v := finding.LateRank(&finding.Late{
-		Who: listed(j.Missing), Did: "without a profile: ranks with one wait", Each: j.Absent,
-		Of: time.Duration(j.End - j.Start),
-	}, semconv.FindingLateRankThreshold, finding.Medium)
-	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, in %d of %d steps for "+
-		"longer than any of them is late", len(j.Ranks), j.AbsentHits, j.AbsentSteps)
+	late := j.absentFacts()
+	late.Each, late.Of = j.Absent, time.Duration(j.End-j.Start)
+	v := finding.LateRank(&late, semconv.FindingLateRankThreshold, finding.Medium)
+	v.Subject = listed(j.Missing)
+	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, for longer than any of them is late",
+		len(j.Ranks))
 	v.Remedy = "profile the missing ranks, too"
 	return v
 }

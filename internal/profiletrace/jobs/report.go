@@ -92,18 +92,19 @@ func jobSpan(s ptrace.Span, j *Job) {
 
 // lateFinding returns the finding on how much time a late rank costs each of the others.
 func lateFinding(j *Job, l *LateRank) finding.Finding {
-	late := finding.Late{Rank: l.Rank, Each: l.Each, Of: time.Duration(j.End - j.Start)}
+	late := l.facts(j)
+	late.Each, late.Of = l.Each, time.Duration(j.End-j.Start)
 	switch most := max(l.Computing, l.Copying, l.Idle); {
 	case most <= 0:
 	case most == l.Computing:
-		late.Did = fmt.Sprintf("computes for %s longer than the others", finding.Duration(most))
+		late.Did = fmt.Sprintf("it computes for %s longer than the others", finding.Duration(most))
 		if l.Kernels != "" {
 			late.Did += ": " + l.Kernels
 		}
 	case most == l.Copying:
-		late.Did = fmt.Sprintf("copies for %s longer than the others", finding.Duration(most))
+		late.Did = fmt.Sprintf("it copies for %s longer than the others", finding.Duration(most))
 	default:
-		late.Did = fmt.Sprintf("has its device idle for %s longer than the others", finding.Duration(most))
+		late.Did = fmt.Sprintf("its device is idle for %s longer than the others'", finding.Duration(most))
 		if l.In != "" {
 			late.Did += ", its host mostly in " + l.In
 		}
@@ -116,7 +117,7 @@ func lateFinding(j *Job, l *LateRank) finding.Finding {
 		v.Certainty = finding.Medium
 	}
 	v.Evidence = fmt.Sprintf("%d ranks compared by %s%s", len(j.Ranks), strings.ReplaceAll(string(j.Method), "_", " "),
-		strings.Replace(l.says(len(j.Ranks)), " by", "; late by", 1))
+		l.chance(len(j.Ranks)))
 	return v
 }
 
@@ -133,21 +134,19 @@ func says(j *Job) string {
 		fmt.Fprintf(&b, ", %s", j.ID)
 	}
 	b.WriteString(": ")
-	late := func(text string) string {
-		if len(j.Late) == 0 {
-			return "no rank is late"
-		}
-		return fmt.Sprintf(text, j.Late[0].Rank, FormatTime(j.Late[0].Each))
+	late := "no rank is late"
+	if len(j.Late) > 0 {
+		facts := j.Late[0].facts(j)
+		late = facts.Sentence()
 	}
 	switch j.Method {
 	case ByArrival, ByLength:
 		collectively(&b, j)
 	case ByCommunication:
-		b.WriteString("no collectives of several ranks match; by how long they communicate in all " +
-			late("rank %d is late: they communicate %s longer in the median"))
+		b.WriteString("no collectives of several ranks match; by how long they communicate in all, " + late)
 	default:
 		b.WriteString("they have no collectives to compare; by their own time in steps (without communication that nothing " +
-			"hides) " + late("rank %d is slow, by %s above the median"))
+			"hides), " + late)
 	}
 	text := strings.TrimSpace(b.String())
 	if len(j.Unrecorded) > 0 {
@@ -177,8 +176,9 @@ func collectively(b *strings.Builder, j *Job) {
 			FormatTime(c.Late))
 	}
 	if j.Absent > 0 {
-		fmt.Fprintf(b, "ranks without a profile are late: even the last rank with one waits, %s in all, in %d of %d "+
-			"steps for longer than any of these ranks is late. ", FormatTime(j.Absent), j.AbsentHits, j.AbsentSteps)
+		late := j.absentFacts()
+		fmt.Fprintf(b, "%s: even the last rank with one waits, %s in all, for longer than any of these ranks is late. ",
+			late.Sentence(), FormatTime(j.Absent))
 		if j.AbsentOrLink != "" {
 			fmt.Fprintf(b, "That is the same in each step, so a slow link of group %s explains it equally well. ",
 				j.AbsentOrLink)
@@ -195,15 +195,15 @@ func collectively(b *strings.Builder, j *Job) {
 		rows[r.Rank] = r
 	}
 	for i, l := range j.Late {
-		r := rows[l.Rank]
+		r, facts := rows[l.Rank], l.facts(j)
 		if i > 0 {
-			fmt.Fprintf(b, "Then rank %d%s: last at %d, %s each, %s. ", l.Rank, l.says(len(j.Ranks)), r.Last,
+			fmt.Fprintf(b, "Then %s%s: last at %d, %s each, %s. ", facts.Sentence(), l.chance(len(j.Ranks)), r.Last,
 				FormatTime(l.Each), when(&l))
 			continue
 		}
 		fmt.Fprintf(b,
-			"rank %d is late%s: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
-			l.Rank, l.says(len(j.Ranks)), r.Last, r.Collectives, longest(&l, r.Last), FormatTime(r.Caused), FormatTime(l.Each))
+			"%s%s: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
+			facts.Sentence(), l.chance(len(j.Ranks)), r.Last, r.Collectives, longest(&l, r.Last), FormatTime(r.Caused), FormatTime(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))
 		}
@@ -256,15 +256,24 @@ func (j *Job) Paragraphs() (list []string) {
 	return append(list, text)
 }
 
-// says returns how sure it is that the rank is late.
-func (l *LateRank) says(ranks int) string {
+// facts returns the facts of the sentence on the rank.
+func (l *LateRank) facts(j *Job) finding.Late {
+	f := finding.Late{Rank: l.Rank, Ranks: cmp.Or(j.World, int64(len(j.Ranks))), By: l.Excess}
+	if l.Hits > 0 {
+		f.Hits, f.Steps, f.By = int64(l.Hits), int64(l.Steps), l.InHits
+	}
+	return f
+}
+
+// chance returns how sure it is that the rank is late.
+func (l *LateRank) chance(ranks int) string {
 	if l.Steps == 0 {
 		return ""
 	}
-	text := fmt.Sprintf(" by %s per step, clearly the slowest in %d of %d steps", FormatTime(l.Excess), l.Hits, l.Steps)
+	text := ""
 	if l.Rounds > 0 {
-		text = fmt.Sprintf(" by %s per step, clearly the slowest before %d of %s that one rank delays", FormatTime(l.Excess),
-			l.RoundHits, finding.Count(int64(l.Rounds), "collective", "collectives"))
+		text = fmt.Sprintf(", slowest before %d of %s that one rank delays", l.RoundHits,
+			finding.Count(int64(l.Rounds), "collective", "collectives"))
 	}
 	switch {
 	case l.P == 0 && l.Steps < straggler.StepsToJudge(ranks, ranks):

@@ -97,7 +97,8 @@ func (j *Job) cause() (cause, remedy string) {
 	case j.Absent > 0:
 		return "a rank without a profile arrived late", "profile " + listed(j.Missing) + ", too"
 	case len(j.Late) > 0:
-		return fmt.Sprintf("rank %d arrived late", j.Late[0].Rank), "see the job's finding on that rank"
+		late := j.Late[0].facts(j)
+		return late.Sentence(), "see the job's finding on that rank"
 	case len(j.SlowGroups) > 0:
 		return "collectives of a group with a slow link ended late", "see the job's finding on that link"
 	}

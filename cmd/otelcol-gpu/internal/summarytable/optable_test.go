@@ -371,7 +371,7 @@ func TestTheTableHasFindings(t *testing.T) {
 	require.Contains(t, lines, "often section 10 30.000 ms 8.9% - 0.33 - - -\n")
 	require.Contains(t, lines, "prefill section 1 5.000 ms 1.5% - 0.20 - - - throttled\n")
 	require.Contains(t, lines, "h2d copy 1 2.000 ms 0.6% - - - - - pageable\n")
-	require.Contains(t, lines, "train 1 500.000 ms - - - rank 1 late by 100.000 ms\n")
+	require.Contains(t, lines, "train 1 500.000 ms - - - rank 1 is late by 100ms\n")
 	require.Contains(t, lines, "REQUESTS OF COUNT MEDIAN SLOWEST\nchat 5 5.000 ms 17.000 ms")
 	for _, f := range []summarytable.Format{{Width: 80, Height: 24}, {Width: 60, Height: 12}, {Width: 24, Height: 10}} {
 		var b strings.Builder

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
+	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/spansums"
 )
@@ -148,7 +150,8 @@ func (t *Table) lateRank(loop string) string {
 	if worst.steps == 0 {
 		return ""
 	}
-	return fmt.Sprintf("rank %d late by %s", most, duration(worst.seconds/float64(worst.steps)))
+	late := finding.Late{Rank: most, By: time.Duration(1e9 * worst.seconds / float64(worst.steps))}
+	return late.Sentence()
 }
 
 // requestRows returns a row for each service.
