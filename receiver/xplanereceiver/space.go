@@ -4,6 +4,7 @@
 package xplanereceiver
 
 import (
+	"cmp"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -70,76 +71,52 @@ type line struct {
 // tables reads everything but events.
 func (x *space) tables(w *wire) error {
 	x.room = maxTables
-	for {
-		num, t, err := w.field(whole)
-		if err != nil || num == 0 {
-			return err
-		}
+	return w.fields(whole, func(num protowire.Number, t protowire.Type, end int64) (used bool, err error) {
 		switch num {
 		case spacePlane:
-			err = x.plane(w, t)
+			return true, x.plane(w, t)
 		case spaceError, spaceWarning, spaceHost:
-			var s string
-			if s, err = w.text(t, whole); num == spaceHost && x.host == "" {
-				x.host = s
-			} else if num != spaceHost && len(x.faults) < maxFaults {
-				x.faults = append(x.faults, "the profiler says: "+s)
+			b, err := w.value(t, end)
+			if num == spaceHost {
+				x.host = cmp.Or(x.host, string(b))
+			} else if len(x.faults) < maxFaults {
+				x.faults = append(x.faults, "the profiler says: "+string(b))
 			}
-		default:
-			err = w.skip(t, whole)
+			return true, err
 		}
-		if err != nil {
-			return err
-		}
-	}
+		return false, nil
+	})
 }
 
-// text takes a text; longer ones than maxText are empty.
-func (w *wire) text(t protowire.Type, end int64) (string, error) {
-	stop, err := w.inner(t, end)
-	if err != nil {
-		return "", err
-	}
-	b, err := w.take(stop, maxText)
-	return string(b), err
-}
-
-func (x *space) plane(w *wire, t protowire.Type) error {
-	end, err := w.inner(t, whole)
-	if err != nil {
-		return err
-	}
+// row counts a plane or line.
+func (x *space) row(w *wire) error {
 	if x.rows++; x.rows > maxRows {
 		return w.broken("more than %d planes and lines", maxRows)
 	}
+	return nil
+}
+
+func (x *space) plane(w *wire, t protowire.Type) error {
+	if err := x.row(w); err != nil {
+		return err
+	}
 	p := &plane{events: map[int64]*described{}, names: map[int64]string{}}
 	x.planes = append(x.planes, p)
-	for {
-		num, t, err := w.field(end)
-		if err != nil || num == 0 {
-			return err
-		}
+	return w.message(t, whole, func(num protowire.Number, t protowire.Type, end int64) (used bool, err error) {
 		switch num {
-		case planeName:
-			p.name, err = w.text(t, end)
 		case planeLine:
-			err = x.line(w, p, t, end)
-		case planeEvents, planeStats, planeStat:
-			var stop int64
-			var b []byte
-			if stop, err = w.inner(t, end); err == nil {
-				b, err = w.take(stop, maxText)
-			}
-			if err == nil {
+			return true, x.line(w, p, t, end)
+		case planeName, planeEvents, planeStats, planeStat:
+			b, err := w.value(t, end)
+			if num == planeName {
+				p.name = string(b)
+			} else if err == nil {
 				err = x.entry(p, num, b)
 			}
-		default:
-			err = w.skip(t, end)
+			return true, err
 		}
-		if err != nil {
-			return err
-		}
-	}
+		return false, nil
+	})
 }
 
 // entry keeps an entry of a plane's tables, or one of its statistics. The programs in
@@ -192,112 +169,66 @@ func (x *space) entry(p *plane, num protowire.Number, b []byte) error {
 
 // line reads the head of a row.
 func (x *space) line(w *wire, p *plane, t protowire.Type, end int64) error {
-	stop, err := w.inner(t, end)
-	if err != nil {
+	if err := x.row(w); err != nil {
 		return err
 	}
-	if x.rows++; x.rows > maxRows {
-		return w.broken("more than %d planes and lines", maxRows)
-	}
 	var l line
-	for {
-		num, t, err := w.field(stop)
-		if err != nil {
-			return err
-		}
+	err := w.message(t, end, func(num protowire.Number, t protowire.Type, end int64) (used bool, err error) {
 		switch num {
-		case 0:
-			p.lines = append(p.lines, l)
-			return nil
 		case lineID, lineTime:
 			if t != protowire.VarintType {
-				return w.broken("the field %d of a line is no number", num)
+				return true, w.broken("the field %d of a line is no number", num)
 			}
-			var v uint64
-			if v, err = w.varint(stop); num == lineID {
+			v, err := w.varint(end)
+			if num == lineID {
 				l.id = int64(v)
 			} else {
 				l.start = int64(v)
 			}
-		case lineName:
-			var s string
-			if s, err = w.text(t, stop); l.name == "" {
-				l.name = s
+			return true, err
+		case lineName, lineDisplayName:
+			b, err := w.value(t, end)
+			if len(b) > 0 && (num == lineDisplayName || l.name == "") {
+				l.name = string(b)
 			}
-		case lineDisplayName:
-			var s string
-			if s, err = w.text(t, stop); s != "" {
-				l.name = s
-			}
-		default:
-			err = w.skip(t, stop)
+			return true, err
 		}
-		if err != nil {
-			return err
-		}
-	}
+		return false, nil
+	})
+	p.lines = append(p.lines, l)
+	return err
 }
 
 // events calls f for each event, in the order of the file, with its plane and line.
 func (x *space) events(w *wire, f func(p *plane, l *line, b []byte) error) error {
-	for i := 0; ; {
-		num, t, err := w.field(whole)
-		if err != nil || num == 0 {
-			return err
+	planes := x.planes
+	return w.fields(whole, func(num protowire.Number, t protowire.Type, _ int64) (used bool, err error) {
+		if num != spacePlane || len(planes) == 0 {
+			return false, nil
 		}
-		if num != spacePlane || i == len(x.planes) {
-			if err := w.skip(t, whole); err != nil {
-				return err
-			}
-			continue
-		}
-		p := x.planes[i]
-		i++
-		if err := p.each(w, t, f); err != nil {
-			return err
-		}
-	}
+		p := planes[0]
+		planes = planes[1:]
+		return true, p.each(w, t, f)
+	})
 }
 
 func (p *plane) each(w *wire, t protowire.Type, f func(p *plane, l *line, b []byte) error) error {
-	end, err := w.inner(t, whole)
-	for i := 0; err == nil; {
-		var num protowire.Number
-		if num, t, err = w.field(end); err != nil || num == 0 {
-			break
-		}
+	i := 0
+	return w.message(t, whole, func(num protowire.Number, t protowire.Type, end int64) (used bool, err error) {
 		if num != planeLine || i == len(p.lines) {
-			err = w.skip(t, end)
-			continue
+			return false, nil
 		}
 		l := &p.lines[i]
 		i++
-		err = p.eachOf(w, t, end, l, f)
-	}
-	return err
-}
-
-func (p *plane) eachOf(w *wire, t protowire.Type, end int64, l *line,
-	f func(p *plane, l *line, b []byte) error,
-) error {
-	stop, err := w.inner(t, end)
-	for err == nil {
-		var num protowire.Number
-		if num, t, err = w.field(stop); err != nil || num == 0 {
-			break
-		}
-		if num != lineEvent {
-			err = w.skip(t, stop)
-			continue
-		}
-		var last int64
-		if last, err = w.inner(t, stop); err != nil {
-			break
-		}
-		var b []byte
-		if b, err = w.take(last, maxText); err == nil {
-			err = f(p, l, b)
-		}
-	}
-	return err
+		return true, w.message(t, end, func(num protowire.Number, t protowire.Type, end int64) (used bool, err error) {
+			if num != lineEvent {
+				return false, nil
+			}
+			b, err := w.value(t, end)
+			if err == nil {
+				err = f(p, l, b)
+			}
+			return true, err
+		})
+	})
 }

@@ -89,11 +89,45 @@ func (w *wire) inner(t protowire.Type, end int64) (int64, error) {
 	return w.at + int64(n), nil
 }
 
-// take returns what is up to end, which is valid until the next call; nil if that is more than
-// most, which is skipped.
-func (w *wire) take(end, most int64) ([]byte, error) {
-	n := end - w.at
-	if n > most {
+// eachField receives the number and type of a field of a message that ends at end. It reads the
+// value, or returns false, and the value is skipped.
+type eachField func(num protowire.Number, t protowire.Type, end int64) (used bool, err error)
+
+// fields calls f for the fields of the message that ends at end.
+func (w *wire) fields(end int64, f eachField) error {
+	for {
+		num, t, err := w.field(end)
+		if err != nil || num == 0 {
+			return err
+		}
+		used, err := f(num, t, end)
+		if err == nil && !used {
+			err = w.skip(t, end)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// message calls f for the fields of the message that is the value of a field.
+func (w *wire) message(t protowire.Type, end int64, f eachField) error {
+	stop, err := w.inner(t, end)
+	if err != nil {
+		return err
+	}
+	return w.fields(stop, f)
+}
+
+// value returns the bytes of a text or message, which are valid until the next call; nil if they
+// are more than maxText, and skipped.
+func (w *wire) value(t protowire.Type, end int64) ([]byte, error) {
+	stop, err := w.inner(t, end)
+	if err != nil {
+		return nil, err
+	}
+	n := stop - w.at
+	if n > maxText {
 		return nil, w.discard(n)
 	}
 	if int64(cap(w.buf)) < n {
