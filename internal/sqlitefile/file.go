@@ -12,13 +12,14 @@
 //	    16      2  page size; 1 means 65536
 //	    20      1  bytes at the end of each page that are not used
 //	    28      4  pages
-//	    56      4  encoding of texts: 1 UTF-8, 2 UTF-16 little-endian, 3 UTF-16 big-endian
+//	    56      4  encoding of texts: 1 UTF-8, others UTF-16
 //
 // Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which has
 // the roots of the other tables.
 //
-// Not read: tables WITHOUT ROWID (an error), views and virtual tables (ignored), DEFAULT values of
-// columns that were added later (NULL), and a separate write-ahead log (an error).
+// Not read: texts in UTF-16, tables WITHOUT ROWID or with generated columns, and a separate write-ahead
+// log (errors), views and virtual tables (ignored), and DEFAULT values of columns that were added
+// later (NULL).
 package sqlitefile
 
 import (
@@ -58,12 +59,11 @@ type File struct {
 	// Tables has the tables by name, without the engine's internal ones.
 	Tables map[string]*Table
 
-	f        *os.File
-	size     int64 // of a page
-	usable   int   // of a page
-	pages    uint32
-	encoding uint32
-	cache    map[uint32][]byte
+	f      *os.File
+	size   int64 // of a page
+	usable int   // of a page
+	pages  uint32
+	cache  map[uint32][]byte
 }
 
 // Open opens a file and reads the list of tables. Its errors name the broken page.
@@ -132,8 +132,9 @@ func (d *File) open() error {
 	if n := binary.BigEndian.Uint32(head[28:]); bytes.Equal(head[24:28], head[92:96]) && n > d.pages {
 		return fmt.Errorf("%w: %d of %d bytes are present", ErrTruncated, info.Size(), int64(n)*d.size)
 	}
-	if d.encoding = binary.BigEndian.Uint32(head[56:]); d.encoding > 3 {
-		return fmt.Errorf("corrupt SQLite database: unknown text encoding %d", d.encoding)
+	if encoding := binary.BigEndian.Uint32(head[56:]); encoding > 1 {
+		return fmt.Errorf("the texts of the SQLite database have the encoding %d, which is not read (export it with UTF-8)",
+			encoding)
 	}
 	schema := &Table{file: d, root: 1, columns: []column{
 		{name: "type"},
@@ -262,7 +263,9 @@ func define(statement string) (*Table, error) {
 			begin = i + 1
 		}
 		if depth == 0 {
-			t.noRowid = slices.ContainsFunc(all[begin:], func(w word) bool { return w.is("WITHOUT") })
+			if slices.ContainsFunc(all[begin:], func(w word) bool { return w.is("WITHOUT") }) {
+				t.unread = "it is one of the tables WITHOUT ROWID"
+			}
 			return t, nil
 		}
 	}
@@ -312,9 +315,7 @@ func (t *Table) define(def []word) {
 		case w.is("PRIMARY"): // of all keys, INTEGER PRIMARY KEY DESC alone is none
 			c.rowid = c.integer && (len(following) < 2 || !following[1].is("DESC"))
 		case w.is("AS"):
-			c.hidden, c.absent = true, true
-		case w.is("STORED"):
-			c.absent = false
+			t.unread = "it has generated columns"
 		}
 	}
 	t.columns = append(t.columns, c)

@@ -102,7 +102,7 @@ func engineTables(t *testing.T, db *sql.DB) map[string][]string {
 func TestTablesEqualTheEngines(t *testing.T) {
 	for _, pragma := range []string{
 		"PRAGMA page_size = 512", "PRAGMA page_size = 4096", "PRAGMA page_size = 65536",
-		"PRAGMA encoding = 'UTF-16le'", "PRAGMA encoding = 'UTF-16be'", "PRAGMA auto_vacuum = FULL",
+		"PRAGMA auto_vacuum = FULL",
 	} {
 		t.Run(pragma, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
@@ -120,7 +120,6 @@ func TestTablesEqualTheEngines(t *testing.T) {
 				"CREATE TABLE descending (id INTEGER PRIMARY KEY DESC, v TEXT)",
 				"CREATE TABLE int_key (id INT PRIMARY KEY, v TEXT)",
 				"CREATE TABLE two_keys (a INTEGER, b INTEGER, PRIMARY KEY (a, b))",
-				"CREATE TABLE generated (a INT, twice INT GENERATED ALWAYS AS (a * 2) VIRTUAL, thrice INT AS (a * 3) STORED, b INT)",
 				"CREATE TABLE copied AS SELECT * FROM plain", "CREATE TABLE empty (a)", "CREATE VIEW seen AS SELECT a FROM plain",
 				"CREATE INDEX by_a ON plain (a)",
 			}
@@ -131,7 +130,6 @@ func TestTablesEqualTheEngines(t *testing.T) {
 				long := strings.Repeat("é", random.IntN(3000))
 				statements = append(statements, fmt.Sprintf("INSERT INTO alias (id, v) VALUES (%d, '%s')", i*i*7919-40000, long))
 				statements = append(statements, fmt.Sprintf("INSERT INTO constrained VALUES (%d, 'v%d')", i*3, i))
-				statements = append(statements, fmt.Sprintf("INSERT INTO generated VALUES (%d, %d)", i, -i))
 			}
 			statements = append(statements, "INSERT INTO descending VALUES (9, 'nine'), (3, 'three')",
 				"INSERT INTO int_key VALUES (9, 'nine'), (3, 'three')",
@@ -139,7 +137,7 @@ func TestTablesEqualTheEngines(t *testing.T) {
 				"ALTER TABLE copied ADD COLUMN later INT", "INSERT INTO copied (a, later) VALUES (1, 2)",
 				"DELETE FROM alias WHERE rowid % 5 = 0")
 			path := database(t, statements...)
-			assert.Greater(t, same(t, path), 600)
+			assert.Greater(t, same(t, path), 500)
 		})
 	}
 }
@@ -216,9 +214,21 @@ func TestUnsupportedFilesAreErrors(t *testing.T) {
 		"INSERT INTO a VALUES (1, 'x')"))
 	require.NoError(t, err)
 	defer f.Close()
-	require.EqualError(t, f.Tables["a"].Each([]string{"v"}, nil), "it is stored WITHOUT ROWID, which is not read")
+	require.EqualError(t, f.Tables["a"].Each([]string{"v"}, nil), "it is one of the tables WITHOUT ROWID, which are not read")
 	_, err = f.Tables["a"].Find("v", 1, "id")
 	require.ErrorContains(t, err, "WITHOUT ROWID")
+
+	generated, err := sqlitefile.Open(database(t,
+		"CREATE TABLE a (v INT, twice INT GENERATED ALWAYS AS (v * 2) VIRTUAL)", "CREATE TABLE b (v INT, w INT AS (v * 3) STORED)",
+		"CREATE TABLE c (v INT DEFAULT (CAST('1' AS INT)))"))
+	require.NoError(t, err)
+	defer generated.Close()
+	for _, name := range []string{"a", "b"} {
+		require.EqualError(t, generated.Tables[name].Each([]string{"v"}, nil), "it has generated columns, which are not read")
+	}
+	require.NoError(t, generated.Tables["c"].Each([]string{"v"}, nil))
+	_, err = sqlitefile.Open(database(t, "PRAGMA encoding = 'UTF-16le'", "CREATE TABLE a (v TEXT)"))
+	require.EqualError(t, err, "the texts of the SQLite database have the encoding 2, which is not read (export it with UTF-8)")
 
 	path := filepath.Join(t.TempDir(), "b")
 	for text, want := range map[string]string{

@@ -5,11 +5,9 @@ package sqlitefile
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"unicode/utf16"
 )
 
 // A page of a table's tree:
@@ -156,7 +154,7 @@ func varint(b []byte) (v uint64, n int) {
 //	8, 9          0  0 and 1
 //	even  (type-12)/2  blob, from 12 on
 //	odd   (type-13)/2  text, from 13 on
-func (d *File) value(kind uint64, b []byte) any {
+func value(kind uint64, b []byte) any {
 	switch {
 	case kind == 0:
 		return nil
@@ -172,18 +170,8 @@ func (d *File) value(kind uint64, b []byte) any {
 		return int64(kind - 8)
 	case kind%2 == 0:
 		return append([]byte{}, b...)
-	case d.encoding <= 1:
-		return string(b)
 	}
-	order := binary.ByteOrder(binary.LittleEndian)
-	if d.encoding == 3 {
-		order = binary.BigEndian
-	}
-	units := make([]uint16, len(b)/2)
-	for i := range units {
-		units[i] = order.Uint16(b[2*i:])
-	}
-	return string(utf16.Decode(units))
+	return string(b)
 }
 
 // width returns the number of bytes of a serial type; ok is false for types that do not exist.
@@ -202,7 +190,7 @@ type Table struct {
 	file    *File
 	root    uint32
 	columns []column
-	noRowid bool
+	unread  string // why its rows are not read
 
 	rowids map[int64]int64 // of Find, by value
 	named  string          // the column that rowids indexes
@@ -211,49 +199,29 @@ type Table struct {
 type column struct {
 	name    string
 	integer bool // INTEGER, and not INT
-	hidden  bool // generated: not listed
-	absent  bool // generated and not stored
 	rowid   bool // INTEGER PRIMARY KEY: the rowid, and NULL in the record
 	real    bool // REAL: whole numbers are stored as integers
 }
 
-// Columns returns the names of the columns as written in the statement, without generated columns.
+// Columns returns the names of the columns as written in the statement.
 func (t *Table) Columns() []string {
 	var names []string
 	for _, c := range t.columns {
-		if !c.hidden {
-			names = append(names, c.name)
-		}
+		names = append(names, c.name)
 	}
 	return names
 }
 
-// plan maps the values of a row: for each value of the result, the index in the record and the
-// column.
-type plan struct {
-	index  []int // in the record, -1 for none
-	column []*column
-}
-
-func (t *Table) plan(columns []string) (plan, error) {
-	p := plan{index: make([]int, len(columns)), column: make([]*column, len(columns))}
-	if t.noRowid {
-		return p, errors.New("it is stored WITHOUT ROWID, which is not read")
+// find returns the columns by their names, -1 for none.
+func (t *Table) find(names ...string) ([]int, error) {
+	if t.unread != "" {
+		return nil, fmt.Errorf("%s, which are not read", t.unread)
 	}
-	for i, name := range columns {
-		p.index[i] = -1
-		stored := 0
-		for k := range t.columns {
-			c := &t.columns[k]
-			if c.name == name && !c.absent {
-				p.index[i], p.column[i] = stored, c
-			}
-			if !c.absent {
-				stored++
-			}
-		}
+	columns := make([]int, len(names))
+	for i, name := range names {
+		columns[i] = slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
 	}
-	return p, nil
+	return columns, nil
 }
 
 // Each calls f for every row, in the order of rowids, with the values of the columns: int64,
@@ -264,8 +232,8 @@ func (t *Table) Each(columns []string, f func(row []any) error) error {
 	return t.each(columns, func(_ int64, row []any) error { return f(row) })
 }
 
-func (t *Table) each(columns []string, f func(rowid int64, row []any) error) error {
-	p, err := t.plan(columns)
+func (t *Table) each(names []string, f func(rowid int64, row []any) error) error {
+	columns, err := t.find(names...)
 	if err != nil {
 		return err
 	}
@@ -274,7 +242,7 @@ func (t *Table) each(columns []string, f func(rowid int64, row []any) error) err
 	return t.walk(t.root, 0, &pages, func(x *node, i int) error {
 		rowid, payload, err := t.file.record(x, i)
 		if err == nil {
-			err = t.file.fill(row, payload, rowid, p)
+			err = t.fill(row, payload, rowid, columns)
 		}
 		if err != nil {
 			return err
@@ -348,7 +316,7 @@ func (t *Table) index(key string) error {
 }
 
 func (t *Table) lookup(rowid int64, result string) (any, error) {
-	p, err := t.plan([]string{result})
+	columns, err := t.find(result)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +344,7 @@ func (t *Table) lookup(rowid int64, result string) (any, error) {
 			return nil, err
 		}
 		var row [1]any
-		err = t.file.fill(row[:], payload, rowid, p)
+		err = t.fill(row[:], payload, rowid, columns)
 		return row[0], err
 	}
 	return nil, fmt.Errorf("corrupt SQLite database: page %d: a cyclic tree", t.root)
@@ -408,9 +376,9 @@ func (x *node) search(rowid int64) (int, error) {
 	return low, nil
 }
 
-// fill sets the values of a plan from a record: the length of its header, the serial types of its
+// fill sets the values of columns from a record: the length of its header, the serial types of its
 // values, the values.
-func (d *File) fill(row []any, record []byte, rowid int64, p plan) error {
+func (t *Table) fill(row []any, record []byte, rowid int64, columns []int) error {
 	clear(row)
 	length, n := varint(record)
 	if n == 0 || length < uint64(n) || length > uint64(len(record)) {
@@ -423,15 +391,15 @@ func (d *File) fill(row []any, record []byte, rowid int64, p plan) error {
 		if n == 0 || !ok || size > uint64(len(body)) {
 			return fmt.Errorf("corrupt SQLite database: row %d: value %d is truncated", rowid, stored+1)
 		}
-		for i, want := range p.index {
-			if want != stored {
+		for i, column := range columns {
+			if column != stored {
 				continue
 			}
-			v := d.value(kind, body[:size])
-			if whole, ok := v.(int64); ok && p.column[i].real {
+			v := value(kind, body[:size])
+			if whole, ok := v.(int64); ok && t.columns[column].real {
 				v = float64(whole)
 			}
-			if v == nil && p.column[i].rowid {
+			if v == nil && t.columns[column].rowid {
 				v = rowid
 			}
 			row[i] = v
