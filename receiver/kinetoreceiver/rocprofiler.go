@@ -11,10 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
@@ -37,22 +34,10 @@ type rocprofiler struct {
 	json    *json.Decoder
 	records int64
 	pid     int64
-	agents  map[uint64]rocAgent
+	known   *event.ROCm
 	gpus    int64 // number of devices so far, used if the file has no numbers, as before ROCm 6.4
 	names   []rocKind
-	kernels map[uint64]rocKernel
-	markers map[uint64]string
-}
-
-type rocAgent struct {
-	ordinal int64
-	gpu     bool
-	name    string // such as gfx942
-}
-
-type rocKernel struct {
-	name  string
-	needs event.RocKernel
+	markers map[int64]string
 }
 
 type rocKind struct {
@@ -64,11 +49,15 @@ type rocHandle struct {
 	Handle uint64 `json:"handle"`
 }
 
+func (h rocHandle) id() int64 { return int64(h.Handle) }
+
 type rocDim struct {
 	X int64 `json:"x"`
 	Y int64 `json:"y"`
 	Z int64 `json:"z"`
 }
+
+func (d rocDim) list() [3]int64 { return [3]int64{d.X, d.Y, d.Z} }
 
 // rocRecord is a record of any kind; missing fields are zero.
 type rocRecord struct {
@@ -175,7 +164,7 @@ func (r *rocprofiler) processes() error {
 
 // process starts a process: numbers and names are its own.
 func (r *rocprofiler) process() {
-	r.agents, r.kernels, r.markers = map[uint64]rocAgent{}, map[uint64]rocKernel{}, map[uint64]string{}
+	r.known, r.markers = event.NewROCm(), map[int64]string{}
 	r.names, r.pid, r.gpus = nil, 0, 0
 }
 
@@ -260,8 +249,8 @@ func list[T any](r *rocprofiler, key string, f func(*T) error) error {
 	return err
 }
 
-// maxRocNames bounds kernels, agents and texts of markers that are remembered.
-const maxRocNames = 1 << 20
+// maxRocMarkers bounds texts of markers that are remembered.
+const maxRocMarkers = 1 << 20
 
 // part reads one field of a process.
 func (r *rocprofiler) part(key string) error {
@@ -294,14 +283,7 @@ func (r *rocprofiler) part(key string) error {
 			if gpu {
 				r.gpus++
 			}
-			if len(r.agents) < maxRocNames {
-				r.agents[a.ID.Handle] = rocAgent{ordinal, gpu, a.Name}
-			}
-			if gpu && len(r.c.meta.meta.Devices) < 1<<16 {
-				d := event.Device{Ordinal: ordinal, Model: cmp.Or(a.Product, a.Name)}
-				d.Limits = occupancy.Device{Target: a.Name, Multiprocessors: a.Units}
-				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, d)
-			}
+			r.known.Agent(&r.c.meta.meta, a.ID.id(), ordinal, gpu, a.Name, a.Product, a.Units)
 			return nil
 		})
 	case "strings":
@@ -314,8 +296,8 @@ func (r *rocprofiler) part(key string) error {
 		}
 		_, err := r.decode(key, &s)
 		r.names = s.Kinds
-		for _, m := range s.Markers[:min(len(s.Markers), maxRocNames)] {
-			r.markers[m.Key] = m.Value
+		for _, m := range s.Markers[:min(len(s.Markers), maxRocMarkers)] {
+			r.markers[int64(m.Key)] = m.Value
 		}
 		return err
 	case "kernel_symbols":
@@ -328,12 +310,8 @@ func (r *rocprofiler) part(key string) error {
 			Scalars   int64  `json:"sgpr_count"`
 		},
 		) error {
-			if len(r.kernels) < maxRocNames {
-				r.kernels[k.ID] = rocKernel{
-					strings.TrimSuffix(cmp.Or(k.Formatted, k.Name), ".kd"),
-					event.RocKernel{Vectors: k.Vectors, Accumulators: k.Sums, Scalars: k.Scalars},
-				}
-			}
+			r.known.Kernel(int64(k.ID), cmp.Or(k.Formatted, k.Name),
+				event.RocKernel{Vectors: k.Vectors, Accumulators: k.Sums, Scalars: k.Scalars})
 			return nil
 		})
 	case "buffer_records":
@@ -360,7 +338,7 @@ func (r *rocprofiler) kind(key string) error {
 			if e.Kind = event.KindAnnotation; x.End <= x.Start {
 				return ""
 			}
-			return r.markers[x.Correlation.Internal]
+			return r.markers[int64(x.Correlation.Internal)]
 		}
 	default:
 		return r.pass()
@@ -402,31 +380,14 @@ func (r *rocprofiler) operation(x *rocRecord) string {
 func (r *rocprofiler) dispatch(e *event.Event, x *rocRecord) string {
 	e.Kind = event.KindKernel
 	d := &x.Dispatch
-	r.on(e, d.Agent)
+	r.known.On(e, d.Agent.id())
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), int64(d.Queue.Handle))
-	if w := d.Workgroup; w.X > 0 && w.Y > 0 && w.Z > 0 { // HSA counts the grid in work-items
-		e.Detail.HasGrid = true
-		e.Detail.Block = [3]int64{w.X, w.Y, w.Z}
-		e.Detail.Grid = [3]int64{(d.Grid.X + w.X - 1) / w.X, (d.Grid.Y + w.Y - 1) / w.Y, (d.Grid.Z + w.Z - 1) / w.Z}
-	}
-	k := r.kernels[d.Kernel]
-	e.Detail.SetRoc(r.agents[d.Agent.Handle].name, k.needs, d.Group)
-	return cmp.Or(k.name, "kernel "+strconv.FormatUint(d.Kernel, 10))
-}
-
-// on assigns an activity to the first of some agents that is a GPU.
-func (r *rocprofiler) on(e *event.Event, agents ...rocHandle) {
-	for _, h := range agents {
-		if a := r.agents[h.Handle]; a.gpu {
-			e.Device = a.ordinal
-			return
-		}
-	}
+	return r.known.Launch(&e.Detail, d.Agent.id(), int64(d.Kernel), d.Workgroup.list(), d.Grid.list(), d.Group)
 }
 
 func (r *rocprofiler) copied(e *event.Event, x *rocRecord) string {
 	e.Kind = event.KindCopy
-	r.on(e, x.To, x.From) // a copy is on its destination device, otherwise on its source
+	r.known.On(e, x.To.id(), x.From.id()) // a copy is on its destination device, otherwise on its source
 	e.Stream = r.c.p.Stream(int64(x.Stream.Handle), 0)
 	if x.Bytes != nil {
 		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true

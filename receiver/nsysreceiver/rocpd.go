@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/occupancy"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
@@ -35,21 +34,9 @@ import (
 type rocpd struct {
 	c       *collect
 	run     string // what names of tables end in
-	agents  map[int64]rocAgent
+	known   *event.ROCm
 	pids    map[int64]int64
 	threads map[int64]int64
-	kernels map[int64]rocKernel
-}
-
-type rocAgent struct {
-	ordinal int64
-	gpu     bool
-	name    string // such as gfx942
-}
-
-type rocKernel struct {
-	name  string
-	needs event.RocKernel
 }
 
 // rocDispatch is the table that every run has.
@@ -73,10 +60,7 @@ func (c *collect) rocpd(ctx context.Context) error {
 		"times count from the start of the machine, shown as 1970: the file does not say when that was")
 	c.variables = map[string]string{}
 	for _, run := range c.db.runs() {
-		r := &rocpd{
-			c: c, run: run, agents: map[int64]rocAgent{}, pids: map[int64]int64{}, threads: map[int64]int64{},
-			kernels: map[int64]rocKernel{},
-		}
+		r := &rocpd{c: c, run: run, known: event.NewROCm(), pids: map[int64]int64{}, threads: map[int64]int64{}}
 		c.texts = texts{table: c.db.Tables["rocpd_string"+run], column: "string", held: map[int64]string{}}
 		for _, step := range []func(context.Context) error{r.about, r.dispatches, r.copies, r.regions} {
 			if err := step(ctx); err != nil {
@@ -91,7 +75,7 @@ func (r *rocpd) each(ctx context.Context, table string, columns []string, f func
 	return r.c.db.each(ctx, table+r.run, columns, f)
 }
 
-// maxRocNames bounds the agents, processes, threads and kernels that are kept.
+// maxRocNames bounds the processes and threads that are kept.
 const maxRocNames = 1 << 20
 
 // about reads the agents, processes, threads and kernels.
@@ -126,20 +110,14 @@ func (r *rocpd) about(ctx context.Context) error {
 	if err := r.each(ctx, "rocpd_info_agent", []string{"id", "type", "type_index", "product_name", "name", "extdata"},
 		func(row []any) error {
 			id, ok := number(row[0])
-			if !ok || len(r.agents) == maxRocNames {
+			if !ok {
 				return nil
 			}
 			var more struct {
 				Units int64 `json:"cu_count"`
 			}
 			_ = json.Unmarshal([]byte(word(row[5])), &more) // unknown if it has another form
-			a := rocAgent{or(row[2], 0), word(row[1]) == "GPU", word(row[4])}
-			if r.agents[id] = a; a.gpu && len(m.Devices) < maxDevices {
-				m.Devices = append(m.Devices, event.Device{
-					Ordinal: a.ordinal, Model: cmp.Or(word(row[3]), a.name),
-					Limits: occupancy.Device{Target: a.name, Multiprocessors: more.Units},
-				})
-			}
+			r.known.Agent(m, id, or(row[2], 0), word(row[1]) == "GPU", word(row[4]), word(row[3]), more.Units)
 			return nil
 		}); err != nil {
 		return err
@@ -147,11 +125,9 @@ func (r *rocpd) about(ctx context.Context) error {
 	return r.each(ctx, "rocpd_info_kernel_symbol",
 		[]string{"id", "display_name", "kernel_name", "arch_vgpr_count", "accum_vgpr_count", "sgpr_count"},
 		func(row []any) error {
-			if id, ok := number(row[0]); ok && len(r.kernels) < maxRocNames {
-				r.kernels[id] = rocKernel{
-					strings.TrimSuffix(cmp.Or(word(row[1]), word(row[2])), ".kd"),
-					event.RocKernel{Vectors: or(row[3], 0), Accumulators: or(row[4], 0), Scalars: or(row[5], 0)},
-				}
+			if id, ok := number(row[0]); ok {
+				r.known.Kernel(id, cmp.Or(word(row[1]), word(row[2])),
+					event.RocKernel{Vectors: or(row[3], 0), Accumulators: or(row[4], 0), Scalars: or(row[5], 0)})
 			}
 			return nil
 		})
@@ -186,8 +162,8 @@ func (r *rocpd) of(event any, column string) (any, error) {
 // on assigns an activity to the first of some agents that is a GPU.
 func (r *rocpd) on(e *event.Event, agents ...any) bool {
 	for _, v := range agents {
-		if id, ok := number(v); ok && r.agents[id].gpu {
-			e.Device, e.HasProcess = r.agents[id].ordinal, true
+		if id, ok := number(v); ok && r.known.On(e, id) {
+			e.HasProcess = true
 			r.c.uses(e.Process)
 			return true
 		}
@@ -211,16 +187,8 @@ func (r *rocpd) dispatches(ctx context.Context) error {
 			if !r.on(&e, more[0]) {
 				return nil
 			}
-			d := &e.Detail
-			for i := range d.Block { // HSA counts the grid in work-items
-				d.Block[i] = or(more[2+i], 0)
-				d.Grid[i] = (or(more[5+i], 0) + d.Block[i] - 1) / max(1, d.Block[i])
-			}
-			d.HasGrid = min(d.Block[0], d.Block[1], d.Block[2]) > 0
-			agent, _ := number(more[0])
-			k := r.kernels[or(more[1], 0)]
-			d.SetRoc(r.agents[agent].name, k.needs, or(more[8], 0))
-			return r.c.add(&e, cmp.Or(k.name, "kernel"))
+			three := func(at int) [3]int64 { return [3]int64{or(more[at], 0), or(more[at+1], 0), or(more[at+2], 0)} }
+			return r.c.add(&e, r.known.Launch(&e.Detail, or(more[0], 0), or(more[1], 0), three(2), three(5), or(more[8], 0)))
 		})
 }
 

@@ -3,11 +3,7 @@
 
 package event
 
-import (
-	"math"
-
-	"github.com/otelgpu/otelgpu/internal/occupancy"
-)
+import ()
 
 // Kind is the kind of an Event.
 type Kind uint8
@@ -80,33 +76,6 @@ func (d *Detail) bounded() {
 	d.HasOccupancy = d.HasOccupancy && 0 <= d.Occupancy && d.Occupancy <= 1 &&
 		(d.Occupancy > 0 || d.SharedMemory < unstatedOccupancy)
 	d.BlocksPerSM, d.WarpsPerSM = max(0, d.BlocksPerSM), max(0, d.WarpsPerSM)
-}
-
-// RocKernel is what a kernel of an AMD device needs, as rocprofv3 states it; zero is unknown.
-type RocKernel struct {
-	Vectors, Accumulators int64 // registers of a thread
-	Scalars               int64 // registers of a wave
-}
-
-// accumulators returns the accumulators. Before ROCm 6.4 rocprofv3 stated g·(8−v) as an unsigned
-// number for g granules of 8 registers, v of which are vectors, instead of 8·g−v.
-func (k *RocKernel) accumulators() int64 {
-	n := int64(int32(k.Accumulators)) //nolint:gosec // a negative number that was stated as unsigned
-	if n < 0 && k.Vectors > 8 && k.Accumulators <= math.MaxUint32 && n%(k.Vectors-8) == 0 {
-		return max(0, 8*n/(8-k.Vectors)-k.Vectors)
-	}
-	return k.Accumulators
-}
-
-// SetRoc sets the resources of a launch on an AMD device with a name such as gfx942. The registers
-// that limit the occupancy are set, if the device is known. Numbers that it cannot have are
-// omitted.
-func (d *Detail) SetRoc(device string, k RocKernel, sharedMemory int64) {
-	n, ok := occupancy.Vectors(device, k.Vectors, k.accumulators())
-	if n <= 0 || !ok {
-		return
-	}
-	d.Registers, d.SharedMemory, d.Scalars, d.HasResources = n, sharedMemory, k.Scalars, true
 }
 
 // End returns Start + Duration.
