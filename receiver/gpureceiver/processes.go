@@ -144,7 +144,7 @@ func (p *processReader) once(key, message string, fields ...zap.Field) {
 
 // list passes the processes that the source of the values lists.
 func (p *processReader) list(devices []devicesamples.Device, b *gpudata.Batch) {
-	if !b.Listed || len(devices) == 0 {
+	if b.Listed == 0 || len(devices) == 0 {
 		return
 	}
 	var boards []string
@@ -153,16 +153,5 @@ func (p *processReader) list(devices []devicesamples.Device, b *gpudata.Batch) {
 			boards = append(boards, devices[i].ID)
 		}
 	}
-	list := make([]gpudata.ProcessMemory, 0, len(b.Processes))
-	var t int64
-	for _, x := range b.Processes {
-		if int(x.Device) < len(devices) {
-			list = append(list, gpudata.ProcessMemory{Device: devices[x.Device].ID, PID: x.PID, Bytes: x.Bytes})
-			t = max(t, x.Time)
-		}
-	}
-	if t == 0 {
-		t = time.Now().UnixNano()
-	}
-	p.meter.Running(t, list, boards...)
+	p.meter.Running(b.Listed, b.Processes, boards...)
 }

@@ -294,7 +294,7 @@ func TestWithoutUtilizationAProcessThatIsAloneHasTheActiveEnergy(t *testing.T) {
 		ms := rig.second * 1000
 		b := &gpudata.Batch{Values: []gpudata.Value{
 			val(0, gpuquantity.Energy, ms, rig.joules), val(0, gpuquantity.Utilization, ms, busy),
-		}, Listed: true, Processes: []gpudata.Process{{Time: at(ms), PID: 13, Bytes: 7}}}
+		}, Listed: at(ms), Processes: []gpudata.ProcessMemory{{Device: rig.known[0].ID, PID: 13, Bytes: 7}}}
 		rig.take(b)
 		rig.processReader.list(rig.known, b)
 		rig.processReader.read(t0.Add(time.Duration(rig.second) * time.Second))

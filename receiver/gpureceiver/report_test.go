@@ -268,8 +268,8 @@ func TestUsersOfADeviceAreReported(t *testing.T) {
 	instance := devicesamples.Device{ID: "MIG-3", Parent: "GPU-2", Name: "gpu1:7/0"}
 	devices := []devicesamples.Device{h100, board, instance}
 	r.adopt(devices)
-	r.usesOfProcesses(devices, &gpudata.Batch{Listed: true, Processes: []gpudata.Process{
-		{Device: 0, PID: 10}, {Device: 1, PID: 11}, {Device: 2, PID: 11},
+	r.usesOfProcesses(devices, &gpudata.Batch{Listed: 1, Processes: []gpudata.ProcessMemory{
+		{Device: "GPU-1", PID: 10}, {Device: "GPU-2", PID: 11}, {Device: "MIG-3", PID: 11},
 	}})
 	assert.Equal(t, []devicesamples.DeviceUse{{Device: "GPU-1", PID: 10}, {Device: "MIG-3", PID: 11}},
 		rec.uses[devicesamples.UsesOfProcesses], "no process is on a divided board")

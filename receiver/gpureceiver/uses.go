@@ -106,7 +106,7 @@ func (r *gpuReceiver) alike(d *deviceState) (n int) {
 // usesOfProcesses writes to gpu_samples which process uses which devices. A physical GPU divided
 // into MIG instances lists the processes of all of them, which identify their instance themselves.
 func (r *gpuReceiver) usesOfProcesses(devices []devicesamples.Device, b *gpudata.Batch) {
-	if r.samples == nil || !b.Listed {
+	if r.samples == nil || b.Listed == 0 {
 		return
 	}
 	cut := map[string]bool{}
@@ -115,12 +115,12 @@ func (r *gpuReceiver) usesOfProcesses(devices []devicesamples.Device, b *gpudata
 	}
 	uses := make([]devicesamples.DeviceUse, 0, len(b.Processes))
 	for _, p := range b.Processes {
-		if int(p.Device) >= len(devices) || cut[devices[p.Device].ID] {
+		if cut[p.Device] {
 			continue
 		}
 		f := r.processes.Of(p.PID)
 		uses = append(uses, devicesamples.DeviceUse{
-			Device: devices[p.Device].ID, PID: p.PID, LocalPID: f.LocalPID, PodUID: f.PodUID, ContainerID: f.ContainerID,
+			Device: p.Device, PID: p.PID, LocalPID: f.LocalPID, PodUID: f.PodUID, ContainerID: f.ContainerID,
 			Job: f.Job(), Parents: f.Parents,
 		})
 	}

@@ -36,7 +36,7 @@ func (s *session) readProcesses(b *gpudata.Batch, w *watch) error {
 	if err != nil {
 		return err
 	}
-	w.mark, b.Listed = next, true
+	w.mark = next
 	for i, list := range byDevice {
 		slices.SortStableFunc(list, func(a, b running) int { return cmp.Compare(a.ts, b.ts) })
 		first := max(len(list)-1, 0)
@@ -44,10 +44,12 @@ func (s *session) readProcesses(b *gpudata.Batch, w *watch) error {
 			first--
 		}
 		for _, p := range list[first:] {
-			b.Processes = append(b.Processes, gpudata.Process{
-				Time: list[first].ts * 1000, Device: uint16(i), PID: p.pid, Bytes: p.bytes,
-			})
+			b.Processes = append(b.Processes, gpudata.ProcessMemory{Device: s.devices[i].ID, PID: p.pid, Bytes: p.bytes})
+			b.Listed = max(b.Listed, list[first].ts*1000)
 		}
+	}
+	if b.Listed == 0 { // there is no process
+		b.Listed = s.now().UnixNano()
 	}
 	return nil
 }

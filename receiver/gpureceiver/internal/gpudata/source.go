@@ -54,14 +54,6 @@ type Event struct {
 	devicesamples.Event
 }
 
-// Process is a process that computes on a device.
-type Process struct {
-	Time   int64 // unix ns
-	Device uint16
-	PID    int64 // as the host counts it
-	Bytes  int64 // of device memory; BytesUnknown if the driver does not report it
-}
-
 // BytesUnknown is the memory of a process if it is unknown.
 const BytesUnknown = -1
 
@@ -172,10 +164,10 @@ const (
 type Batch struct {
 	Values    []Value
 	Events    []Event
-	Processes []Process
+	Processes []ProcessMemory
 	Health    []Health // by device index; shorter means unknown
 	Changed   bool     // Devices gives a new list, to which this batch refers
-	Listed    bool     // Processes are all that compute on any device now
+	Listed    int64    // when Processes were all that compute on any device, unix ns; 0: not listed
 	Notices   []Notice // all that hold now
 	Refused   int64    // failed attempts to obtain what a notice is about
 	Dropped   [NumDropReasons]int64

@@ -110,8 +110,10 @@ func (s *source) Read(b *gpudata.Batch) error {
 			s.watchEvents(true)
 		}
 	}
-	b.Listed = round && s.set.Processes // unless a device does not report it
-	lost := false                       // of the board
+	if round && s.set.Processes {
+		b.Listed = time.Now().UnixNano() // unless a device does not report it
+	}
+	lost := false // of the board
 	for i, u := range s.units {
 		s.readUnit(b, i, u, round)
 		if u.mig() {
@@ -167,7 +169,7 @@ func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 		u.gpm.read(b, i, s.set.Sampling)
 	}
 	if round && s.set.Processes && !u.lost {
-		s.processes(b, i, u)
+		s.processes(b, u)
 	}
 }
 
@@ -236,16 +238,15 @@ func (s *source) memoryOf(u *unit) nvml.Return {
 // notAvailable is NVML's value for a process whose memory it may not report.
 const notAvailable = ^uint64(0)
 
-func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
+func (s *source) processes(b *gpudata.Batch, u *unit) {
 	list, ret := s.running(contextLists[0], u.handle)
 	if ret != nvml.Success {
 		b.Dropped[gpudata.DropStatus]++
-		b.Listed = false
+		b.Listed = 0
 		return
 	}
-	t := time.Now().UnixNano()
 	for _, p := range list {
-		b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: bytesOf(&p)})
+		b.Processes = append(b.Processes, gpudata.ProcessMemory{Device: u.desc.ID, PID: int64(p.Pid), Bytes: bytesOf(&p)})
 	}
 }
 

@@ -359,11 +359,11 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 	}
 	_, has = value(b, 1, gpuquantity.DecoderUtilization)
 	assert.False(t, has)
-	assert.Equal(t, []gpudata.Process{{Time: b.Processes[0].Time, Device: 0, PID: 42, Bytes: 123 << 20}}, b.Processes[:1])
+	assert.Equal(t, []gpudata.ProcessMemory{{Device: s.Devices()[0].ID, PID: 42, Bytes: 123 << 20}}, b.Processes[:1])
 	require.Len(t, b.Processes, 4)
-	assert.Equal(t, gpudata.Process{Time: b.Processes[1].Time, Device: 0, PID: 43, Bytes: gpudata.BytesUnknown},
+	assert.Equal(t, gpudata.ProcessMemory{Device: s.Devices()[0].ID, PID: 43, Bytes: gpudata.BytesUnknown},
 		b.Processes[1], "it is there")
-	assert.True(t, b.Listed)
+	assert.NotZero(t, b.Listed)
 
 	time.Sleep(5 * time.Millisecond)
 	b = read(t, s)
