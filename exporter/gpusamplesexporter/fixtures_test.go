@@ -70,21 +70,6 @@ func (r *rig) value(id string, f devicesamples.Field, at time.Time) (float64, bo
 	return d.Value(f, at.UnixNano())
 }
 
-// parts returns the mean of every part of a device between two times.
-func (r *rig) parts(id string, f devicesamples.Field, from, to time.Time) map[devicesamples.Part]float64 {
-	v := r.store.Acquire()
-	defer v.Release()
-	d, ok := v.Lookup(id)
-	require.True(r.t, ok)
-	means := map[devicesamples.Part]float64{}
-	for _, p := range d.Parts(nil) {
-		if mean, coverage := p.Mean(f, from.UnixNano(), to.UnixNano()); coverage > 0 {
-			means[p.Part()] = mean
-		}
-	}
-	return means
-}
-
 // outcomes returns the number of points by outcome.
 func (r *rig) outcomes() map[string]int64 {
 	r.t.Helper()

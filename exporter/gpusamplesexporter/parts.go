@@ -26,7 +26,7 @@ type reading struct {
 	v        float64
 	delta    bool
 	newUnits bool // it comes with names that exist since DCGM 4.7 only
-	part     devicesamples.Part
+	part     part
 	job      string // gpu.job.id
 	target   string // pod of the exporter, if the series also names the pod that uses the device
 	copied   bool   // of the board, in the series of an instance
@@ -46,6 +46,9 @@ type group struct {
 // dividedFor is the time after which the only series of a device is its own again, after it was
 // divided among pods.
 const dividedFor = int64(5 * time.Minute)
+
+// maxParts bounds the workloads of a device.
+const maxParts = 128
 
 // add keeps a point until all series of its metric are known.
 func (d *device) add(r *rule, p *reading, labels, resource pcommon.Map, copied bool) {
@@ -71,7 +74,7 @@ func (d *device) add(r *rule, p *reading, labels, resource pcommon.Map, copied b
 // ownerOf returns the pod or process that the labels of a series name. Prometheus prefixes labels
 // of an exporter with exported_ if they collide with the labels of its target, which then name the
 // exporter's pod.
-func ownerOf(labels, resource pcommon.Map) (owner devicesamples.Part, target string) {
+func ownerOf(labels, resource pcommon.Map) (owner part, target string) {
 	get := func(keys ...string) string {
 		for _, k := range keys {
 			if v, ok := labels.Get(k); ok && v.AsString() != "" {
@@ -80,7 +83,7 @@ func ownerOf(labels, resource pcommon.Map) (owner devicesamples.Part, target str
 		}
 		return ""
 	}
-	owner = devicesamples.Part{
+	owner = part{
 		Namespace: get("exported_namespace", "namespace", "pod_namespace", "k8s.namespace.name"),
 		Pod:       get("exported_pod", "pod", "pod_name", "k8s.pod.name"),
 		PodUID:    get("pod_uid", "k8s.pod.uid"),
@@ -113,8 +116,16 @@ func jobOf(labels, resource pcommon.Map) string {
 	return ""
 }
 
+// part is the workload that a series names. Empty strings and 0 mean unknown.
+type part struct {
+	Namespace, Pod, PodUID, Container string // of a pod that shares the device
+	Replica                           string // number of the device plugin's replica, as its exporter names it
+	ContainerID                       string // of a process
+	PID                               int64  // of a process, as the host counts it
+}
+
 // whole is the part of a series that names no workload.
-var whole devicesamples.Part
+var whole part
 
 // settle decides which points of the batch are values of the device, and which are parts or copies
 // of them.
@@ -172,7 +183,7 @@ func (d *device) decide(g *group, counts *[numOutcomes]int64) {
 		case p.copied && taken:
 			counts[duplicate]++
 		case g.rule.part, p.part.PID != 0 && !p.copied, divided && !p.copied:
-			counts[d.writePart(g.rule, p)]++
+			counts[d.addPart(g.rule, p)]++
 		case taken:
 			counts[duplicate]++
 		default:
@@ -185,19 +196,16 @@ func (d *device) decide(g *group, counts *[numOutcomes]int64) {
 	}
 }
 
-// writePart writes what one pod or process has of a device.
-func (d *device) writePart(r *rule, p *reading) outcome {
-	w, ok := d.w.(devicesamples.PartWriter)
-	if !ok || r.field.Kind() == gpuquantity.Counter || p.part == whole {
+// addPart adds what one pod has of a device to the pods' shares. Values of a process are only kept
+// apart from the device's.
+func (d *device) addPart(r *rule, p *reading) outcome {
+	if r.field.Kind() == gpuquantity.Counter || p.part == whole {
 		return duplicate
 	}
 	v, o := d.convert(r, p)
 	if o != written {
 		return o
 	}
-	s := devicesamples.Sample{Time: p.t}
-	s.Set(r.field, v)
-	w.WriteParts(p.part, []devicesamples.Sample{s})
 	if p.part.Pod != "" && p.part.PID == 0 {
 		d.shares.add(&d.desc, &p.part, r.field, p.t, v, 1)
 	}
@@ -210,10 +218,10 @@ func (d *device) share(g *group) {
 	if g.rule.rank+1 != d.best[g.rule.field] || d.partitioned {
 		return
 	}
-	var owners []devicesamples.Part
+	var owners []part
 	for i := range g.points {
 		p := &g.points[i]
-		o := devicesamples.Part{Namespace: p.part.Namespace, Pod: p.part.Pod, PodUID: p.part.PodUID}
+		o := part{Namespace: p.part.Namespace, Pod: p.part.Pod, PodUID: p.part.PodUID}
 		if o.Pod != "" && p.part.PID == 0 && !p.copied && !slices.Contains(owners, o) {
 			owners = append(owners, o)
 		}
@@ -248,7 +256,7 @@ func (d *device) addOwner(p *reading, t int64) {
 		d.owners, d.owned = d.owners[:0], t
 	}
 	o := owner{p.part.Namespace, p.part.Pod, p.part.PodUID, p.part.Container, p.job}
-	if t == d.owned && len(d.owners) < devicesamples.MaxParts && !slices.Contains(d.owners, o) {
+	if t == d.owned && len(d.owners) < maxParts && !slices.Contains(d.owners, o) {
 		d.owners = append(d.owners, o)
 	}
 }

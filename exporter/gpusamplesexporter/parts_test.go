@@ -78,14 +78,6 @@ func TestPodsOfASharedGPUAreItsParts(t *testing.T) {
 		v.Release()
 		assert.InDelta(t, 1000, joules, 1e-9)
 		assert.InDelta(t, 2e6, bytes, 1e-6)
-		part := func(name string) devicesamples.Part {
-			return devicesamples.Part{Namespace: "ml", Pod: name, PodUID: "uid-" + name, Container: "main", Replica: "0"}
-		}
-		assert.InDeltaMapValues(t, map[devicesamples.Part]float64{part("a"): 0.7, part("b"): 0.25, part("c"): 0},
-			r.parts("GPU-1", devicesamples.Utilization, at, end), 1e-12)
-		assert.Equal(t, map[devicesamples.Part]float64{part("a"): 40000 << 20, part("b"): 19000 << 20, part("c"): 0},
-			r.parts("GPU-1", devicesamples.MemoryUsed, at, end))
-		assert.Empty(t, r.parts("GPU-1", devicesamples.Power, at, end))
 		assert.Equal(t, map[string]int64{"written": 15, "part": 18, "copy": 9}, r.outcomes())
 		ids, by := r.store.DevicesOf(nil, &devicesamples.Workload{Namespace: "ml", Pod: "b"}, end.UnixNano(), end.UnixNano())
 		assert.Equal(t, []string{"GPU-1"}, ids)
@@ -176,29 +168,20 @@ func TestADeviceThatAPodGetsKeepsItsSeries(t *testing.T) {
 	assert.Equal(t, 0.5, got)
 }
 
-// TestProcessesAreParts writes OpenLIT's metrics of processes and metrics of a device that name a
-// process.
+// TestProcessesAreParts writes metrics of a device that name a process, beside the device's own.
 func TestProcessesAreParts(t *testing.T) {
 	r := newRig(t)
 	at := time.Now().Add(-time.Minute)
-	for i := range 2 {
-		now := at.Add(time.Duration(i) * time.Second)
-		id := map[string]any{"hw.id": "GPU-1"}
-		r.write(
-			point{name: "hw.gpu.memory.usage", at: now, value: 700, attrs: id},
-			point{name: "hw.gpu.memory.usage", at: now, value: 300, attrs: with(id, "process.pid", "7")},
-			point{name: "process.gpu.memory.usage", at: now, value: 400, attrs: with(id, "process.pid", "8")},
-			point{name: "process.gpu.utilization", at: now, value: 0.25, attrs: with(with(id, "process.pid", "8"), "hw.gpu.task", "general")},
-			point{name: "process.gpu.utilization", at: now, value: 1, attrs: with(with(id, "process.pid", "8"), "hw.gpu.task", "encoder")})
-	}
+	id := map[string]any{"hw.id": "GPU-1"}
+	r.write(
+		point{name: "hw.gpu.memory.usage", at: at, value: 700, attrs: id},
+		point{name: "hw.gpu.memory.usage", at: at, value: 300, attrs: with(id, "process.pid", "7")},
+		point{name: "hw.gpu.utilization", at: at, value: 0.25, attrs: with(with(id, "process.pid", "8"), "hw.gpu.task", "general")})
 	used, _ := r.value("GPU-1", devicesamples.MemoryUsed, at)
 	assert.Equal(t, 700.0, used)
 	_, ok := r.value("GPU-1", devicesamples.Utilization, at)
 	assert.False(t, ok, "the device's utilization is unknown")
-	assert.Equal(t, map[devicesamples.Part]float64{{PID: 7}: 300, {PID: 8}: 400},
-		r.parts("GPU-1", devicesamples.MemoryUsed, at, at.Add(time.Second)))
-	assert.Equal(t, map[devicesamples.Part]float64{{PID: 8}: 0.25},
-		r.parts("GPU-1", devicesamples.Utilization, at, at.Add(time.Second)))
+	assert.Equal(t, map[string]int64{"written": 1, "part": 2}, r.outcomes())
 }
 
 // TestRecordedVirtualGPUs reads a scrape of the exporter with KUBERNETES_VIRTUAL_GPUS=true.

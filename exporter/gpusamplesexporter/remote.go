@@ -18,11 +18,10 @@ type remoteShares struct {
 	t     int64 // of the last output
 }
 
-// remoteKey identifies a counter; the zero value is the unattributed energy.
+// remoteKey identifies a counter.
 type remoteKey struct {
-	device, container string
-	pid               int64
-	part              devicesamples.Part
+	device string
+	part   part
 }
 
 type remoteUser struct {
@@ -52,10 +51,10 @@ func (c *remoteCounter) add(start, t int64, v float64) {
 // add adds a point of a process's metric.
 func (s *remoteShares) add(name, device string, labels pcommon.Map, start, t int64, v float64) {
 	owner, _ := ownerOf(labels, pcommon.NewMap())
-	k := remoteKey{device: device, pid: owner.PID, container: owner.ContainerID, part: owner}
+	k := remoteKey{device, owner}
 	u := s.users[k]
 	if u == nil {
-		if len(s.users) >= devicesamples.MaxParts {
+		if len(s.users) >= maxParts {
 			return
 		}
 		u = &remoteUser{}

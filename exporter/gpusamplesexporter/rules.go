@@ -81,14 +81,8 @@ var dcgmRules, amdRules, otelRules = func() (dcgm, amd, otel map[string][]rule) 
 			}
 		}
 	}
-	for name, q := range map[string]gpuquantity.Quantity{ // of OpenLIT's collector, and of the gpu receiver
-		"process.gpu.utilization":         gpuquantity.Utilization,
-		"process.gpu.memory.usage":        gpuquantity.MemoryUsed,
-		semconv.GPUProcessMemoryUsageName: gpuquantity.MemoryUsed,
-	} {
-		m := &q.Info().Metric
-		otel[name] = []rule{{field: q, scale: 1, key: string(m.Key), value: m.Value, any: true, own: true, part: true}}
-	}
+	// Of the gpu receiver: its series name jobs.
+	otel[semconv.GPUProcessMemoryUsageName] = []rule{{field: gpuquantity.MemoryUsed, scale: 1, own: true, part: true}}
 	return dcgm, amd, otel
 }()
 

@@ -64,7 +64,7 @@ const usual = 0.1
 // add adds the utilization or the memory of a pod on the physical GPU or an instance of it.
 // Containers and replicas of a pod repeat its value. How several owners share a value is unknown.
 func (s *podShares) add(
-	on *devicesamples.Device, p *devicesamples.Part, f devicesamples.Field, t int64, v float64, owners int,
+	on *devicesamples.Device, p *part, f devicesamples.Field, t int64, v float64, owners int,
 ) {
 	if t < s.t || f != gpuquantity.Utilization && f != gpuquantity.MemoryUsed {
 		return
@@ -96,7 +96,7 @@ func size(d *devicesamples.Device) float64 {
 }
 
 // pod returns the entry of a pod; nil if there are too many.
-func (s *podShares) pod(on *devicesamples.Device, p *devicesamples.Part) *pod {
+func (s *podShares) pod(on *devicesamples.Device, p *part) *pod {
 	i := slices.IndexFunc(s.pods, func(x *pod) bool {
 		u := x.use
 		return x.on == on && u.Namespace == p.Namespace && u.Pod == p.Pod && u.PodUID == p.PodUID
@@ -104,7 +104,7 @@ func (s *podShares) pod(on *devicesamples.Device, p *devicesamples.Part) *pod {
 	if i >= 0 {
 		return s.pods[i]
 	}
-	if len(s.pods) >= devicesamples.MaxParts {
+	if len(s.pods) >= maxParts {
 		return nil
 	}
 	s.numbers++
@@ -121,7 +121,7 @@ func (s *podShares) pod(on *devicesamples.Device, p *devicesamples.Part) *pod {
 func (s *podShares) write(desc *devicesamples.Device, samples []devicesamples.Sample, out devicesamples.ShareWriter) {
 	if s.device == nil {
 		model, _ := peaks.Lookup(desc.Model)
-		s.device = processenergy.NewDevice(cmp.Or(desc.Limits.Power, model.Power), devicesamples.MaxParts)
+		s.device = processenergy.NewDevice(cmp.Or(desc.Limits.Power, model.Power), maxParts)
 		s.joules, s.busy = -1, -1
 		s.device.Shared = func(from, to int64, shares []processenergy.Share) { s.shared(desc.ID, from, to, shares, out) }
 	}

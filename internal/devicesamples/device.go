@@ -110,7 +110,6 @@ type device struct {
 	open    bool // the owner has not released it
 	gen     int  // counts registrations: only the newest one writes
 	series  [NumFields]*series
-	parts   []*part // workloads that have a part of the device
 	events  []Event // by time, at most maxEvents
 	newest  int64   // newest sample of any field
 	settled int64   // oldest newest sample among the live fields; never decreases
@@ -161,8 +160,10 @@ func (d *device) addEvent(e Event) {
 func (d *device) setDescription(desc Device) {
 	desc.PCIBDF = NormalizePCI(desc.PCIBDF)
 	d.desc = desc
-	for s := range d.all() {
-		s.nominal = int64(max(desc.Interval, 0))
+	for _, s := range d.series {
+		if s != nil {
+			s.nominal = int64(max(desc.Interval, 0))
+		}
 	}
 }
 

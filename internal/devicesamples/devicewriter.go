@@ -40,7 +40,7 @@ func (w *deviceWriter) Write(samples []Sample) {
 		return
 	}
 	for i := range samples {
-		st.write(w.d, &w.d.series, &samples[i], now)
+		st.write(w.d, &samples[i], now)
 	}
 	w.d.refresh()
 	if now.Sub(st.swept) > sweepEvery {
@@ -70,9 +70,8 @@ func (w *deviceWriter) Close() {
 	w.st.mu.Unlock()
 }
 
-// write stores the known fields of one sample in the rings of a device, or of a part of it; mu is
-// held.
-func (st *Store) write(d *device, rings *[NumFields]*series, sample *Sample, now time.Time) {
+// write stores the known fields of one sample in the rings of a device; mu is held.
+func (st *Store) write(d *device, sample *Sample, now time.Time) {
 	if sample.Time > now.Add(maxFuture).UnixNano() {
 		st.stats.future.Add(int64(bits.OnesCount32(sample.Known)))
 		return
@@ -86,16 +85,16 @@ func (st *Store) write(d *device, rings *[NumFields]*series, sample *Sample, now
 			Other: fmt.Sprintf("%.4g GiB of memory", float64(d.desc.Limits.Memory)/(1<<30)),
 		})
 	}
-	for f := range rings {
+	for f := range d.series {
 		if sample.Known&(1<<f) == 0 {
 			continue
 		}
-		s := rings[f]
+		s := d.series[f]
 		if s == nil {
 			info := Field(f).Info()
 			s = &series{kind: info.Kind, fastest: info.Domain.PerSecond, nominal: int64(max(d.desc.Interval, 0))}
 			s.still = Field(f) != Energy // a GPU always draws power
-			rings[f] = s
+			d.series[f] = s
 		}
 		if s.len() > 0 && sample.Time <= s.read {
 			if ahead := now.Add(clockSlack).UnixNano(); s.read <= ahead || sample.Time > ahead {
@@ -109,9 +108,7 @@ func (st *Store) write(d *device, rings *[NumFields]*series, sample *Sample, now
 			// The newest point is in the future and this one does not: the clock was set back.
 			st.stats.evictedAge.Add(int64(s.len()))
 			s.clear()
-			if rings == &d.series {
-				d.settled = 0
-			}
+			d.settled = 0
 		}
 		if !st.room(s, sample.Time) {
 			continue
@@ -182,8 +179,8 @@ func (st *Store) shrinkOther(n int) bool {
 	}
 	var oldest *series
 	for _, d := range st.devices {
-		for s := range d.all() {
-			if len(s.pts) >= n && (oldest == nil || s.len() == 0 || s.first().t < oldest.first().t) {
+		for _, s := range d.series {
+			if s != nil && len(s.pts) >= n && (oldest == nil || s.len() == 0 || s.first().t < oldest.first().t) {
 				oldest = s
 				if s.len() == 0 {
 					break
@@ -198,7 +195,10 @@ func (st *Store) shrinkOther(n int) bool {
 // trimRings frees the memory of rings that are mostly empty.
 func (st *Store) trimRings() {
 	for _, d := range st.devices {
-		for s := range d.all() {
+		for _, s := range d.series {
+			if s == nil {
+				continue
+			}
 			n := len(s.pts)
 			for n > minPoints && 4*s.len() <= n {
 				n /= 2

@@ -6,7 +6,6 @@ package devicesamples
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,11 +187,13 @@ func (st *Store) unindex(d *device) {
 // sweep removes devices without a writer whose samples are too old; mu is held.
 func (st *Store) sweep(now time.Time) {
 	for key, d := range st.devices {
-		d.forgetParts(st, now.UnixNano()-st.maxAge)
 		if !d.open && now.UnixNano()-d.newest > st.maxAge {
 			st.unindex(d)
-			st.free(&d.series)
-			d.forgetParts(st, math.MaxInt64)
+			for _, s := range d.series {
+				if s != nil {
+					st.resize(s, 0)
+				}
+			}
 			delete(st.devices, key)
 			st.hostedMu.Lock()
 			delete(st.hosted, d)

@@ -229,18 +229,6 @@ func (x DeviceView) LastRead(f Field) int64 {
 	return 0
 }
 
-// Neighbors returns the times of the samples of a field around t: the last one before t or at t,
-// and the first one after it. False if they are too far apart to cover the time between them.
-func (x DeviceView) Neighbors(f Field, t int64) (before, after int64, ok bool) {
-	s := x.field(f)
-	if s == nil || t < s.first().t || t >= s.last().t {
-		return 0, 0, false
-	}
-	i := s.after(t)
-	older, newer := s.at(i-1), s.at(i)
-	return older.t, newer.t, newer.covered > older.covered
-}
-
 // UpdatePeriod returns the measured time between two changes of a counter, never below the time
 // between its samples; 0 while unknown (fewer than 8 changes) and for fields that are not counters.
 func (x DeviceView) UpdatePeriod(f Field) time.Duration {
