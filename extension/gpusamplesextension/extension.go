@@ -113,39 +113,38 @@ func (x *samples) Shutdown(ctx context.Context) error {
 // adds.
 func (x *samples) observe() error {
 	tel := x.telemetry
-	counts := func(of map[string]func(devicesamples.Counts) int64) metric.Int64Callback {
+	counts := func(of map[string]func() int64) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
-			c := x.Counts()
 			for reason, n := range of {
-				o.Observe(n(c), sharedcomponent.Label("reason", reason))
+				o.Observe(n(), sharedcomponent.Label("reason", reason))
 			}
 			return nil
 		}
 	}
-	value := func(of func(devicesamples.Counts) int64) metric.Int64Callback {
+	value := func(of func() int64) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(of(x.Counts()))
+			o.Observe(of())
 			return nil
 		}
 	}
-	type c = devicesamples.Counts
+	s := &x.Stats
 	return errors.Join(
-		tel.RegisterExtensionGpuSamplesWrittenCallback(value(func(n c) int64 { return n.Written })),
-		tel.RegisterExtensionGpuSamplesDroppedCallback(counts(map[string]func(c) int64{
-			"duplicate":      func(n c) int64 { return n.Duplicate },
-			"out_of_order":   func(n c) int64 { return n.OutOfOrder },
-			"future":         func(n c) int64 { return n.Future },
-			"not_registered": func(n c) int64 { return n.NotRegistered },
-			"load":           func(n c) int64 { return n.LoadDropped },
+		tel.RegisterExtensionGpuSamplesWrittenCallback(value(s.Written.Load)),
+		tel.RegisterExtensionGpuSamplesDroppedCallback(counts(map[string]func() int64{
+			"duplicate":      s.Duplicate.Load,
+			"out_of_order":   s.OutOfOrder.Load,
+			"future":         s.Future.Load,
+			"not_registered": s.NotRegistered.Load,
+			"load":           s.LoadDropped.Load,
 		})),
-		tel.RegisterExtensionGpuSamplesEvictedCallback(counts(map[string]func(c) int64{
-			"age":   func(n c) int64 { return n.EvictedAge },
-			"bytes": func(n c) int64 { return n.EvictedBytes },
+		tel.RegisterExtensionGpuSamplesEvictedCallback(counts(map[string]func() int64{
+			"age":   s.EvictedAge.Load,
+			"bytes": s.EvictedBytes.Load,
 		})),
-		tel.RegisterExtensionGpuSamplesMissesCallback(counts(map[string]func(c) int64{
-			"unknown_device": func(n c) int64 { return n.MissUnknown },
-			"too_old":        func(n c) int64 { return n.MissOld },
-			"too_new":        func(n c) int64 { return n.MissNew },
+		tel.RegisterExtensionGpuSamplesMissesCallback(counts(map[string]func() int64{
+			"unknown_device": s.MissUnknown.Load,
+			"too_old":        s.MissOld.Load,
+			"too_new":        s.MissNew.Load,
 		})),
 		tel.RegisterExtensionGpuSamplesContradictionsCallback(func(_ context.Context, o metric.Int64Observer) error {
 			for _, e := range x.ContradictionEntries() {
@@ -154,8 +153,8 @@ func (x *samples) observe() error {
 			}
 			return nil
 		}),
-		tel.RegisterExtensionGpuSamplesUsesDroppedCallback(value(func(n c) int64 { return n.UsesDropped })),
-		tel.RegisterExtensionGpuSamplesMemoryCallback(value(func(n c) int64 { return n.Bytes })),
-		tel.RegisterExtensionGpuSamplesDevicesCallback(value(func(n c) int64 { return n.Devices })),
+		tel.RegisterExtensionGpuSamplesUsesDroppedCallback(value(s.UsesDropped.Load)),
+		tel.RegisterExtensionGpuSamplesMemoryCallback(value(x.Bytes)),
+		tel.RegisterExtensionGpuSamplesDevicesCallback(value(x.Devices)),
 	)
 }

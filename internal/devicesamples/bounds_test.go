@@ -168,10 +168,10 @@ func TestDropsCountValues(t *testing.T) {
 	s.Set(Energy, 1)
 	s.Set(Temperature, 1)
 	r.w.Write([]Sample{s})
-	assert.EqualValues(t, 3, r.store.stats.future.Load())
+	assert.EqualValues(t, 3, r.store.Stats.Future.Load())
 	r.w.Close()
 	r.w.Write([]Sample{s})
-	assert.EqualValues(t, 3, r.store.stats.closed.Load())
+	assert.EqualValues(t, 3, r.store.Stats.NotRegistered.Load())
 }
 
 // The possible increase of a counter is proportional to the gap, but at least the increase of one
@@ -218,11 +218,11 @@ func TestValuesOutsideTheirRangeContradictTheDevice(t *testing.T) {
 			write(r, i, share)
 		}
 		require.Empty(t, r.store.ContradictionEntries(), reason)
-		stored := r.store.Counts().Written
+		stored := r.store.Stats.Written.Load()
 		for i, share := range []float64{1.06, 9.7, 97} {
 			write(r, 100+i, share)
 		}
-		require.Equal(t, stored, r.store.Counts().Written, reason)
+		require.Equal(t, stored, r.store.Stats.Written.Load(), reason)
 		entries := r.store.ContradictionEntries()
 		require.Len(t, entries, 1)
 		assert.Equal(t, reason, entries[0].Reason)

@@ -35,7 +35,7 @@ func (w *deviceWriter) Write(samples []Sample) {
 	if !w.valid() {
 		st.mu.Unlock()
 		for i := range samples {
-			st.stats.closed.Add(int64(bits.OnesCount32(samples[i].Known)))
+			st.Stats.NotRegistered.Add(int64(bits.OnesCount32(samples[i].Known)))
 		}
 		return
 	}
@@ -73,7 +73,7 @@ func (w *deviceWriter) Close() {
 // write stores the known fields of one sample in the rings of a device; mu is held.
 func (st *Store) write(d *device, sample *Sample, now time.Time) {
 	if sample.Time > now.Add(maxFuture).UnixNano() {
-		st.stats.future.Add(int64(bits.OnesCount32(sample.Known)))
+		st.Stats.Future.Add(int64(bits.OnesCount32(sample.Known)))
 		return
 	}
 	if v := sample.Values[MemoryUsed]; d.desc.Limits.Memory > 0 && sample.Known&(1<<MemoryUsed) != 0 &&
@@ -99,14 +99,14 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 		if s.len() > 0 && sample.Time <= s.read {
 			if ahead := now.Add(clockSlack).UnixNano(); s.read <= ahead || sample.Time > ahead {
 				if sample.Time == s.read {
-					st.stats.duplicate.Add(1)
+					st.Stats.Duplicate.Add(1)
 				} else {
-					st.stats.outOfOrder.Add(1)
+					st.Stats.OutOfOrder.Add(1)
 				}
 				continue
 			}
 			// The newest point is in the future and this one does not: the clock was set back.
-			st.stats.evictedAge.Add(int64(s.len()))
+			st.Stats.EvictedAge.Add(int64(s.len()))
 			s.clear()
 			d.settled = 0
 		}
@@ -114,7 +114,7 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 			continue
 		}
 		s.push(sample.Time, sample.Values[f])
-		st.stats.written.Add(1)
+		st.Stats.Written.Add(1)
 	}
 }
 
@@ -124,7 +124,7 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 func (st *Store) room(s *series, t int64) bool {
 	for s.len() > 0 && s.first().t < t-st.maxAge {
 		s.head++
-		st.stats.evictedAge.Add(1)
+		st.Stats.EvictedAge.Add(1)
 	}
 	if s.len() < len(s.pts) || st.grow(s, cmp.Or(2*len(s.pts), minPoints)) {
 		return true
@@ -134,7 +134,7 @@ func (st *Store) room(s *series, t int64) bool {
 			return true
 		}
 	}
-	st.stats.evictedBytes.Add(1)
+	st.Stats.EvictedBytes.Add(1)
 	if len(s.pts) == 0 {
 		return false
 	}
@@ -164,7 +164,7 @@ func (st *Store) resize(s *series, n int) {
 		st.rings[bits.Len(uint(n))]++
 	}
 	st.bytes += int64(n-len(s.pts)) * s.pointSize()
-	st.stats.evictedBytes.Add(int64(s.resize(n)))
+	st.Stats.EvictedBytes.Add(int64(s.resize(n)))
 }
 
 // shrinkOther halves a ring of at least n points, the one with the oldest point; it returns false

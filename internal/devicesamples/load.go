@@ -99,7 +99,7 @@ const maxLoadSeries, maxLoadReadings = 1 << 10, 1 << 12
 // loadTable holds the recent readings by service.
 type loadTable struct {
 	maxAge  int64
-	dropped atomic.Int64
+	dropped *atomic.Int64
 
 	mu     sync.RWMutex
 	series map[string]map[string]*[]LoadLevel // by service and source

@@ -34,7 +34,7 @@ type Store struct {
 
 	lease  atomic.Pointer[component.ID] // nil: not leased
 	subs   sync.Map                     // of channels: readers that are woken
-	stats  stats
+	Stats  Stats
 	uses   useTable
 	loads  loadTable
 	shares shareTable
@@ -56,39 +56,31 @@ func (st *Store) Requested() bool { return st.written.Load() }
 
 func (st *Store) markRequested() { st.written.Store(true) }
 
-// Counts are what a Store has counted, and what it holds.
-type Counts struct {
-	Written                                      int64 // samples
-	Duplicate, OutOfOrder, Future, NotRegistered int64 // rejected values
-	LoadDropped                                  int64 // rejected readings of running requests
-	EvictedAge, EvictedBytes                     int64 // values
-	MissUnknown, MissOld, MissNew                int64 // lookups
-	UsesDropped                                  int64
-	Bytes, Devices                               int64
+// Stats are what a Store has counted.
+type Stats struct {
+	Written                                      atomic.Int64 // samples
+	Duplicate, OutOfOrder, Future, NotRegistered atomic.Int64 // rejected values
+	LoadDropped                                  atomic.Int64 // rejected readings of running requests
+	EvictedAge, EvictedBytes                     atomic.Int64 // values
+	MissUnknown, MissOld, MissNew                atomic.Int64 // lookups
+	UsesDropped                                  atomic.Int64
 }
 
-// Counts returns the current counts.
-func (st *Store) Counts() Counts {
+// Bytes returns the memory of all rings.
+func (st *Store) Bytes() int64 {
 	st.mu.RLock()
-	bytes, devices := st.bytes, int64(len(st.devices))
-	st.mu.RUnlock()
-	n := &st.stats
-	return Counts{
-		Written: n.written.Load(), Duplicate: n.duplicate.Load(), OutOfOrder: n.outOfOrder.Load(), Future: n.future.Load(),
-		NotRegistered: n.closed.Load(), LoadDropped: st.loads.dropped.Load(), EvictedAge: n.evictedAge.Load(),
-		EvictedBytes: n.evictedBytes.Load(), MissUnknown: n.missUnknown.Load(), MissOld: n.missOld.Load(),
-		MissNew: n.missNew.Load(), UsesDropped: st.uses.dropped.Load(), Bytes: bytes, Devices: devices,
-	}
+	defer st.mu.RUnlock()
+	return st.bytes
+}
+
+// Devices returns the number of devices.
+func (st *Store) Devices() int64 {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return int64(len(st.devices))
 }
 
 type hostPCI struct{ host, bdf string }
-
-// stats are the extension's own counters.
-type stats struct {
-	written, duplicate, outOfOrder, future, closed atomic.Int64
-	evictedAge, evictedBytes                       atomic.Int64
-	missUnknown, missOld, missNew                  atomic.Int64
-}
 
 const (
 	// maxFuture is how far a sample may be ahead of the clock (the clocks of two hosts differ); one
@@ -118,7 +110,7 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{
+	st := &Store{
 		maxAge:     int64(cfg.MaxAge),
 		maxBytes:   cfg.MaxBytes,
 		maxDevices: cfg.MaxDevices,
@@ -129,6 +121,8 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 		loads:      loadTable{maxAge: max(int64(cfg.MaxAge), loadKept)},
 		uses:       useTable{maxAge: int64(cfg.MaxAge), now: now, origins: map[UseOrigin]*useList{}},
 	}
+	st.loads.dropped, st.uses.dropped = &st.Stats.LoadDropped, &st.Stats.UsesDropped
+	return st
 }
 
 // Register implements Writer.

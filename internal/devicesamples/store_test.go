@@ -88,7 +88,7 @@ func TestRingsAreBoundedInAgeAndBytes(t *testing.T) {
 		r.put(Power, time.Duration(i)*time.Second, 1)
 	}
 	r.view(func(d DeviceView) { assert.Len(t, d.Times(Power, 0, t0*2, nil), 11) })
-	assert.Equal(t, int64(989), r.store.stats.evictedAge.Load())
+	assert.Equal(t, int64(989), r.store.Stats.EvictedAge.Load())
 
 	cfg.MaxAge, cfg.MaxBytes = time.Hour, 3*minPoints*pointSize
 	r = newRig(t, cfg, Device{ID: "GPU-a"})
@@ -97,7 +97,7 @@ func TestRingsAreBoundedInAgeAndBytes(t *testing.T) {
 		r.put(Energy, time.Duration(i)*time.Second, float64(i))
 	}
 	assert.LessOrEqual(t, r.store.bytes, cfg.MaxBytes)
-	assert.Positive(t, r.store.stats.evictedBytes.Load())
+	assert.Positive(t, r.store.Stats.EvictedBytes.Load())
 	r.view(func(d DeviceView) {
 		oldest, newest := d.Range(Power)
 		assert.Equal(t, t0+999*second, newest)
@@ -130,9 +130,9 @@ func TestInvalidSamplesAreDroppedAndCounted(t *testing.T) {
 	r.put(Power, 9*time.Second, 3)
 	r.put(Power, 25*time.Hour, 4) // an hour ahead of the clock
 	r.view(func(d DeviceView) { assert.Equal(t, []int64{t0 + 10*second}, d.Times(Power, 0, 2*t0, nil)) })
-	assert.Equal(t, int64(1), r.store.stats.duplicate.Load())
-	assert.Equal(t, int64(1), r.store.stats.outOfOrder.Load())
-	assert.Equal(t, int64(1), r.store.stats.future.Load())
+	assert.Equal(t, int64(1), r.store.Stats.Duplicate.Load())
+	assert.Equal(t, int64(1), r.store.Stats.OutOfOrder.Load())
+	assert.Equal(t, int64(1), r.store.Stats.Future.Load())
 }
 
 func TestAClockThatIsSetBackRestartsTheSeries(t *testing.T) {
@@ -215,11 +215,11 @@ func TestSamplesOfARefusedDeviceAreCounted(t *testing.T) {
 		w.Write([]Sample{sample})
 		w.WriteEvents([]Event{{Time: t0, Kind: EventXID, Count: 1}})
 		w.Close()
-		require.EqualValues(t, 2*(i+1), r.store.stats.closed.Load())
+		require.EqualValues(t, 2*(i+1), r.store.Stats.NotRegistered.Load())
 	}
-	require.Zero(t, r.store.stats.written.Load())
+	require.Zero(t, r.store.Stats.Written.Load())
 	r.put(Power, 0, 1)
-	require.EqualValues(t, 1, r.store.stats.written.Load(), "the device's own writer goes on")
+	require.EqualValues(t, 1, r.store.Stats.Written.Load(), "the device's own writer goes on")
 }
 
 func TestReadersAndWritersTogether(t *testing.T) {

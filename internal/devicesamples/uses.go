@@ -127,7 +127,7 @@ const MaxUses = 16384
 type useTable struct {
 	maxAge  int64
 	now     func() time.Time
-	dropped atomic.Int64 // uses over MaxUses
+	dropped *atomic.Int64 // uses over MaxUses
 
 	mu      sync.Mutex
 	origins map[UseOrigin]*useList

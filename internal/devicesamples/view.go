@@ -21,7 +21,7 @@ func (v View) Release() { v.st.mu.RUnlock() }
 func (v View) Lookup(id string) (DeviceView, bool) {
 	d := v.st.devices[NormalizeID(id)]
 	if d == nil {
-		v.st.stats.missUnknown.Add(1)
+		v.st.Stats.MissUnknown.Add(1)
 	}
 	return DeviceView{v.st, d}, d != nil
 }
@@ -30,7 +30,7 @@ func (v View) Lookup(id string) (DeviceView, bool) {
 func (v View) LookupPCI(host, bdf string) (DeviceView, bool) {
 	d := v.st.byPCI[hostPCI{host, NormalizePCI(bdf)}]
 	if d == nil || host == "" {
-		v.st.stats.missUnknown.Add(1)
+		v.st.Stats.MissUnknown.Add(1)
 		return DeviceView{}, false
 	}
 	return DeviceView{v.st, d}, true
@@ -245,10 +245,10 @@ func (x DeviceView) Coverage(start, end int64) (coverage float64, samples int) {
 	s := x.d.primary
 	switch {
 	case s == nil || start > s.last().t:
-		x.st.stats.missNew.Add(1)
+		x.st.Stats.MissNew.Add(1)
 		return 0, 0
 	case end < s.first().t:
-		x.st.stats.missOld.Add(1)
+		x.st.Stats.MissOld.Add(1)
 		return 0, 0
 	}
 	if i := s.after(start - 1); i < s.tail && s.at(i).t <= end {
