@@ -42,56 +42,79 @@ type attributes struct {
 	level       spanfacts.Level
 	loads       *loads
 	events      []devicesamples.Event // of the span's boards
-	values      []float64             // of a span of several devices, by measured: sums and highest values
-	weights     []float64             // and of how many devices
+	spots       []spot                // the span's devices
 }
 
-// write joins one span with its device and physical GPU in the current view. False: no sample is
-// near.
+// write joins one span with its devices in the current view: energy is the sum over their physical
+// GPUs, and known only if each one's is; means are over all devices that measure; memory is the sum,
+// temperature and throttle time are the worst. more has the span's handles on further devices. False:
+// no sample is near one of them.
 func (a *attributes) write(
-	to *results, g *gpuSpan, at *target, share attribution.Share, shared bool, further, furtherBound float64, in *scope,
+	to *results, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
+	further, furtherBound float64, in *scope,
 ) bool {
 	start, end := g.start+a.shift, g.end+a.shift
-	dev, b := at.dev, at.board
-	boardDev := b.meter.dev
-	how := at.method(end - start)
+	several := more != nil
 	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
-	if at.hwID == "" { // found by another identity: later processors need not search again
-		to.putStr(string(semconv.HWIDKey), dev.Device().ID)
+	a.spots, a.events = append(a.spots[:0], spot{board: x.board, dev: x.dev}), a.events[:0]
+	switch {
+	case several:
+		a.spots = append(a.spots, x.more...)
+		to.putInt(string(semconv.GPUDeviceCountKey), int64(len(a.spots)))
+	case x.hwID == "": // found by another identity: later processors need not search again
+		to.putStr(string(semconv.HWIDKey), x.dev.Device().ID)
 	}
-	coverage, samples := dev.Coverage(start, end)
+	coverage, samples, known := 1.0, math.MaxInt, shared
+	energy, bound, own, late := further, furtherBound, 0.0, int64(0)
+	var held holdback
+	for i := range a.spots {
+		s := &a.spots[i]
+		c, n := s.dev.Coverage(start, end)
+		coverage, samples = min(coverage, c), min(samples, n)
+		held.add(either(s.dev, s.board.meter.dev, devicesamples.Throttle), start, end)
+		known = known && (a.energyOnMIG || s.dev.Device().Parent == "")
+		if s.again {
+			continue
+		}
+		if i > 0 {
+			share, shared = s.board.dev.Share(g.Key, more[i-1])
+			known = known && shared
+		}
+		known = known && share.Ended && share.Covered > 0
+		s.own = max(0, share.Own)
+		energy, own, late = energy+max(0, share.Value), own+s.own, max(late, share.Late)
+		bound += s.board.boundOf(start, end, share.Value) + share.Short
+		bound += s.board.meter.shareError(x.res, start, end, share.Value)
+		// The share covers only the counter as known when it was attributed; the quality is the worst
+		// value's.
+		if c := max(float64(share.Covered)/float64(end-start), 0); (known || several) && c < coverage-1e-6 {
+			coverage = c
+		}
+		a.events = s.board.meter.dev.Events(start, end, a.events)
+	}
+	how := x.method(end - start)
 	if coverage > 0 {
 		// Measured values are first: an attribute limit truncates the others.
-		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			bound := b.boundOf(start, end, share.Value) + share.Short + furtherBound
-			bound += b.meter.shareError(at.res, start, end, share.Value)
-			energy := max(0, share.Value+further)
-			if energy > 0 && bound > energy {
-				to.withheld++
-				b.energy.withheld += max(0, share.Own)
-			} else {
-				a.energy(g, at, to, energy, max(0, share.Own), bound)
+		switch {
+		case known && energy > 0 && bound > energy:
+			to.withheld++
+			for i := range a.spots {
+				a.spots[i].board.energy.withheld += a.spots[i].own
 			}
-			// The share covers only the counter as known when it was attributed; the quality is the
-			// worst value's.
-			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
-				coverage = c
-			}
+		case known:
+			a.energy(g, x, to, energy, own, bound)
 		}
-		var h holdback
-		h.add(either(dev, boardDev, devicesamples.Throttle), start, end)
-		throttled := a.throttle(to, &h, end-start)
+		throttled := a.throttle(to, &held, end-start)
 		if lean {
-			a.leanMeans(to, at, start, end, how, throttled)
+			a.leanMeans(to, start, end, how, throttled)
 		} else {
-			a.fullMeans(g, to, at, start, end)
+			a.fullMeans(g, to, start, end)
 		}
 	}
-	a.events = boardDev.Events(start, end, a.events[:0])
 	to.putEvents(a.events)
-	if share.Late > 0 {
-		to.putDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
+	if late > 0 {
+		to.putDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(late)*1e-9))
 	}
 	if !lean || coverage < wholeCoverage || !marked {
 		to.putDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
@@ -99,7 +122,7 @@ func (a *attributes) write(
 	if !lean {
 		to.putInt(string(semconv.GPUJoinSamplesKey), int64(samples))
 	}
-	if source := dev.Device().Source; source != "" && !marked {
+	if source := x.dev.Device().Source; source != "" && !marked {
 		to.putStr(string(semconv.GPUMeasurementSourceKey), source)
 	}
 	if coverage > 0 && (!lean || how != in.method) {
@@ -126,20 +149,42 @@ func (a *attributes) energy(g *gpuSpan, at *target, to *results, energy, own, bo
 	}
 }
 
-// fullMeans writes everything that the device and its physical GPU measure.
-func (a *attributes) fullMeans(g *gpuSpan, to *results, at *target, start, end int64) {
-	dev := at.dev
+// fullMeans writes everything that the devices and their physical GPUs measure.
+func (a *attributes) fullMeans(g *gpuSpan, to *results, start, end int64) {
 	for i := range measured {
 		m := &measured[i]
-		if x, ok := at.board.measure(dev, m.quantity, start, end); ok {
+		if x, ok := a.measure(m.quantity, start, end); ok {
 			to.putDouble(m.key, spanfacts.Round12(x))
 		}
 	}
-	if !g.hasMemory {
-		if used, known := dev.Mean(devicesamples.MemoryUsed, start, end); known > 0 {
-			to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
+	if g.hasMemory {
+		return
+	}
+	memory := 0.0
+	for i := range a.spots {
+		used, known := a.spots[i].dev.Mean(devicesamples.MemoryUsed, start, end)
+		if memory += used; known == 0 {
+			return
 		}
 	}
+	to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
+}
+
+// measure returns the mean of a quantity over the span's devices that measure it, or the highest
+// value.
+func (a *attributes) measure(q gpuquantity.Quantity, start, end int64) (x float64, ok bool) {
+	n := 0.0
+	for i := range a.spots {
+		v, known := a.spots[i].board.measure(a.spots[i].dev, q, start, end)
+		switch {
+		case !known:
+		case n > 0 && q.Info().Span.Max:
+			x = max(x, v)
+		default:
+			x, n = x+v, n+1
+		}
+	}
+	return x / max(n, 1), n > 0
 }
 
 // measure returns the value of a quantity over a span, from a device of the physical GPU or from
@@ -167,9 +212,9 @@ func (b *board) measure(dev devicesamples.DeviceView, f gpuquantity.Quantity, st
 // leanMeans writes what shows whether the device computed, moved data or was throttled. A span
 // shorter than a sample has the values of its surroundings, of which only power and the utilization
 // of the SMs are relevant; the clock is written if it was throttled.
-func (a *attributes) leanMeans(to *results, at *target, start, end int64, how string, throttled bool) {
+func (a *attributes) leanMeans(to *results, start, end int64, how string, throttled bool) {
 	put := func(q gpuquantity.Quantity) bool {
-		x, ok := at.board.measure(at.dev, q, start, end)
+		x, ok := a.measure(q, start, end)
 		if ok {
 			to.putDouble(string(q.Info().Span.Key), spanfacts.Round5(x))
 		}

@@ -113,20 +113,16 @@ func (p *joinProcessor) write(b *batch) {
 			continue
 		}
 		further, bound := elsewhere(others, at.board, g)
-		wrote := false
+		wrote := true
 		var more []attribution.Handle
 		if len(at.more) > 0 && len(at.more) == int(g.further) {
 			more = b.furtherHandles(g)
 		}
-		switch {
-		case at.ahead:
-			wrote = true
+		if at.ahead {
 			b.tally.ahead++
 			at.withhold(g, share, more)
-		case more != nil:
-			wrote = p.attrs.writeSeveral(b.results, g, at, more, share, shared, further, bound)
-		default:
-			wrote = p.attrs.write(b.results, g, at, share, shared, further, bound, &b.scopes[g.scope])
+		} else {
+			wrote = p.attrs.write(b.results, g, at, more, share, shared, further, bound, &b.scopes[g.scope])
 		}
 		for i, target := range more {
 			at.more[i].board.dev.Unpin(g.Key, target)

@@ -5,12 +5,10 @@ package gpujoinprocessor
 
 import (
 	"cmp"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -187,6 +185,7 @@ type spot struct {
 	board *board
 	dev   devicesamples.DeviceView // while the samples are locked
 	again bool                     // the physical GPU belongs to a device before it, too, another instance
+	own   float64                  // J, of the span that is written
 }
 
 // devicesOf returns the devices of spans that do not name one: a list in hw.id, otherwise the
@@ -236,7 +235,7 @@ func (e *engine) searchSeveral(view devicesamples.View, x *target) outcome {
 			same, again = same || s.dev == dev, again || s.board == b
 		}
 		if !same {
-			x.more = append(x.more, spot{b, dev, again})
+			x.more = append(x.more, spot{board: b, dev: dev, again: again})
 		}
 	}
 	return found
@@ -256,110 +255,4 @@ func (x *target) arriveMore(b *batch, g *gpuSpan, share *attribution.Span, now i
 		}
 		b.more = append(b.more, at)
 	}
-}
-
-// writeSeveral joins a span with all devices of its target: energy is the sum over their physical
-// GPUs, and known only if each one's is; means are over all that measure; memory is the sum,
-// temperature and throttle time are the worst. It returns false if no sample is near one of them.
-func (a *attributes) writeSeveral(
-	to *results, g *gpuSpan, x *target, more []attribution.Handle, share attribution.Share, shared bool,
-	further, furtherBound float64,
-) bool {
-	start, end := g.start+a.shift, g.end+a.shift
-	lean := a.level == spanfacts.Lean
-
-	a.values, a.weights = a.values[:0], a.weights[:0]
-	for range measured {
-		a.values, a.weights = append(a.values, 0), append(a.weights, 0)
-	}
-	var memory, own float64
-	energy, bound := further, furtherBound
-	var late int64
-	var held holdback
-	a.events = a.events[:0]
-	coverage, samples, known := 1.0, math.MaxInt, shared
-	hasMemory := true
-	measure := func(dev devicesamples.DeviceView, b *board) {
-		board := b.meter.dev
-		c, n := dev.Coverage(start, end)
-		coverage, samples = min(coverage, c), min(samples, n)
-		for i := range measured {
-			switch v, ok := b.measure(dev, measured[i].quantity, start, end); {
-			case ok && measured[i].Max && a.weights[i] > 0:
-				a.values[i] = max(a.values[i], v)
-			case ok && measured[i].Max:
-				a.values[i], a.weights[i] = v, 1
-			case ok:
-				a.values[i] += v
-				a.weights[i]++
-			}
-		}
-		used, k := dev.Mean(devicesamples.MemoryUsed, start, end)
-		memory += used
-		hasMemory = hasMemory && k > 0
-		held.add(either(dev, board, devicesamples.Throttle), start, end)
-		known = known && (a.energyOnMIG || dev.Device().Parent == "")
-	}
-	var shares []float64
-	var boards []*board
-	count := func(b *board, s attribution.Share) {
-		shares, boards = append(shares, max(0, s.Own)), append(boards, b)
-		a.events = b.meter.dev.Events(start, end, a.events)
-		late = max(late, s.Late)
-		energy += max(0, s.Value)
-		bound += b.boundOf(start, end, s.Value) + s.Short
-		bound += b.meter.shareError(x.res, start, end, s.Value)
-		own += max(0, s.Own)
-		known = known && s.Ended && s.Covered > 0
-		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))
-	}
-	measure(x.dev, x.board)
-	count(x.board, share)
-	for i, m := range x.more {
-		measure(m.dev, m.board)
-		if !m.again {
-			s, ok := m.board.dev.Share(g.Key, more[i])
-			known = known && ok
-			count(m.board, s)
-		}
-	}
-
-	to.putInt(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
-	if coverage > 0 {
-		for i, weight := range a.weights {
-			switch {
-			case weight == 0:
-			case !lean:
-				to.putDouble(measured[i].key, spanfacts.Round12(a.values[i]/weight))
-			case measured[i].Lean:
-				to.putDouble(measured[i].key, spanfacts.Round5(a.values[i]/weight))
-			}
-		}
-		if hasMemory && !g.hasMemory && !lean {
-			to.putInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
-		}
-		a.throttle(to, &held, end-start)
-		switch {
-		case known && energy > 0 && bound > energy:
-			to.withheld++
-			for i, s := range shares {
-				boards[i].energy.withheld += s
-			}
-		case known:
-			a.energy(g, x, to, energy, own, bound)
-		}
-	}
-	to.putEvents(a.events)
-	if late > 0 {
-		to.putDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(late)*1e-9))
-	}
-	to.putDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
-	to.putInt(string(semconv.GPUJoinSamplesKey), int64(samples))
-	if source := x.dev.Device().Source; source != "" {
-		to.putStr(string(semconv.GPUMeasurementSourceKey), source)
-	}
-	if coverage > 0 {
-		to.putStr(string(semconv.GPUJoinMethodKey), x.method(end-start))
-	}
-	return coverage > 0
 }
