@@ -15,11 +15,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -28,7 +26,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
-	"go.opentelemetry.io/collector/pipeline"
 )
 
 // ErrRejected is the retryable error of a Sink.
@@ -80,23 +77,6 @@ func First(n int) func() error {
 		if n--; n >= 0 {
 			return ErrRejected
 		}
-		return nil
-	}
-}
-
-// Paced returns a function for Reject that behaves like the queue of an exporter: it has space for
-// size requests and sends one each interval.
-func Paced(size int, interval time.Duration) func() error {
-	var empty time.Time // when all will be sent
-	return func() error {
-		now := time.Now()
-		if empty.Before(now) {
-			empty = now
-		}
-		if empty.Sub(now) > time.Duration(size-1)*interval {
-			return ErrRejected
-		}
-		empty = empty.Add(interval)
 		return nil
 	}
 }
@@ -330,17 +310,4 @@ func Send(t testing.TB, to consumer.Traces, td ptrace.Traces) {
 		}
 	}
 	require.Fail(t, "the spans were never accepted")
-}
-
-// FanOut returns the Collector's own fan-out to several consumers.
-func FanOut(t testing.TB, to ...*Sink) consumer.Traces {
-	all := map[pipeline.ID]consumer.Traces{}
-	var ids []pipeline.ID
-	for i, s := range to {
-		id := pipeline.NewIDWithName(pipeline.SignalTraces, fmt.Sprint(i))
-		all[id], ids = s, append(ids, id)
-	}
-	next, err := connector.NewTracesRouter(all).Consumer(ids...)
-	require.NoError(t, err)
-	return next
 }

@@ -58,12 +58,8 @@ func (a *attributes) write(
 	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
 	a.spots, a.events = append(a.spots[:0], spot{board: x.board, dev: x.dev}), a.events[:0]
-	switch {
-	case several:
+	if several {
 		a.spots = append(a.spots, x.more...)
-		to.putInt(string(semconv.GPUDeviceCountKey), int64(len(a.spots)))
-	case x.hwID == "": // found by another identity: later processors need not search again
-		to.putStr(string(semconv.HWIDKey), x.dev.Device().ID)
 	}
 	coverage, samples, known := 1.0, math.MaxInt, shared
 	energy, bound, own, late := further, furtherBound, 0.0, int64(0)
@@ -93,15 +89,23 @@ func (a *attributes) write(
 		}
 		a.events = s.board.meter.dev.Events(start, end, a.events)
 	}
+	if x.ahead {
+		a.withhold()
+		return true
+	}
+	switch {
+	case several:
+		to.putInt(string(semconv.GPUDeviceCountKey), int64(len(a.spots)))
+	case x.hwID == "": // found by another identity: later processors need not search again
+		to.putStr(string(semconv.HWIDKey), x.dev.Device().ID)
+	}
 	how := x.method(end - start)
 	if coverage > 0 {
 		// Measured values are first: an attribute limit truncates the others.
 		switch {
 		case known && energy > 0 && bound > energy:
 			to.withheld++
-			for i := range a.spots {
-				a.spots[i].board.energy.withheld += a.spots[i].own
-			}
+			a.withhold()
 		case known:
 			a.energy(g, x, to, energy, own, bound)
 		}
@@ -131,15 +135,26 @@ func (a *attributes) write(
 	return coverage > 0
 }
 
+// withhold counts the energy of a span that is not shown because it, or the span's time, is too
+// uncertain.
+func (a *attributes) withhold() {
+	for i := range a.spots {
+		a.spots[i].board.energy.withheld += a.spots[i].own
+	}
+}
+
 // energy writes a span's energy with its own part and its error.
 func (a *attributes) energy(g *gpuSpan, at *target, to *results, energy, own, bound float64) {
 	to.putDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
-	a.bound(g, at, to)
 	if at.behind != 0 {
 		bound = min(bound+at.misplaced(g.start+a.shift, g.end+a.shift, energy), energy)
 	}
 	if at.request {
-		bound = min(bound+energy*at.countError(g.end-g.start), energy) // the sum over requests is still right
+		most, contradicted := a.countError(at.res.server, g.end-g.start)
+		bound = min(bound+energy*most, energy) // the sum over requests is still right
+		if contradicted || !a.loads.known(at.res, g.start+a.shift, g.end+a.shift) {
+			to.putStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
+		}
 	}
 	if energy > 0 && bound >= leastError*energy {
 		to.putDouble(string(semconv.GPUEnergyErrorKey), spanfacts.Round5(bound))

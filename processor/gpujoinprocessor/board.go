@@ -191,7 +191,8 @@ type energyCounters struct {
 	states [energyStates]metric.MeasurementOption
 	device metric.MeasurementOption
 
-	reported attribution.Totals
+	reported [energyStates]float64
+	orphans  int64   // reported
 	lost     float64 // reported as uncovered
 	withheld float64 // own parts of spans without energy, since the last report
 }
@@ -209,15 +210,16 @@ func newEnergyCounters(id string) (l energyCounters) {
 // take returns the increases since the last call.
 func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int64) {
 	t := b.dev.Totals()
-	more[attributed] = max(0, t.Attributed-l.reported.Attributed)
-	more[unattributed] = max(0, t.Unattributed-l.reported.Unattributed)
-	more[lateTaken] = max(0, t.Late-l.reported.Late)
-	more[unseen] = max(0, t.Unseen-l.reported.Unseen)
-	more[rest] = max(0, t.Rest-l.reported.Rest)
-	t.Rest += max(0, l.reported.Rest-t.Rest) // within a window of shares it can fall, which later increases repay
-	more[others] = max(0, t.Others-l.reported.Others)
-	orphans = t.Orphans - l.reported.Orphans
-	l.reported = t
+	now := [energyStates]float64{
+		attributed: t.Attributed, unattributed: t.Unattributed, lateTaken: t.Late, unseen: t.Unseen, rest: t.Rest,
+		others: t.Others,
+	}
+	for i := range now { // inside of a window of shares a total can fall, which later increases repay
+		more[i] = max(0, now[i]-l.reported[i])
+		l.reported[i] += more[i]
+	}
+	orphans = t.Orphans - l.orphans
+	l.orphans = t.Orphans
 
 	// A debt of energy that was attributed by power before the counter counted it is paid first. A
 	// loss below a millionth of the whole is rounding.

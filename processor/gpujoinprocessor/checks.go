@@ -232,16 +232,6 @@ func (c *spanClocks) offset(process uint64, now int64) (ahead bool, behind int64
 	return p.early >= aheadCount && now-p.newest < int64(aheadFor), behind
 }
 
-// withhold counts the energy of a span that is not shown because its times are wrong.
-func (x *target) withhold(g *gpuSpan, share attribution.Share, more []attribution.Handle) {
-	x.board.energy.withheld += max(0, share.Own)
-	for i, at := range more {
-		if s, ok := x.more[i].board.dev.Share(g.Key, at); ok && !x.more[i].again {
-			x.more[i].board.energy.withheld += max(0, s.Own)
-		}
-	}
-}
-
 // clockError is by how much the offset of a server's clock may be wrong: a Date has whole seconds.
 const clockError = int64(500 * time.Millisecond)
 

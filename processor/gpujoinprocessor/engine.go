@@ -319,7 +319,7 @@ func (e *engine) settle(view devicesamples.View, b *board, now time.Time, drain 
 	if t, ok := b.dev.Settled(); ok && t > ns {
 		b.dev.Close()
 		b.dev = attribution.New(attribution.Limits{}, &e.budget)
-		b.energy.reported, b.energy.lost = attribution.Totals{}, 0
+		b.energy.reported, b.energy.orphans, b.energy.lost = [energyStates]float64{}, 0, 0
 	}
 	t := max(min(b.watermark(view), ns-int64(e.cfg.Settle)), ns-int64(e.cfg.MaxWait))
 	if drain {

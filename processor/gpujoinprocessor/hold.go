@@ -113,17 +113,14 @@ func (p *joinProcessor) write(b *batch) {
 			continue
 		}
 		further, bound := elsewhere(others, at.board, g)
-		wrote := true
 		var more []attribution.Handle
 		if len(at.more) > 0 && len(at.more) == int(g.further) {
 			more = b.furtherHandles(g)
 		}
 		if at.ahead {
 			b.tally.ahead++
-			at.withhold(g, share, more)
-		} else {
-			wrote = p.attrs.write(b.results, g, at, more, share, shared, further, bound, &b.scopes[g.scope])
 		}
+		wrote := p.attrs.write(b.results, g, at, more, share, shared, further, bound, &b.scopes[g.scope])
 		for i, target := range more {
 			at.more[i].board.dev.Unpin(g.Key, target)
 		}

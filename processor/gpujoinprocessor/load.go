@@ -16,7 +16,6 @@ import (
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/attribution"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // loads finds how many requests a server ran. All requests of a server belong to one process in the
@@ -181,41 +180,16 @@ func weightOf(v pcommon.Value) float64 {
 	return 0
 }
 
-// contradicted reports whether the server's count is lower than the requests that ran on one of the
-// target's physical GPUs by their spans.
-func (x *target) contradicted() bool {
-	if x.res.server == 0 {
-		return false
-	}
-	if x.board.dev.Contradicts(x.res.server) {
-		return true
-	}
-	for _, s := range x.more {
-		if s.board.dev.Contradicts(x.res.server) {
-			return true
-		}
-	}
-	return false
-}
-
 // countError returns the part of the energy of a request of some length, in ns, that may be wrong
-// because its server's count is known at times only.
-func (x *target) countError(length int64) float64 {
-	if x.res.server == 0 {
-		return 0
+// because its server's count is known at times only. contradicted means that the count is lower than
+// the requests that ran on one of the physical GPUs by their spans.
+func (a *attributes) countError(server uint64, length int64) (most float64, contradicted bool) {
+	for i := range a.spots {
+		d := a.spots[i].board.dev
+		most = max(most, d.CountError(server, length))
+		contradicted = contradicted || d.Contradicts(server)
 	}
-	most := x.board.dev.CountError(x.res.server, length)
-	for _, s := range x.more {
-		most = max(most, s.board.dev.CountError(x.res.server, length))
-	}
-	return most
-}
-
-// bound writes that a request's energy is an upper bound.
-func (a *attributes) bound(g *gpuSpan, x *target, to *results) {
-	if x.request && (x.contradicted() || !a.loads.known(x.res, g.start+a.shift, g.end+a.shift)) {
-		to.putStr(string(semconv.GPUEnergyBoundKey), semconv.GPUEnergyBoundUpper)
-	}
+	return most, contradicted
 }
 
 // arrivals are the requests of one service whose spans have arrived, by the devices on which they

@@ -374,7 +374,7 @@ func (p *joinProcessor) droppedLarge(ctx context.Context, dropped int64) {
 	if dropped == 0 {
 		return
 	}
-	p.stats.tb.ProcessorGpuJoinBadSpans.Add(ctx, dropped, p.stats.tooLarge)
+	p.stats.tb.ProcessorGpuJoinBadSpans.Add(ctx, dropped, p.stats.reasons["too_large"])
 	p.large.Do(func() {
 		p.logger.Warn("spans larger than `max_span_size` with their resource and scope are dropped; further ones are "+
 			"counted, not logged", zap.Int("max_span_size", p.cfg.MaxSpanSize))

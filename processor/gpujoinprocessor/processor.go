@@ -338,7 +338,7 @@ func (p *joinProcessor) refused(ctx context.Context, td ptrace.Traces, err error
 		why = storageFailed
 		err = fmt.Errorf("%s: the storage %s failed: %w", p.id, p.cfg.Queue.Storage, err)
 	}
-	p.stats.tb.ProcessorGpuJoinRefusedSpans.Add(ctx, int64(td.SpanCount()), p.stats.refusals[why])
+	p.stats.tb.ProcessorGpuJoinRefusedSpans.Add(ctx, int64(td.SpanCount()), p.stats.reasons[refusalNames[why]])
 	return err
 }
 

@@ -121,9 +121,9 @@ func TestAFanOutThatRejectsGetsTheSameSpansAgain(t *testing.T) {
 			r := newRig(t)
 			if storage != nil {
 				r.kept(storage)
-				r.joinTo(sinktest.FanOut(t, steadySink, shy, changing), stored)
+				r.joinTo(fanOut(t, steadySink, shy, changing), stored)
 			} else {
-				r.joinTo(sinktest.FanOut(t, steadySink, shy, changing))
+				r.joinTo(fanOut(t, steadySink, shy, changing))
 			}
 			r.run(r.device(nominal), steady(time.Now(), 300))
 			time.Sleep(2 * time.Second)
@@ -261,7 +261,7 @@ func TestTheQueueDrainsAtTheRateOfTheNextComponent(t *testing.T) {
 		for _, when := range []string{"shutdown", "after an outage"} {
 			t.Run(fmt.Sprintf("%s/storage=%v", when, storage != nil), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					accept := sinktest.Paced(20, 10*time.Millisecond)
+					accept := paced(20, 10*time.Millisecond)
 					var down atomic.Bool
 					down.Store(when != "shutdown")
 					sink := &sinktest.Sink{Changes: true, Reject: func() error {

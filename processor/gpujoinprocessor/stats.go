@@ -20,15 +20,7 @@ type stats struct {
 	tb   *metadata.TelemetryBuilder
 	held atomic.Int64
 
-	faults    [faults]metric.MeasurementOption
-	outcomes  [outcomes]metric.MeasurementOption
-	noSamples metric.MeasurementOption
-	uncertain metric.MeasurementOption
-	ahead     metric.MeasurementOption
-	tooLarge  metric.MeasurementOption
-	reasons   [reasons]metric.MeasurementOption
-	losses    [losses]metric.MeasurementOption
-	refusals  [refusals]metric.MeasurementOption
+	reasons map[string]metric.MeasurementOption // by the attribute reason
 }
 
 func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
@@ -36,24 +28,14 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stats{tb: tb, noSamples: sharedcomponent.Label("reason", "no_samples")}
-	s.uncertain = sharedcomponent.Label("reason", "energy_uncertain")
-	s.ahead = sharedcomponent.Label("reason", "clock_ahead")
-	s.tooLarge = sharedcomponent.Label("reason", "too_large")
-	for i, n := range faultNames {
-		s.faults[i] = sharedcomponent.Label("reason", n)
-	}
-	for i, n := range outcomeNames {
-		s.outcomes[i] = sharedcomponent.Label("reason", n)
-	}
-	for i, n := range reasonNames {
-		s.reasons[i] = sharedcomponent.Label("reason", n)
-	}
-	for i, n := range lossNames {
-		s.losses[i] = sharedcomponent.Label("reason", n)
-	}
-	for i, n := range refusalNames {
-		s.refusals[i] = sharedcomponent.Label("reason", n)
+	s := &stats{tb: tb, reasons: map[string]metric.MeasurementOption{}}
+	for _, names := range [][]string{
+		faultNames[:], outcomeNames[:], reasonNames[:], lossNames[:], refusalNames[:],
+		{"no_samples", "energy_uncertain", "clock_ahead", "too_large"},
+	} {
+		for _, n := range names {
+			s.reasons[n] = sharedcomponent.Label("reason", n)
+		}
 	}
 	err = tb.RegisterProcessorGpuJoinHeldSpansCallback(func(_ context.Context, o metric.Int64Observer) error {
 		o.Observe(max(0, s.held.Load()))
@@ -79,7 +61,7 @@ func (s *stats) accepted(ctx context.Context, b *batch) {
 		}
 	}
 	for i, k := range bad {
-		sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinBadSpans, k, s.faults[i])
+		sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinBadSpans, k, s.reasons[faultNames[i]])
 	}
 	s.unplaced(ctx, b)
 }
@@ -87,7 +69,7 @@ func (s *stats) accepted(ctx context.Context, b *batch) {
 // unplaced counts the spans of a batch whose device is not found, by the reason.
 func (s *stats) unplaced(ctx context.Context, b *batch) {
 	for i, k := range b.unplaced {
-		sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, k, s.outcomes[i])
+		sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, k, s.reasons[outcomeNames[i]])
 	}
 }
 
@@ -109,16 +91,16 @@ func (s *stats) delivered(ctx context.Context, b *batch) {
 	t := &b.tally
 	if b.waiting > 0 {
 		s.held.Add(int64(-b.waiting))
-		s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(b.waiting), s.reasons[t.reason])
+		s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(b.waiting), s.reasons[reasonNames[t.reason]])
 		s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, t.hold)
 	}
 	if t.passes {
 		s.unplaced(ctx, b)
 	}
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinLateSpans, t.late, nil)
-	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncovered, s.noSamples)
-	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncertain, s.uncertain)
-	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.ahead, s.ahead)
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncovered, s.reasons["no_samples"])
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.uncertain, s.reasons["energy_uncertain"])
+	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUncoveredSpans, t.ahead, s.reasons["clock_ahead"])
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinUntrackedSpans, t.untracked, nil)
 	sharedcomponent.Count(ctx, s.tb.ProcessorGpuJoinRepeatedSpans, t.repeated, nil)
 }
@@ -126,7 +108,7 @@ func (s *stats) delivered(ctx context.Context, b *batch) {
 // lost counts a batch that was accepted and is dropped.
 func (s *stats) lost(ctx context.Context, b *batch, spans int, why lossReason) {
 	s.held.Add(int64(-b.waiting))
-	s.tb.ProcessorGpuJoinLostSpans.Add(ctx, int64(spans), s.losses[why])
+	s.tb.ProcessorGpuJoinLostSpans.Add(ctx, int64(spans), s.reasons[lossNames[why]])
 }
 
 // energy reports the outcomes of a board's energy since the last report.
