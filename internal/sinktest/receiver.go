@@ -66,33 +66,22 @@ func Receiver(t *testing.T, in Input) {
 			})
 		}
 	}
-	t.Run("the next component rejects everything", func(t *testing.T) {
-		in.stops(t, nil, func() *Sink { return &Sink{Reject: func() error { return ErrRejected }} })
-	})
-	t.Run("the next component waits for the context", func(t *testing.T) {
-		in.stops(t, nil, func() *Sink {
-			return &Sink{Wait: func(ctx context.Context) error {
-				<-ctx.Done()
-				return context.Cause(ctx)
-			}}
-		})
-	})
-	t.Run("the next component hangs", func(t *testing.T) {
-		var release chan struct{}
-		in.stops(t, func(start bool) {
-			if start {
-				release = make(chan struct{})
-			} else {
-				close(release)
-			}
-		}, func() *Sink {
-			return &Sink{Wait: func(context.Context) error {
-				<-release
-				return nil
-			}}
-		})
-	})
+	for name, wait := range map[string]func(ctx context.Context, release <-chan struct{}) error{
+		"rejects everything": func(context.Context, <-chan struct{}) error { return ErrRejected },
+		"waits for the context": func(ctx context.Context, _ <-chan struct{}) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		},
+		hangs: func(_ context.Context, release <-chan struct{}) error {
+			<-release
+			return nil
+		},
+	} {
+		t.Run("the next component "+name, func(t *testing.T) { in.stops(t, name == hangs, wait) })
+	}
 }
+
+const hangs = "hangs"
 
 // sinks are the next components for spans, metrics and logs.
 type sinks [3]*Sink
@@ -141,12 +130,11 @@ func (in *Input) run(t *testing.T, sink func() *Sink) sinks {
 }
 
 // stops checks that a shutdown ends, with an error if the next component hangs.
-func (in *Input) stops(t *testing.T, hang func(start bool), sink func() *Sink) {
+func (in *Input) stops(t *testing.T, hang bool, wait func(context.Context, <-chan struct{}) error) {
 	synctest.Test(t, func(t *testing.T) {
-		if hang != nil {
-			hang(true)
-		}
-		all := in.start(t, sinks{sink(), sink(), sink()})
+		release := make(chan struct{})
+		sink := &Sink{Wait: func(ctx context.Context) error { return wait(ctx, release) }}
+		all := in.start(t, sinks{sink, sink, sink})
 		time.Sleep(in.Lasts)
 		begin := time.Now()
 		var errs error
@@ -154,11 +142,11 @@ func (in *Input) stops(t *testing.T, hang func(start bool), sink func() *Sink) {
 			errs = errors.Join(errs, r.Shutdown(context.Background()))
 		}
 		assert.LessOrEqual(t, time.Since(begin), time.Minute)
-		if hang == nil {
+		close(release)
+		if hang {
+			assert.ErrorContains(t, errs, "not stopped in time")
+		} else {
 			assert.NoError(t, errs)
-			return
 		}
-		assert.ErrorContains(t, errs, "not stopped in time")
-		hang(false)
 	})
 }

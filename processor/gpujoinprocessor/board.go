@@ -82,14 +82,13 @@ type meter struct {
 
 	sharing sharing
 
-	knots         []attribution.Knot
 	read          int64 // when the counter was read last
 	change, power int64 // times of the newest change of the counter, and value of power, that energy has
 	changes       []instrument.Change
 	values        []devicesamples.TimedValue
 }
 
-// Levels implements attribution.Load.
+// Levels implements attribution.Meter.
 func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) []attribution.Level {
 	return m.loads.levels(process, m.board, from, to, m.shift, dst)
 }
@@ -166,12 +165,6 @@ func (m *meter) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot
 		dst[first+i].Time -= m.shift
 	}
 	return dst
-}
-
-// Covered implements attribution.Meter.
-func (m *meter) Covered(from, to int64) int64 {
-	m.knots = m.Knots(from, to, m.knots[:0])
-	return m.knots[len(m.knots)-1].Covered
 }
 
 // Outcomes of a board's energy; the value of `state` in the processor's own metrics.

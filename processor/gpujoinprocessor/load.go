@@ -125,18 +125,13 @@ func (l *loads) levels(
 	if !ok || l.ambiguous(name) {
 		return dst
 	}
-	var levels [32]devicesamples.LoadLevel
-	for _, x := range l.reader.LoadLevels(name, from+shift, to+shift, levels[:0]) {
-		level := attribution.Level{Time: x.Time - shift, Running: x.Running}
-		switch x.Running {
-		case devicesamples.LoadLapsed:
-			level.Running = attribution.Lapsed
-		case devicesamples.LoadAhead:
-			level.Running = attribution.Ahead
-		default:
-			level.Running = max(0, x.Running-float64(l.elsewhere(name, board, level.Time)))
+	first := len(dst)
+	dst = l.reader.LoadLevels(name, from+shift, to+shift, dst)
+	for i := range dst[first:] {
+		level := &dst[first+i]
+		if level.Time -= shift; level.Running >= 0 {
+			level.Running = max(0, level.Running-float64(l.elsewhere(name, board, level.Time)))
 		}
-		dst = append(dst, level)
 	}
 	return dst
 }

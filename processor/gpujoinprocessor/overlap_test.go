@@ -32,7 +32,11 @@ func (m trueMeter) Knots(from, to int64, dst []attribution.Knot) []attribution.K
 	return append(dst, attribution.Knot{Time: to, Value: m.at(to) - m.at(from), Covered: to - from})
 }
 
-func (m trueMeter) Covered(from, to int64) int64 { return to - from }
+func (trueMeter) Levels(_ uint64, _, _ int64, dst []attribution.Level) []attribution.Level {
+	return dst
+}
+
+func (trueMeter) Windows(_, _ int64, dst []attribution.Window) []attribution.Window { return dst }
 
 // sharedSpan is a span of a simulated device that others share.
 type sharedSpan struct{ truth, energy, whole, bound float64 }

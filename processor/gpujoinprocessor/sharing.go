@@ -61,7 +61,7 @@ func (s *sharing) add(process uint64, w *devicesamples.Workload, end int64) {
 	p.latest = max(p.latest, end)
 }
 
-// Windows implements attribution.Sharing.
+// Windows implements attribution.Meter.
 func (m *meter) Windows(from, to int64, dst []attribution.Window) []attribution.Window {
 	s := &m.sharing
 	if s.reader == nil || len(s.workloads) == 0 {

@@ -96,7 +96,7 @@ func (s *server) Knots(from, to int64, dst []attribution.Knot) []attribution.Kno
 	return dst
 }
 
-func (s *server) Covered(from, to int64) int64 { return to - from }
+func (*server) Windows(_, _ int64, dst []attribution.Window) []attribution.Window { return dst }
 
 func (s *server) Levels(_ uint64, from, to int64, dst []attribution.Level) []attribution.Level {
 	i := max(0, sort.Search(len(s.levels), func(i int) bool { return s.levels[i].Time > from })-1)

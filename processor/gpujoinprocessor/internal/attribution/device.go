@@ -36,8 +36,8 @@ func (b *Budget) Used() int { return b.used }
 type Totals struct {
 	Attributed   float64 // attributed to spans when it was settled
 	Unattributed float64 // settled while no span was active
-	Unseen       float64 // settled as the part of spans that ran but had not arrived: see Load and Span.Weight
-	Rest         float64 // settled as used by processes with spans while none of these ran: see Sharing
+	Unseen       float64 // settled as the part of spans that ran but had not arrived: see Meter.Levels and Span.Weight
+	Rest         float64 // settled as used by processes with spans while none of these ran: see Window
 	Others       float64 // settled as used by processes without spans, or by unknown ones
 	Late         float64 // taken later from Unattributed, Unseen and Rest by spans that arrived late
 	Orphans      int64   // sums of children dropped because no parent arrived within the time limit or the budget
@@ -389,10 +389,8 @@ func (d *Device) link(n *node, parent Key) {
 func (d *Device) requests(s Span, m Meter) *process {
 	p := &d.procs.all[d.procs.of(s.Process)]
 	if p.ledger == nil {
-		if load, ok := m.(Load); ok {
-			d.levels = load.Levels(s.Process, s.Start, s.End, d.levels[:0])
-			p.counted = len(d.levels) > 0
-		}
+		d.levels = m.Levels(s.Process, s.Start, s.End, d.levels[:0])
+		p.counted = len(d.levels) > 0
 		d.keep(p)
 	}
 	return p

@@ -13,7 +13,11 @@ import (
 // even consumes 1 unit per ns, known outside of [from, to).
 type even struct{ from, to int64 }
 
-func (g even) Covered(from, to int64) int64 {
+func (even) Levels(_ uint64, _, _ int64, dst []Level) []Level { return dst }
+
+func (even) Windows(_, _ int64, dst []Window) []Window { return dst }
+
+func (g even) covered(from, to int64) int64 {
 	return to - from - max(0, min(to, g.to)-max(from, g.from))
 }
 
@@ -21,7 +25,7 @@ func (g even) Knots(from, to int64, dst []Knot) []Knot {
 	dst = append(dst, Knot{Time: from})
 	for _, t := range []int64{g.from, g.to, to} {
 		if last := dst[len(dst)-1]; t > last.Time && t <= to {
-			known := g.Covered(from, t)
+			known := g.covered(from, t)
 			dst = append(dst, Knot{Time: t, Value: float64(known), Covered: known})
 		}
 	}

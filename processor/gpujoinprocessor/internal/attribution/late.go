@@ -8,7 +8,8 @@ package attribution
 func (d *Device) late(n *node, s Span, held int64, m Meter) {
 	to := min(s.End, d.settled)
 	n.late = max(0, to-s.Start-held)
-	n.covered = m.Covered(s.Start, to)
+	d.knots = m.Knots(s.Start, to, d.knots[:0])
+	n.covered = d.knots[len(d.knots)-1].Covered
 	var taken int64
 	var p *process
 	if s.Request {

@@ -109,12 +109,11 @@ func (s *sweep) advanceBy(t int64) {
 // backfill turns the free time of [from, to] in which a process ran requests, by its own count,
 // into entries of its ledger: nothing was known of it on this device.
 func (d *Device) backfill(p *process, from, to int64, m Meter) {
-	load, ok := m.(Load)
-	if !ok || !d.free.overlaps(from, to) {
+	if !d.free.overlaps(from, to) {
 		return
 	}
 	n := len(p.ledger.list)
-	d.levels, d.steps = load.Levels(p.id, from, to, d.levels[:0]), d.steps[:0]
+	d.levels, d.steps = m.Levels(p.id, from, to, d.levels[:0]), d.steps[:0]
 	for j := range d.levels {
 		start, end := from, to
 		if j > 0 {

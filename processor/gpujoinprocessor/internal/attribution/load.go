@@ -8,33 +8,12 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
-// Load returns how many requests a process ran, as reported by the process itself. A [Meter] may
-// implement it. Requests without a span (their sender dropped or never created it) then keep their
-// parts, and no other span gets them. A reading counts all requests, so the reading minus the spans
-// that arrived is the number of absent ones.
-//
-// The number of absent requests between two readings is unknown: the nearer one is used. Requests
-// that arrived are counted at each instant.
-type Load interface {
-	// Levels appends the readings of a process that cover [from, to] in time order: the last one
-	// until from, if any, all up to to, and the next one. Nothing is appended for a process without
-	// readings.
-	Levels(process uint64, from, to int64, dst []Level) []Level
-}
-
-// Level is the number of requests that a process ran at a time, or Lapsed or Ahead.
-type Level struct {
-	Time    int64 // ns
-	Running float64
-}
-
-// Values of Level.Running that are not readings.
-const (
-	Lapsed = -1 // unknown up to the next level
-	Ahead  = -2 // the next level's reading is valid from here on
-)
+// Level is the number of requests that a process ran at a time, or LoadLapsed or LoadAhead.
+type Level = devicesamples.LoadLevel
 
 // change is the number of absent requests of one of the device's processes from a time on.
 type change struct {
@@ -46,13 +25,9 @@ type change struct {
 // collectChanges finds the absent requests of all processes with pending spans up to a time.
 func (d *Device) collectChanges(to int64, m Meter) {
 	d.changes = d.changes[:0]
-	load, ok := m.(Load)
-	if !ok {
-		return
-	}
 	for id, i := range d.procs.byID {
 		p := &d.procs.all[i]
-		d.levels = load.Levels(id, d.settled, to, d.levels[:0])
+		d.levels = m.Levels(id, d.settled, to, d.levels[:0])
 		if p.counted = len(d.levels) > 0; !p.counted {
 			d.changes = append(d.changes, change{time: d.settled, proc: i})
 			continue
@@ -160,7 +135,7 @@ func (d *Device) since(j int) int64 {
 		if j == 0 {
 			return min(l.Time, d.settled)
 		}
-		if before := d.levels[j-1]; before.Running == Ahead {
+		if before := d.levels[j-1]; before.Running == devicesamples.LoadAhead {
 			return before.Time
 		} else if before.Running >= 0 {
 			if j < len(d.steps) {
@@ -182,7 +157,7 @@ func (d *Device) since(j int) int64 {
 
 // running returns how many requests run from a level to the next one; 0 if that is unknown.
 func (d *Device) running(j int) float64 {
-	if l := d.levels[j]; l.Running != Ahead {
+	if l := d.levels[j]; l.Running != devicesamples.LoadAhead {
 		return max(0, l.Running)
 	} else if j+1 < len(d.levels) {
 		return max(0, d.levels[j+1].Running)
@@ -356,11 +331,10 @@ func (d *Device) collectUnseen() {
 // crowd returns how many spans share a piece of time that was free when a late span arrived.
 func (d *Device) crowd(s Span, p interval, m Meter) float64 {
 	n := max(1, s.Weight)
-	load, ok := m.(Load)
-	if !ok || !s.Yields {
+	if !s.Yields {
 		return n
 	}
-	d.levels = load.Levels(s.Process, p.from, p.to, d.levels[:0])
+	d.levels = m.Levels(s.Process, p.from, p.to, d.levels[:0])
 	if len(d.levels) == 0 {
 		return n
 	}

@@ -286,7 +286,6 @@ func (g *grid) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot 
 	return dst
 }
 
-func (g *grid) Covered(from, to int64) int64 {
-	k := g.Knots(from, to, nil)
-	return k[len(k)-1].Covered
-}
+func (*grid) Levels(_ uint64, _, _ int64, dst []attribution.Level) []attribution.Level { return dst }
+
+func (*grid) Windows(_, _ int64, dst []attribution.Window) []attribution.Window { return dst }

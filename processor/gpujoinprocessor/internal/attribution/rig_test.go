@@ -22,7 +22,9 @@ func (r rate) Knots(from, to int64, dst []attribution.Knot) []attribution.Knot {
 	})
 }
 
-func (rate) Covered(from, to int64) int64 { return to - from }
+func (rate) Levels(_ uint64, _, _ int64, dst []attribution.Level) []attribution.Level { return dst }
+
+func (rate) Windows(_, _ int64, dst []attribution.Window) []attribution.Window { return dst }
 
 func key(id int) attribution.Key {
 	k := attribution.Key{Trace: [16]byte{1}}

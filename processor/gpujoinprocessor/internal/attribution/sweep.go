@@ -217,7 +217,7 @@ type process struct {
 	rate    float64
 
 	weight [2]float64 // sum over the innermost spans of how many each represents
-	absent float64    // requests without a span that run now: see Load
+	absent float64    // requests without a span that run now: see Meter.Levels
 	beside float64    // the same while requests with a span run: see moves
 	unseen float64    // their parts since the last collection
 
@@ -315,14 +315,24 @@ func (p *processes) drop(i int32) {
 	p.spare = append(p.spare, i)
 }
 
-// Meter reads the device's counter.
+// Meter reads the device's counter, and who uses the device.
 type Meter interface {
 	// Knots appends the counter over [from, to] as a line through points in time order: the first
 	// at from, the last at to, one at each sample between. Value and Covered count from the first
 	// knot, which is all zero except its time. Where the counter is unknown they do not increase.
 	Knots(from, to int64, dst []Knot) []Knot
-	// Covered is the ns of [from, to] in which the counter is known.
-	Covered(from, to int64) int64
+	// Levels appends the readings of how many requests a process ran, as the process itself reports,
+	// that cover [from, to] in time order: the last one until from, if any, all up to to, and the next
+	// one. Nothing is appended for a process without readings.
+	//
+	// Requests without a span (their sender dropped or never created it) then keep their parts, and no
+	// other span gets them. A reading counts all requests, so the reading minus the spans that arrived
+	// is the number of absent ones. Their number between two readings is unknown: the nearer one is
+	// used. Requests that arrived are counted at each instant.
+	Levels(process uint64, from, to int64, dst []Level) []Level
+	// Windows appends the windows that overlap [from, to] in time order, without the parts of
+	// processes that have no spans.
+	Windows(from, to int64, dst []Window) []Window
 }
 
 // Knot is one point of a counter's line; its times are on the clock of spans.

@@ -8,16 +8,9 @@ import (
 	"slices"
 )
 
-// Sharing returns how processes divided the device's energy, with or without spans. A [Meter] may
-// implement it. A process then gets its own share of the energy of a window while its spans run,
-// and nothing of what others used. Outside of windows, processes with spans get equal parts.
-type Sharing interface {
-	// Windows appends the windows that overlap [from, to] in time order, without the parts of
-	// processes that have no spans.
-	Windows(from, to int64, dst []Window) []Window
-}
-
-// Window is a time and how its energy was divided.
+// Window is a time and how its energy was divided among processes, with or without spans. A process
+// gets its own share of it while its spans run, and nothing of what others used. Outside of windows,
+// processes with spans get equal parts.
 type Window struct {
 	From, To int64
 	Parts    []Part
@@ -111,11 +104,7 @@ type stretch struct {
 // if the kernels ran for longer. Spans that end after the move, but in the window, count, too.
 func (d *Device) collectStretches(to int64, m Meter) {
 	d.stretches = d.stretches[:0]
-	sharing, ok := m.(Sharing)
-	if !ok {
-		return
-	}
-	if d.windows = sharing.Windows(d.settled, to, d.windows[:0]); len(d.windows) == 0 {
+	if d.windows = m.Windows(d.settled, to, d.windows[:0]); len(d.windows) == 0 {
 		return
 	}
 	r := d.reader(max(to, d.windows[len(d.windows)-1].To), m)
@@ -272,11 +261,7 @@ func (d *Device) divided(flow float64) (spans, others float64) {
 
 // fraction returns which part of the energy of free time a process has.
 func (d *Device) fraction(process uint64, x interval, m Meter) float64 {
-	sharing, ok := m.(Sharing)
-	if !ok {
-		return 1
-	}
-	d.windows = sharing.Windows(x.from, x.to, d.windows[:0])
+	d.windows = m.Windows(x.from, x.to, d.windows[:0])
 	part, known := 0., int64(0)
 	for i := range d.windows {
 		w := &d.windows[i]
