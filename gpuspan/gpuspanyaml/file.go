@@ -210,7 +210,6 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 	if to, ok := profilerKeys[path]; ok && top == "profiling" {
 		top, path, _ = strings.Cut(to, ".")
 	}
-	note, unused := noCounterpart[path]
 	before := p.out.Settings
 	switch home := settings.Node(path); {
 	case top == "nvtx" && path == "enabled":
@@ -226,8 +225,6 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 		p.out.TraceDir = value
 	case top == "profiling" && path == "step_csv":
 		p.out.StepCSV = value
-	case top == "profiling" && unused:
-		p.fail(key, "`profiling.%s` has no counterpart (%s)", path, note)
 	default:
 		if err := p.out.Settings.Set(path, value); err != nil {
 			p.fail(key, "%s: %w", top, err)
@@ -266,14 +263,6 @@ var profilerKeys = map[string]string{
 	"profile_memory": "timing.memory_usage",
 	"with_stack":     "timing.code_location",
 	"output_dir":     "profiling.trace_dir",
-}
-
-// noCounterpart are the keys without an equivalent in gpuspan, and what to use instead.
-var noCounterpart = map[string]string{
-	"record_shapes": "state shapes with the semconv attribute gpu.operation.shapes",
-	"with_flops":    "state FLOPs as Work, package flops counts them",
-	"with_modules":  "name operations after modules",
-	"activities":    "sections are of the GPU, spans of the host come from any tracer",
 }
 
 // resolve follows an alias to its node.

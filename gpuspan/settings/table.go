@@ -124,6 +124,8 @@ var foreignKeys = map[string]string{
 	"with_stack":     "set `code_location`, and `stack_depth` for more than the caller",
 	"record_shapes":  "state shapes as attribute gpu.operation.shapes of the operation",
 	"with_flops":     "state FLOPs as Work; package flops counts them",
+	"with_modules":   "name operations after modules",
+	"activities":     "sections are of the GPU, spans of the host come from any tracer",
 }
 
 // editDistance returns the Levenshtein distance.
