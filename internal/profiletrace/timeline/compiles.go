@@ -34,12 +34,14 @@ func Compiles(name string) bool {
 // have none.
 var compiling = []string{
 	"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_ext", "/jit/", "nvcc", "ptxas", "ninja", "build",
+	"aot_autograd", "proxy_tensor", "triton/backends",
 }
 
 // compilers are parts of the paths of modules that compile code.
 var compilers = []string{
 	"_dynamo/convert_frame", "_dynamo/symbolic_convert", "_inductor/graph", "_inductor/scheduler", "_inductor/codegen",
-	"_inductor/async_compile", "triton/compiler/", "utils/cpp_extension", "jax/_src/compiler",
+	"_inductor/async_compile", "_inductor/codecache", "_functorch/aot_autograd", "fx/experimental/proxy_tensor",
+	"triton/compiler/", "triton/backends/", "triton/runtime/build", "utils/cpp_extension", "jax/_src/compiler",
 }
 
 // SavesCheckpoint reports whether a range or frame writes a checkpoint. Activation checkpointing

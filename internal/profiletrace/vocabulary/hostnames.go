@@ -136,7 +136,7 @@ func IsWindowsFrame(name string) bool {
 // dataModules are parts of paths of Python modules whose iterators hand out data.
 var dataModules = []string{
 	"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/",
-	"webdataset/", "datasets/", "streaming/base/",
+	"webdataset/", "datasets/", "streaming/", "loader/", "dataloading/", "/data/", "dataset",
 }
 
 // function returns the name of the function of a Python frame.
@@ -227,12 +227,13 @@ func loader(name string) bool {
 // with another meaning (4).
 var loaderWords = map[string]int{
 	"data": 1, "dataset": 1, "batch": 1, "batches": 1, "minibatch": 1, "input": 1, "inputs": 1, "sample": 1, "samples": 1,
-	"shard": 1,
+	"shard": 1, "images": 1, "tfrecord": 1, "tfrecords": 1,
 	"load":  2, "loader": 2, "loading": 2, "fetch": 2, "fetcher": 2, "fetching": 2, "next": 2, "get": 2, "wait": 2,
 	"waiting": 2, "read": 2, "reader": 2, "reading": 2,
 	"iter": 2, "iterate": 2, "pipeline": 2, "pipe": 2, "prefetch": 2, "prefetcher": 2, "generator": 2, "feed": 2,
 	"feeder": 2, "queue": 2, "dequeue": 2, "pull": 2,
 	"dataloader": 3, "dataload": 3, "dataloading": 3, "datapipe": 3, "nextbatch": 3, "iterator": 3, "dali": 3,
+	"infeed": 3, "collate": 3, "augment": 3, "augmentation": 3,
 	"norm": 4, "shape": 4, "size": 4, "grad": 4, "embedding": 4, "embeddings": 4, "mask": 4, "ids": 4, "stats": 4,
 	"ptr": 4, "parallel": 4, "layernorm": 4, "output": 4,
 	"run": 4, "request": 4, "requests": 4,
@@ -246,6 +247,7 @@ var (
 	eventLoops = []string{
 		"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py",
 		"_process_input_queue", // of vLLM
+		": serve_forever", ": wait_for_termination",
 	}
 	polls = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
 )
@@ -268,11 +270,11 @@ func awaits(name string) bool {
 			}
 		case "requests", "queries", "clients", "connections", "traffic":
 			seen |= work
-		case "wait", "waiting", "poll", "polling", "idle", "receive", "recv", "accept", "listen":
+		case "no", "wait", "waiting", "poll", "polling", "idle", "receive", "recv", "accept", "listen":
 			seen |= wait
 		}
 	}
-	return seen == work|wait
+	return seen == work|wait || strings.EqualFold(name, "idle")
 }
 
 // words returns the words of a name in lower case: split at characters that are not letters, and
@@ -330,7 +332,8 @@ func peerFrame(frame string) bool {
 	if name := strings.ToLower(function(frame)); name != "" {
 		return name == "wait_for_everyone" || peerName(name) // the former of Accelerate
 	}
-	return strings.Contains(frame, "_distributed_c10d.") && strings.Contains(frame, "wait")
+	return strings.Contains(frame, "_distributed_c10d.") && ContainsAny(frame, []string{"wait", "barrier"}) ||
+		strings.Contains(frame, "mpi4py.MPI")
 }
 
 // WaitingFrames are parts of the names of frames in which a thread waits, or is in the system.
