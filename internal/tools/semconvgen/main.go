@@ -4,29 +4,25 @@
 // Command semconvgen writes the Go package semconv, the pages of docs/semconv and
 // docs/finding-kinds.md from the registry in semconv/registry.
 //
-//	semconvgen [-check] ROOT
+//	semconvgen ROOT
 //
-// ROOT is the root of the repository. With -check nothing is written; the files that would change
-// are named and the exit status is 1.
+// ROOT is the root of the repository.
 package main
 
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
 func main() {
-	check := flag.Bool("check", false, "name the files that are out of date instead of writing them")
-	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: semconvgen [-check] ROOT")
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: semconvgen ROOT")
 		os.Exit(2)
 	}
-	if err := run(flag.Arg(0), *check); err != nil {
+	if err := run(os.Args[1], false); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -47,6 +43,7 @@ var outputs = []struct{ path, template string }{
 	{"docs/finding-kinds.md", "findings.md.tmpl"},
 }
 
+// run writes the files, or with check returns an error that names those that would change.
 func run(root string, check bool) error {
 	registry := filepath.Join(root, "semconv", "registry")
 	r, err := load(registry)
