@@ -114,7 +114,7 @@ func TestIntegrationDemoSendsItsTracesToJaeger(t *testing.T) {
 	t.Parallel()
 	j := jaegertest.Start(t)
 	p, err := program.Start(t.Context(), buildCollector(t), []string{
-		"demo", "--simulated", "--duration", "3s", "--out", filepath.Join(t.TempDir(), "out"), "--otlp", j.OTLPGRPC,
+		"demo", "--duration", "3s", "--out", filepath.Join(t.TempDir(), "out"), "--otlp", j.OTLPGRPC,
 	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Wait(time.Minute), p.Output())

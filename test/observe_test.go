@@ -454,7 +454,7 @@ func (p *prometheusProgram) scrape(job, target string) {
 func runDemo(t *testing.T, binary string) (requests []pmetric.Metrics) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
-	p, err := program.Start(t.Context(), binary, []string{"demo", "--simulated", "--duration", "8s", "--files", "--out", out}, nil)
+	p, err := program.Start(t.Context(), binary, []string{"demo", "--duration", "8s", "--files", "--out", out}, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Wait(2*time.Minute))
 	for line := range lines(t, filepath.Join(out, "metrics.json")) {

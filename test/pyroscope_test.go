@@ -89,7 +89,7 @@ func TestIntegrationPyroscopeHasTheStacksOfTheDemo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, collector.WaitFor("Everything is ready", time.Minute))
 	demo, err := program.Start(t.Context(), buildCollector(t), []string{
-		"demo", "--simulated", "--duration", "10s", "--out", t.TempDir(), "--otlp", otlp,
+		"demo", "--duration", "10s", "--out", t.TempDir(), "--otlp", otlp,
 	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, demo.Wait(2*time.Minute), demo.Output())
@@ -227,7 +227,7 @@ func TestIntegrationWalkFromAMetricToTheFlameGraphAndBack(t *testing.T) {
 	require.NoError(t, collector.WaitFor("Everything is ready", time.Minute))
 	metrics.scrape("otelgpu", ports.metrics)
 	demo, err := program.Start(t.Context(), buildCollector(t), []string{
-		"demo", "--simulated", "--duration", "10s", "--files", "--out", out, "--otlp", ports.otlp,
+		"demo", "--duration", "10s", "--files", "--out", out, "--otlp", ports.otlp,
 	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, demo.Wait(2*time.Minute), demo.Output())

@@ -64,7 +64,7 @@ func TestIntegrationTempoAcceptsTheQueriesAndFindsTheDemo(t *testing.T) {
 
 	begin := time.Now()
 	demo, err := program.Start(t.Context(), buildCollector(t), []string{
-		"demo", "--simulated", "--duration", "10s", "--out", filepath.Join(dir, "out"), "--otlp", otlp,
+		"demo", "--duration", "10s", "--out", filepath.Join(dir, "out"), "--otlp", otlp,
 	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, demo.Wait(time.Minute), demo.Output())

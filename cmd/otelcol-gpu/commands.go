@@ -187,7 +187,6 @@ func newDemoCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&o.Duration, "duration", 30*time.Second, "how long to run the workload")
-	cmd.Flags().BoolVar(&o.Simulated, "simulated", false, "use simulated devices even if a GPU is available")
 	cmd.Flags().BoolVar(&o.HTML, "html", false, "also write report.html, a self-contained page")
 	cmd.Flags().StringVar(&o.Out, "out", "otelgpu-demo", "output directory; empty for none")
 	cmd.Flags().BoolVar(&o.OTLP, "files", false, "also write spans.json and metrics.json (OTLP), about 1.8 MB per second")

@@ -121,7 +121,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	require.NotEmpty(t, recorded.Requests)
 	require.NotEmpty(t, recorded.Roofs, "of a model that no table has, by the spans' rates and shares")
 	for _, want := range []string{
-		"Devices are simulated", "prefill", "decode", "train",
+		"4 simulated GPUs", "prefill", "decode", "train",
 		filepath.Join(dir, "trace.json.gz"),
 	} {
 		require.Contains(t, stdout, want)

@@ -107,7 +107,7 @@ func fits(t *testing.T, frame string, columns, lines int) {
 
 func demoIn(t *testing.T, columns, lines uint16, env ...string) *tty {
 	p := inTerminal(t, columns, lines, append(append(os.Environ(), "TERM=xterm-256color", "NO_COLOR="), env...),
-		"demo", "--simulated", "--duration", "5m", "--out", filepath.Join(t.TempDir(), "out"))
+		"demo", "--duration", "5m", "--out", filepath.Join(t.TempDir(), "out"))
 	p.waitFor(t, "OPERATION")
 	p.waitFor(t, "train ")
 	return p
@@ -164,7 +164,7 @@ func TestNoColoursWhereNoneAreWanted(t *testing.T) {
 }
 
 func TestADumbTerminalGetsNoControlSequences(t *testing.T) {
-	p := inTerminal(t, 80, 24, append(os.Environ(), "TERM=dumb"), "demo", "--simulated", "--duration", "1s", "--out",
+	p := inTerminal(t, 80, 24, append(os.Environ(), "TERM=dumb"), "demo", "--duration", "1s", "--out",
 		t.TempDir())
 	require.Zero(t, p.exit(t, time.Minute))
 	require.False(t, bytes.ContainsRune([]byte(p.screen.String()), '\x1b'))

@@ -215,7 +215,7 @@ func TestIntegrationPicturesOfATrace(t *testing.T) {
 		t.Skip(jaeger.PageVariable + " does not name Jaeger's page, of which its Go module has a placeholder")
 	}
 	j := jaegertest.Start(t)
-	cmd := exec.CommandContext(t.Context(), *program, "demo", "--simulated", "--duration", "12s", "--out", t.TempDir(),
+	cmd := exec.CommandContext(t.Context(), *program, "demo", "--duration", "12s", "--out", t.TempDir(),
 		"--otlp", j.OTLPGRPC)
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(text))

@@ -36,7 +36,7 @@ var pageAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 func demo(t *testing.T, args ...string) (cmd *exec.Cmd, said *output, address string) {
 	t.Helper()
 	said = &output{}
-	cmd = exec.CommandContext(t.Context(), distribution(t), append([]string{"demo", "--simulated"}, args...)...)
+	cmd = exec.CommandContext(t.Context(), distribution(t), append([]string{"demo"}, args...)...)
 	cmd.Stdout, cmd.Stderr = said, said
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })

@@ -46,7 +46,6 @@ type Options struct {
 	Terminal *os.File      // redraw the table in place while it runs; nil: none
 	// where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
 	Send      string
-	Simulated bool // simulate a device even if there is a GPU
 	HTML      bool // write the page as a file, too
 	OTLP      bool // write spans.json and metrics.json, too: about 1.8 MB/s
 	Info      component.BuildInfo
@@ -62,7 +61,7 @@ const (
 )
 
 type files struct {
-	Source, Socket, Spans, Metrics, Trace, Page string
+	Socket, Spans, Metrics, Trace, Page string
 
 	OTLP            bool   // write Spans and Metrics
 	Store, Endpoint string // the exporter to a store and its endpoint, empty without a store
@@ -104,29 +103,21 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	}
 	defer live.Close() // if the pipeline has not done so
 	f.Page = live.Addr().String()
-	m, what, simulated := choose(o.Simulated)
-	defer m.close()
-	f.Source = "auto"
-	if simulated != nil {
-		f.Source = "simulated"
-	}
+	gpu := newGPU()
+	defer gpu.Close()
 	yaml, err := configuration(f)
 	if err != nil {
 		return err
 	}
 
 	table, seen := summarytable.New(), page.New()
-	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, seen, live), yaml...)
+	p, err := pipeline.Start(ctx, o.Info, o.factories(gpu, table, seen, live), yaml...)
 	if err != nil {
 		return err
 	}
-	story := "An inference service and a training loop share it"
-	if n := m.devices(); n > 1 {
-		story = fmt.Sprintf("A training job has %d GPUs and shares the first with an inference service,", n)
-	}
-	intro := fmt.Sprintf("%s\n%s for %s. Press Ctrl-C to stop.\nLive page: http://%s\n\n", what, story,
-		o.Duration,
-		f.Page)
+	intro := fmt.Sprintf("A training job of %d simulated GPUs shares the first one with an inference service for %s.\n"+
+		"Every value is marked as simulated (gpu.timing.source). Press Ctrl-C to stop.\nLive page: http://%s\n\n", devices,
+		o.Duration, f.Page)
 	width := summarytable.Terminal(o.Terminal).Long().Width
 	fmt.Fprint(out, wrap(intro, width))
 
@@ -142,7 +133,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	defer cancel()
 	var watch sync.WaitGroup
 	watch.Go(func() { watchTable(workload, p.Done(), out, intro, table, o.Terminal) })
-	err = runWorkload(workload, m, f.Socket, o.Duration)
+	err = runWorkload(workload, gpu, f.Socket, o.Duration)
 	cancel()
 	watch.Wait()
 	select {
@@ -202,22 +193,6 @@ func (f *files) send(to string) error {
 	return c.Close()
 }
 
-// choose returns the first CUDA device, or a simulated one, and its description. The simulated GPU
-// is nil if a real one was chosen.
-func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
-	reason := "asked for"
-	if !simulated {
-		m, model, err := openCUDA()
-		if err == nil {
-			return m, "Running on the GPU of this machine: " + model + ".", nil
-		}
-		reason, _, _ = strings.Cut(err.Error(), " (") // without the list of searched paths
-	}
-	sim := newSimulatedMachine()
-	return sim, "No GPU is used: " + reason + ".\n" +
-		"Devices are simulated, and every value is marked (gpu.timing.source=simulated).", sim.gpu
-}
-
 // factories returns the distribution's components, with the table as one more exporter, and with
 // the simulated device of the workload behind the gpu receiver.
 func (o Options) factories(
@@ -228,10 +203,8 @@ func (o Options) factories(
 		if err != nil {
 			return f, err
 		}
-		if gpu != nil {
-			simulated := gpureceiver.NewFactory(gpureceiver.WithSimulated(gpu))
-			f.Receivers[simulated.Type()] = simulated
-		}
+		simulated := gpureceiver.NewFactory(gpureceiver.WithSimulated(gpu))
+		f.Receivers[simulated.Type()] = simulated
 		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
 		live := gpupageexporter.NewFactory(gpupageexporter.WithModel(seen), gpupageexporter.WithListener(listener))
 		f.Exporters[live.Type()] = live

@@ -24,6 +24,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/summarytable"
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -64,7 +65,7 @@ type failure struct{ error }
 
 // runWorkload runs the service and the training job for about duration or until the context ends,
 // and flushes their telemetry.
-func runWorkload(ctx context.Context, m machine, socket string, duration time.Duration) error {
+func runWorkload(ctx context.Context, gpu *simgpu.GPU, socket string, duration time.Duration) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -81,13 +82,10 @@ func runWorkload(ctx context.Context, m machine, socket string, duration time.Du
 			}
 		})
 	}
-	run(func() error { return inference(ctx, m, conn, duration) })
-	var ranks *meeting
-	if n := m.devices(); n > 1 {
-		ranks = &meeting{size: n, all: make(chan struct{})}
-	}
-	for rank := range m.devices() {
-		run(func() error { return training(ctx, m, conn, rank, ranks) })
+	run(func() error { return inference(ctx, gpu, conn, duration) })
+	ranks := &meeting{all: make(chan struct{})}
+	for rank := range devices {
+		run(func() error { return training(ctx, gpu, conn, rank, ranks) })
 	}
 	all.Wait()
 	if failed := (failure{}); errors.As(context.Cause(ctx), &failed) {
@@ -96,15 +94,15 @@ func runWorkload(ctx context.Context, m machine, socket string, duration time.Du
 	return nil
 }
 
-func inference(ctx context.Context, m machine, conn *grpc.ClientConn, duration time.Duration) error {
+func inference(ctx context.Context, gpu *simgpu.GPU, conn *grpc.ClientConn, duration time.Duration) error {
 	t, err := newTelemetry(ctx, conn, "inference", attribute.String("service.instance.id", "inference-0"))
 	if err != nil {
 		return fmt.Errorf("inference: %w", err)
 	}
-	return t.with(ctx, m, 0, func(p *gpuspan.Profiler, q queue) error {
+	return t.with(ctx, gpu, 0, func(p *gpuspan.Profiler, q queue) {
 		q.allocate(weightBytes)
 		s := &service{
-			gpu: q, stream: p.Stream(q.handle(), "inference"), tracer: t.traces.Tracer("demo"),
+			gpu: q, stream: p.Stream(q.stream, "inference"), tracer: t.traces.Tracer("demo"),
 			ops: newOperations(), queue: make(chan *request, 64),
 		}
 		var worker sync.WaitGroup
@@ -112,44 +110,39 @@ func inference(ctx context.Context, m machine, conn *grpc.ClientConn, duration t
 		s.arrive(ctx, duration*2/5)
 		close(s.queue)
 		worker.Wait()
-		return s.failed
 	})
 }
 
 // training runs one rank of the job, on the device of its number.
-func training(ctx context.Context, m machine, conn *grpc.ClientConn, rank int, ranks *meeting) error {
+func training(ctx context.Context, gpu *simgpu.GPU, conn *grpc.ClientConn, rank int, ranks *meeting) error {
 	t, err := newTelemetry(ctx, conn, "training",
 		attribute.String("service.instance.id", fmt.Sprint("training-", rank)),
 		semconv.GPUJobIDKey.String("demo"), semconv.GPUJobRankKey.Int(rank),
-		semconv.GPUJobWorldSizeKey.Int(m.devices()))
+		semconv.GPUJobWorldSizeKey.Int(devices))
 	if err != nil {
 		return fmt.Errorf("training: %w", err)
 	}
-	return t.with(ctx, m, rank, func(p *gpuspan.Profiler, q queue) error {
+	return t.with(ctx, gpu, rank, func(p *gpuspan.Profiler, q queue) {
 		q.allocate(8 * parameters) // weights, gradients and the optimizer's two moments
-		stream := p.Stream(q.handle(), "training")
-		loop := train.NewLoop(p, "train", stream, train.Items("token"), train.ModelDevices(1, m.precision()))
+		stream := p.Stream(q.stream, "training")
+		loop := train.NewLoop(p, "train", stream, train.Items("token"), train.ModelDevices(1, gpuspan.BF16))
 		t := trainer{gpu: q, stream: stream, loop: loop, ops: newOperations(), rank: rank, ranks: ranks}
-		return t.run(ctx)
+		t.run(ctx)
 	})
 }
 
 // with runs f with a stream of a device and a profiler for it, and flushes everything in the order
 // of creation.
-func (t telemetry) with(ctx context.Context, m machine, device int,
-	f func(*gpuspan.Profiler, queue) error,
-) error {
-	q, err := m.queue(device)
-	if err != nil {
-		return errors.Join(err, t.shutdown(ctx))
-	}
-	p, err := gpuspan.New(q.backend(), gpuspan.WithTracerProvider(t.traces), gpuspan.WithMeterProvider(t.metrics))
+func (t telemetry) with(ctx context.Context, gpu *simgpu.GPU, device int, f func(*gpuspan.Profiler, queue)) error {
+	// Each profiler has its own backend: profilers do not share one.
+	own := &struct{ *simgpu.GPU }{gpu}
+	p, err := gpuspan.New(own, gpuspan.WithTracerProvider(t.traces), gpuspan.WithMeterProvider(t.metrics))
 	if err == nil {
-		err = f(p, q)
+		f(p, queue{gpu, device, gpu.Stream(device)})
 	}
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	return errors.Join(err, p.Shutdown(flush), t.shutdown(flush), q.close())
+	return errors.Join(err, p.Shutdown(flush), t.shutdown(flush))
 }
 
 // Control sequences of a terminal (ECMA-48, and xterm's alternate screen, so that tables do not

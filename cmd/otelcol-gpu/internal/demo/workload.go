@@ -56,7 +56,7 @@ func newOperations() operations {
 		d2h:       gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pageable)),
 		loadBatch: gpuspan.NewOperation("h2d.batch", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable)),
 		optimizer: gpuspan.NewOperation("adamw", gpuspan.Category("optimizer")),
-		allReduce: gpuspan.NewOperation("all_reduce", gpuspan.Collective("all_reduce", simulatedDevices),
+		allReduce: gpuspan.NewOperation("all_reduce", gpuspan.Collective("all_reduce", devices),
 			gpuspan.Category("comm")),
 	}
 }
@@ -70,7 +70,6 @@ type service struct {
 	tracer trace.Tracer
 	ops    operations
 	queue  chan *request
-	failed error // of the device; the first one
 }
 
 type request struct {
@@ -134,11 +133,9 @@ func (s *service) work() {
 			return
 		}
 		s.decode(active)
-		if err := s.gpu.wait(); err != nil && s.failed == nil {
-			s.failed = err
-		}
+		s.gpu.wait()
 		active = slices.DeleteFunc(active, func(r *request) bool {
-			if r.tokens--; r.tokens > 0 && s.failed == nil {
+			if r.tokens--; r.tokens > 0 {
 				return false
 			}
 			s.gpu.allocate(-r.cache)
@@ -196,10 +193,12 @@ func (s *service) prefill(op *gpuspan.Operation, requests []*request, efficiency
 	total := gpuspan.Work{Items: tokens}
 	for range 4 { // four groups of layers, to keep the trace readable
 		a := x.Start(s.ops.attention)
-		w := s.gpu.compute(attentionWork(tokens, layers/4), shape{efficiency: 0.76 * efficiency})
+		w := attentionWork(tokens, layers/4)
+		s.gpu.compute(w, 0.76*efficiency, 0)
 		a.EndWith(w)
 		m := x.Start(s.ops.mlp)
-		v := s.gpu.compute(mlpWork(tokens, layers/4), shape{efficiency: efficiency})
+		v := mlpWork(tokens, layers/4)
+		s.gpu.compute(v, efficiency, 0)
 		m.EndWith(v)
 		total.FLOPs += w.FLOPs + v.FLOPs
 		total.Precision = w.Precision
@@ -213,9 +212,9 @@ func (s *service) decode(requests []*request) {
 	n := int64(len(requests))
 	x := s.ops.decode.Start(ctx, s.stream)
 	link(x, requests, 1)
-	x.EndWith(s.gpu.compute(gpuspan.Work{
-		Read: weightBytes, Items: n, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16,
-	}, shape{efficiency: 0.8, occupancy: 0.3}))
+	w := gpuspan.Work{Read: weightBytes, Items: n, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16}
+	s.gpu.compute(w, 0.8, 0.3)
+	x.EndWith(w)
 
 	x = s.ops.d2h.Start(ctx, s.stream)
 	link(x, requests, 0)
@@ -253,10 +252,10 @@ type trainer struct {
 	loop   *train.Loop
 	ops    operations
 	rank   int
-	ranks  *meeting // nil if it is the only one
+	ranks  *meeting
 }
 
-func (t *trainer) run(ctx context.Context) error {
+func (t *trainer) run(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(3, uint64(t.rank)))
 	for _, step := range t.loop.Steps(ctx) {
 		if ctx.Err() != nil {
@@ -277,53 +276,48 @@ func (t *trainer) run(ctx context.Context) error {
 			Written: weightBytes,
 		}
 		f := step.Phase(train.Forward)
-		flops := t.launch(layers, forward, shape{efficiency: 0.62})
+		t.launch(layers, forward, 0.62)
 		f.End()
 		b := step.Phase(train.Backward)
-		flops += t.launch(2*layers, backward, shape{efficiency: 0.58})
+		t.launch(2*layers, backward, 0.58)
 		b.End()
-		if done, err := t.reduce(ctx, step); !done {
+		if !t.reduce(ctx, step) {
 			step.Cancel() // the others have stopped
-			return err
+			return
 		}
 
 		o := step.Phase(train.Optimizer)
 		a := o.Start(t.ops.optimizer)
-		a.EndWith(t.gpu.compute(gpuspan.Work{
+		w := gpuspan.Work{
 			Read: int64(12 * parameters), Written: int64(8 * parameters), FLOPs: 12 * parameters, Precision: gpuspan.FP32,
-		}, shape{efficiency: 0.82}))
+		}
+		t.gpu.compute(w, 0.82, 0)
+		a.EndWith(w)
 		o.End()
 
 		step.SetItems(trainTokens)
-		step.SetModelFLOPs(flops)
-		if err := t.gpu.wait(); err != nil {
-			return err
-		}
+		step.SetModelFLOPs(forward.FLOPs + backward.FLOPs)
+		t.gpu.wait()
 		pause(ctx, 20*time.Millisecond)
 	}
-	return nil
 }
 
 // reduce sums the gradients of all ranks. The phase starts when the rank's own gradients are ready
 // and includes its wait for the other ranks. It returns false if the all-reduce did not run.
-func (t *trainer) reduce(ctx context.Context, step *train.Step) (bool, error) {
-	if t.ranks == nil {
-		return true, nil
-	}
+func (t *trainer) reduce(ctx context.Context, step *train.Step) bool {
 	c := step.Phase(train.Comm)
 	defer c.End()
-	if err := t.gpu.wait(); err != nil || !t.ranks.arrive(ctx) {
-		return false, err
+	t.gpu.wait()
+	if !t.ranks.arrive(ctx) {
+		return false
 	}
 	x := c.Start(t.ops.allReduce)
-	x.EndWith(t.gpu.reduce(weightBytes, t.ranks.size))
-	return true, nil
+	x.EndWith(t.gpu.reduce(weightBytes))
+	return true
 }
 
 // meeting is a barrier of the ranks.
 type meeting struct {
-	size int
-
 	mu   sync.Mutex
 	here int
 	all  chan struct{} // closed when all ranks of a round have arrived
@@ -333,7 +327,7 @@ type meeting struct {
 func (m *meeting) arrive(ctx context.Context) bool {
 	m.mu.Lock()
 	all := m.all
-	if m.here++; m.here == m.size {
+	if m.here++; m.here == devices {
 		m.here, m.all = 0, make(chan struct{})
 		close(all)
 	}
@@ -346,16 +340,14 @@ func (m *meeting) arrive(ctx context.Context) bool {
 	}
 }
 
-// launch splits work into n kernels, so that kernels of the other service run in between, and
-// returns the FLOPs of all.
-func (t *trainer) launch(n int, w gpuspan.Work, s shape) (flops float64) {
+// launch splits work into n kernels, so that kernels of the other service run in between.
+func (t *trainer) launch(n int, w gpuspan.Work, efficiency float64) {
 	w.FLOPs /= float64(n)
 	w.Read /= int64(n)
 	w.Written /= int64(n)
 	for range n {
-		flops += t.gpu.compute(w, s).FLOPs
+		t.gpu.compute(w, efficiency, 0)
 	}
-	return flops
 }
 
 func pause(ctx context.Context, d time.Duration) {
