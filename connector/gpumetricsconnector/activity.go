@@ -230,9 +230,6 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	if len(t.pending) == 0 || to <= t.settled {
 		return spent
 	}
-	if t.edges == nil {
-		t.edges = new([]edge)
-	}
 	waited := len(t.pending)
 	edges := slices.Grow((*t.edges)[:0], 2*waited)
 	defer func() { *t.edges = edges }()

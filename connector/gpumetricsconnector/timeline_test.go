@@ -21,7 +21,7 @@ func TestSettleReturnsTheStatesOfATimeline(t *testing.T) {
 	// compute   ████████████        ████           ████      10-30, 50-60, 80-90
 	// comm           ███████████████                         25-45
 	// copy                                ████               65-70
-	var tl timeline
+	tl := timeline{edges: new([]edge)}
 	for _, x := range []activity{
 		{10, 30, 5, classCompute},
 		{25, 45, 20, classComm},
@@ -49,7 +49,7 @@ func TestSettleReturnsTheStatesOfATimeline(t *testing.T) {
 }
 
 func TestOverlappingActivitiesOfAClassWaitAsOne(t *testing.T) {
-	var tl timeline
+	tl := timeline{edges: new([]edge)}
 	for _, x := range []activity{
 		{20, 30, 15, classCompute},
 		{30, 40, 29, classCompute}, // touches
@@ -65,7 +65,7 @@ func TestOverlappingActivitiesOfAClassWaitAsOne(t *testing.T) {
 }
 
 func TestALongGapIsNotIdle(t *testing.T) {
-	var tl timeline
+	tl := timeline{edges: new([]edge)}
 	tl.add(activity{10, 20, 0, classCompute}, 0)
 	tl.add(activity{1000, 1010, 0, classCompute}, 0)
 	spent := tl.settle(2000, 500)
@@ -74,7 +74,7 @@ func TestALongGapIsNotIdle(t *testing.T) {
 }
 
 func TestLateActivitiesAreRejectedOrTruncated(t *testing.T) {
-	var tl timeline
+	tl := timeline{edges: new([]edge)}
 	tl.add(activity{10, 20, 0, classCompute}, 0)
 	tl.settle(20, noGap)
 	assert.False(t, tl.add(activity{12, 20, 0, classComm}, 0))
@@ -132,7 +132,7 @@ func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 			want[state] += uint64(i - gap)
 			i--
 		}
-		var tl timeline
+		tl := timeline{edges: new([]edge)}
 		var got [stateStarved + 1]uint64
 		to := uint64(0)
 		for len(all) > 0 {

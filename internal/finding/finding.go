@@ -134,28 +134,25 @@ func Duration[N ~int64 | ~float64](ns N) string {
 
 // Size formats a number of bytes that were moved, in powers of 1,000, as rates of links and memory
 // are given.
-func Size(bytes int64) string { return bytesIn(bytes, 1000, "kB", "MB", "GB", "TB", "PB", "EB") }
+func Size(bytes int64) string { return Rate(float64(bytes), "B") }
 
 // Held formats a number of bytes of memory, in powers of 1,024, as nvidia-smi and PyTorch give it.
-func Held(bytes int64) string { return bytesIn(bytes, 1024, "KiB", "MiB", "GiB", "TiB", "PiB", "EiB") }
-
-func bytesIn(bytes int64, base float64, units ...string) string {
-	if float64(bytes) < base {
+func Held(bytes int64) string {
+	if bytes < 1024 {
 		return fmt.Sprint(bytes) + " B"
 	}
-	v, unit := float64(bytes)/base, 0
-	for ; v >= 999.5 && unit < len(units)-1; unit++ {
-		v /= base
-	}
-	return fmt.Sprintf("%.3g %s", v, units[unit])
+	return scaled(float64(bytes), 1024, "B", []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"})
 }
 
 // Rate formats a rate in a unit, as B/s or FLOP/s.
 func Rate(v float64, unit string) string {
-	prefixes := [...]string{"", "k", "M", "G", "T", "P", "E"}
+	return scaled(v, 1000, unit, []string{"", "k", "M", "G", "T", "P", "E"})
+}
+
+func scaled(v, base float64, unit string, prefixes []string) string {
 	i := 0
 	for ; v >= 999.5 && i < len(prefixes)-1; i++ {
-		v /= 1000
+		v /= base
 	}
 	return fmt.Sprintf("%.3g %s%s", v, prefixes[i], unit)
 }

@@ -20,12 +20,12 @@ const FindingEvent = "finding"
 // ChainMark separates the members of a chain in an attribute.
 const ChainMark = " -> "
 
-// PutFinding puts findings on a span, an event each.
-func PutFinding(sp ptrace.Span, at pcommon.Timestamp, list ...finding.Finding) {
+// PutFinding puts findings on a span, an event at its end each.
+func PutFinding(sp ptrace.Span, list ...finding.Finding) {
 	for _, v := range list {
 		e := sp.Events().AppendEmpty()
 		e.SetName(FindingEvent)
-		e.SetTimestamp(at)
+		e.SetTimestamp(sp.EndTimestamp())
 		v.Put(e.Attributes())
 		putText(e.Attributes(), semconv.GPUFindingChainKey, strings.Join(v.Chain, ChainMark))
 	}

@@ -46,7 +46,7 @@ func (s *spans) host(n *node) {
 	switch n.Kind {
 	case event.KindStep:
 		s.step(m, sp.Name(), n.step)
-		PutFinding(sp, sp.EndTimestamp(), s.stepFindings(sp.Name(), n.step)...)
+		PutFinding(sp, s.stepFindings(sp.Name(), n.step)...)
 	case event.KindRuntime:
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
 		if n.corr != 0 {

@@ -27,7 +27,7 @@ func (s *spans) windows(sw *link.Sweep, devices []*link.DeviceFacts, host *findi
 		putText(sp.Attributes(), semconv.GPUTracePartialKey, s.p.Meta.Partial)
 		s.summary(sp.Attributes(), n.sum)
 		if host != nil && n.process == sw.Main {
-			PutFinding(sp, sp.EndTimestamp(), *host)
+			PutFinding(sp, *host)
 		}
 	}
 	for _, d := range devices {
@@ -92,7 +92,7 @@ func (s *spans) deviceWindow(d *link.DeviceFacts) {
 	if d.Allocated != nil {
 		s.allocated(m, d.Allocated)
 	}
-	PutFinding(sp, sp.EndTimestamp(), r.Findings...)
+	PutFinding(sp, r.Findings...)
 }
 
 // samePrecision is the part of the FLOPs from which on their precision is the sum's: the rest,

@@ -52,11 +52,11 @@ func jobSpan(s ptrace.Span, j *Job) {
 	s.SetEndTimestamp(pcommon.Timestamp(j.End))
 	s.Attributes().PutStr(string(semconv.GPURankMethodKey), string(j.Method))
 	if j.Absent > 0 {
-		emit.PutFinding(s, s.EndTimestamp(), absentFinding(j))
+		emit.PutFinding(s, absentFinding(j))
 	}
 	for _, l := range j.Late {
 		v := lateFinding(j, &l)
-		emit.PutFinding(s, s.EndTimestamp(), v)
+		emit.PutFinding(s, v)
 		m := s.Events().At(s.Events().Len() - 1).Attributes()
 		m.PutInt(string(semconv.GPUJobRankKey), l.Rank)
 		sharedcomponent.PutText(m, semconv.GPURankRangeKey, l.In)
