@@ -262,7 +262,7 @@ func TestTheSameFactsGiveTheSameFindingEverywhere(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, []byte(asPyTorch(job, "")), 0o600))
 	if sqlitetest.Available() {
 		read("nsys", func(next func(context.Context, ptrace.Traces) error) ([]facts.Report, error) {
-			o := nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}
+			o := nsysreceiver.Options{Detail: kinetoreceiver.DetailKernels}
 			st, err := nsysreceiver.ReadFile(t.Context(), asNsight(t, job), o, next)
 			return st.Devices, err
 		})

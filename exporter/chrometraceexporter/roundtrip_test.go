@@ -143,7 +143,7 @@ func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
 		}
 		cfg := config(t)
 		tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
-		_, err := nsysreceiver.ReadFile(t.Context(), from, nsysreceiver.Options{Detail: nsysreceiver.DetailKernels},
+		_, err := nsysreceiver.ReadFile(t.Context(), from, nsysreceiver.Options{Detail: kinetoreceiver.DetailKernels},
 			tr.ConsumeTraces)
 		require.NoError(t, err)
 		require.NoError(t, stop())
@@ -156,7 +156,7 @@ func TestAllSpansOfAnExportWithoutASessionStartAreDrawn(t *testing.T) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
 	st, err := nsysreceiver.ReadFile(t.Context(), recorded.Path(t, "nsys/nsys-ai/healthy_1pct.sqlite"),
-		nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
+		nsysreceiver.Options{Detail: kinetoreceiver.DetailKernels}, tr.ConsumeTraces)
 	require.NoError(t, err)
 	require.NoError(t, stop())
 	assert.Len(t, read(t, cfg.Path).Of("X"), int(st.Spans))

@@ -73,7 +73,7 @@ func analyze(t *testing.T, k *Kind, style Style, seed uint64) outcome {
 	var devices []facts.Report
 	none := func(context.Context, ptrace.Traces) error { return nil }
 	if style == Nsight {
-		st, err := nsysreceiver.ReadFile(t.Context(), job.Path, nsysreceiver.Options{Detail: nsysreceiver.DetailSteps}, none)
+		st, err := nsysreceiver.ReadFile(t.Context(), job.Path, nsysreceiver.Options{Detail: kinetoreceiver.DetailSteps}, none)
 		require.NoError(t, err, k.Name)
 		require.Empty(t, st.Skipped, k.Name)
 		devices = st.Devices

@@ -27,7 +27,7 @@ func (c *composed) judge(t *testing.T) string {
 	none := func(context.Context, ptrace.Traces) error { return nil }
 	var devices []facts.Report
 	if c.format.style == Nsight {
-		st, err := nsysreceiver.ReadFile(t.Context(), path, nsysreceiver.Options{Detail: nsysreceiver.DetailSteps}, none)
+		st, err := nsysreceiver.ReadFile(t.Context(), path, nsysreceiver.Options{Detail: kinetoreceiver.DetailSteps}, none)
 		require.NoError(t, err)
 		devices = st.Devices
 	} else {

@@ -77,7 +77,7 @@ func read(t *testing.T, p *session, observe func(*link.Input) link.Observer) (de
 	require.NoError(t, err)
 	none := func(context.Context, ptrace.Traces) error { return nil }
 	if p.style == Nsight {
-		st, err := nsysreceiver.ReadFile(t.Context(), path, nsysreceiver.Options{Detail: nsysreceiver.DetailSteps}, none)
+		st, err := nsysreceiver.ReadFile(t.Context(), path, nsysreceiver.Options{Detail: kinetoreceiver.DetailSteps}, none)
 		require.NoError(t, err)
 		return st.Devices, false
 	}

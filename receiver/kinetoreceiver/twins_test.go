@@ -204,7 +204,7 @@ func (n *nsight) event(i int, e *traced) {
 
 // nsightReports returns the reports of the devices in the export of the same run.
 func nsightReports(t *testing.T, text string, wholeGraphs bool) []facts.Report {
-	st, err := nsysreceiver.ReadFile(t.Context(), nsightOf(t, text, wholeGraphs), nsysreceiver.Options{Detail: nsysreceiver.DetailSteps},
+	st, err := nsysreceiver.ReadFile(t.Context(), nsightOf(t, text, wholeGraphs), nsysreceiver.Options{Detail: DetailSteps},
 		func(context.Context, ptrace.Traces) error { return nil })
 	require.NoError(t, err)
 	require.Empty(t, st.Skipped)

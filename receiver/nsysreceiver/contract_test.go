@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 )
 
@@ -74,7 +75,7 @@ func checkRanges(t *testing.T, path, said string, count int) {
 	require.NoError(t, db.Close())
 
 	ranges, kernels := map[pcommon.SpanID]string{}, []ptrace.Span{}
-	_, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
+	_, err := ReadFile(t.Context(), path, Options{Detail: emit.LevelKernels}, func(_ context.Context, td ptrace.Traces) error {
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {

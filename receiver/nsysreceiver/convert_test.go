@@ -18,6 +18,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/finding"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
 	"github.com/otelgpu/otelgpu/internal/recorded"
@@ -87,7 +88,7 @@ func TestRangesLaunchesAndKernelsAreLinked(t *testing.T) {
 			"(300, 3000, 59, 'aten::mm, seq = 5, op_id = 7, sizes = [[2, 3]]', NULL, 67108865, 0, NULL, NULL), "+
 			"(350, 6000, 60, 'across threads', NULL, 67108865, 0, NULL, NULL), "+
 			"(400, 500, 34, 'mark', NULL, 67108865, 0, NULL, NULL), (450, NULL, 34, 'mark', NULL, 67108865, 0, NULL, NULL)")
-	spans, batches, st := convert(t, path, Options{Detail: DetailKernels, Attributes: spanfacts.Full})
+	spans, batches, st := convert(t, path, Options{Detail: emit.LevelKernels, Attributes: spanfacts.Full})
 	k := spans["gemm"]
 	a := k.Attributes().AsRaw()
 	for key, want := range map[string]any{
@@ -213,7 +214,7 @@ func TestTruncatedDatabaseIsRefused(t *testing.T) {
 func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
 	path := export(t, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-5, 10), (NULL, 3), (9, 3)")
-	spans, _, st := convert(t, path, Options{Detail: DetailKernels, Attributes: spanfacts.Full})
+	spans, _, st := convert(t, path, Options{Detail: emit.LevelKernels, Attributes: spanfacts.Full})
 	a := spans["kernel"].Attributes().AsRaw()
 	for _, key := range []string{
 		"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model",
@@ -234,7 +235,7 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 	require.NoError(t, err)
 	for _, path := range paths {
 		var want int64 = -1
-		for _, detail := range []Detail{DetailKernels, DetailAuto, DetailSteps, DetailAnnotations, DetailOperators} {
+		for _, detail := range []emit.Level{emit.LevelKernels, emit.LevelAuto, emit.LevelSteps, emit.LevelAnnotations, emit.LevelOperators} {
 			var have int64
 			bytes := 0
 			st, err := ReadFile(t.Context(), path, Options{Detail: detail}, func(_ context.Context, td ptrace.Traces) error {
@@ -279,7 +280,7 @@ func TestSystemAndMPICallsShowHostActivity(t *testing.T) {
 				each + "i + 20000, i + 2020000, 0, 7, i / 10000000 + 1, 67108864, 1 FROM n",
 			"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME " + each + "i, i + 10000, 67108865, i / 10000000 + 1, 2 FROM n",
 			"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME " + each + "i + 30000, i + 2025000, 67108865, 0, 12 FROM n",
-		}, rows...)...), Options{Detail: DetailKernels})
+		}, rows...)...), Options{Detail: emit.LevelKernels})
 		assert.Empty(t, st.Skipped)
 		return st.Devices[0]
 	}
@@ -310,7 +311,7 @@ func TestAnOutlyingRowIsNamedAndSkipped(t *testing.T) {
 			strings0, strings1, kernel0, runtime0, nvtx0, session0, session1,
 			kernel + each + "i + 20000, i + 2020000, 0, 7, i / 10000000 + 1, 67108864, 1 FROM n",
 			"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME " + each + "i, i + 10000, 67108865, i / 10000000 + 1, 2 FROM n",
-		}, rows...)...), Options{Detail: DetailKernels})
+		}, rows...)...), Options{Detail: emit.LevelKernels})
 		latest := uint64(0)
 		for _, s := range spans {
 			latest = max(latest, uint64(s.EndTimestamp()))
@@ -340,7 +341,7 @@ func TestPageMigrations(t *testing.T) {
 		"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1000, 2000, 0, 7, 0, 67108864, 65536, 11, 3, 2), (2000, 2500, 0, 7, 0, 67108864, 4096, 12, 2, 3)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2500, 3000, 0, 7, 13, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, NULL, NULL)")
-	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
+	spans, _, st := convert(t, path, Options{Detail: emit.LevelKernels})
 	a := spans["Page migration HtoD"].Attributes().AsRaw()
 	assert.Equal(t, "host_to_device", a["gpu.copy.direction"])
 	assert.Equal(t, "managed", a["gpu.copy.host_memory"])
@@ -382,7 +383,7 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 		"INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1000, 1400, 0, 1, 7, 9, 67108864, 3, 4), (1500, 2000, 0, 1, 7, 10, 67108864, 3, 4), "+
 			"(0, 0, 0, 1, 7, 11, 67108864, 3, 4), (2000, 2100, 2147483647, 2147483647, 7, 12, 67108864, 3, 4)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2100, 2200, 0, 7, 13, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, NULL, NULL)")
-	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
+	spans, _, st := convert(t, path, Options{Detail: emit.LevelKernels})
 	assert.Equal(t, map[string]int64{"start or end missing": 1, "graph that begins on the host": 1}, st.Skipped)
 	g := spans["CUDAGraph#3"]
 	a := g.Attributes().AsRaw()

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/sqlitefile/sqlitetest"
 )
 
@@ -116,7 +117,7 @@ func FuzzRows(f *testing.F) {
 	f.Add([]byte{1, 4, 0, 3, 5, 6, 11, 15, 0, 10, 0, 0, 0, 0, 0, 5, 6, 12, 18}, uint8(0))
 	f.Add([]byte{2, 1, 0, 3, 5, 6, 1, 2, 3, 10, 5, 2, 1, 1, 8, 0, 1, 2, 3, 8, 0, 2, 3}, uint8(1))
 	f.Fuzz(func(t *testing.T, program []byte, level uint8) {
-		reads(t, generate(t, program), Detail(level%5))
+		reads(t, generate(t, program), emit.Level(level%5))
 	})
 }
 
@@ -134,11 +135,11 @@ func FuzzFile(f *testing.F) {
 		b = b[:len(b)-int(cut)%len(b)]
 		path := filepath.Join(t.TempDir(), "broken.sqlite")
 		require.NoError(t, os.WriteFile(path, b, 0o600))
-		reads(t, path, DetailKernels)
+		reads(t, path, emit.LevelKernels)
 	})
 }
 
-func reads(t *testing.T, path string, detail Detail) {
+func reads(t *testing.T, path string, detail emit.Level) {
 	ids := map[pcommon.SpanID]bool{}
 	_, _ = ReadFile(t.Context(), path, Options{Detail: detail, BatchSpans: 3},
 		func(_ context.Context, td ptrace.Traces) error {

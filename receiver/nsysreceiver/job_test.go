@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -62,7 +63,7 @@ func TestRankAndJob(t *testing.T) {
 				require.NoError(t, os.Rename(path, named))
 				path = named
 			}
-			_, batches, _ := convert(t, path, Options{Detail: DetailKernels})
+			_, batches, _ := convert(t, path, Options{Detail: emit.LevelKernels})
 			got := map[string]any{}
 			for k, v := range batches[0].ResourceSpans().At(0).Resource().Attributes().AsRaw() {
 				switch k {
@@ -80,7 +81,7 @@ func TestProcessesWithDevicesOfTheSameNumber(t *testing.T) {
 	path := export(t, strings0, strings1, kernel0, session0, session1, gpu0, cuda0, kernel1, kernel2,
 		"INSERT INTO TARGET_INFO_GPU VALUES (2, 'NVIDIA H100', '74E128B2-90b6-b409-07c8-33bee5ff6f88', 2), (3, 'NVIDIA H100', 'aaaaaaaa-90b6-b409-07c8-33bee5ff6f88', 3)",
 		"INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (2, 0, 4, NULL), (3, 0, 5, NULL)")
-	_, batches, st := convert(t, path, Options{Detail: DetailKernels})
+	_, batches, st := convert(t, path, Options{Detail: emit.LevelKernels})
 	got := map[any]any{}
 	for _, td := range batches {
 		for _, rs := range td.ResourceSpans().All() {
@@ -109,7 +110,7 @@ func TestPayloadsByIdAndOverheadOfBothKinds(t *testing.T) {
 		"INSERT INTO StringIds VALUES (10, 'Lazy Function Loading'), (11, 'CUPTI Buffer flush')",
 		"CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD (start INT, end INT, nameId INT)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (1, 2, 10), (3, 4, 11)")
-	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
+	spans, _, st := convert(t, path, Options{Detail: emit.LevelKernels})
 	assert.Equal(t, `{"size": 5}`, spans["all_reduce"].Attributes().AsRaw()["cuda.nvtx.payload"])
 	assert.Equal(t, map[string]int64{"overhead that calls show, too": 1}, st.Skipped)
 	assert.EqualValues(t, 4, st.Records)
@@ -159,7 +160,7 @@ func TestLaunchesAreHeldBackOnWindows(t *testing.T) {
 				fmt.Sprintf("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, correlationId, globalPid, "+
 					"demangledName) VALUES (%d, %d, 0, 7, %d, 67108864, 1)", begins, begins+20_000, i+1))
 		}
-		_, _, st := convert(t, export(t, rows...), Options{Detail: DetailSteps})
+		_, _, st := convert(t, export(t, rows...), Options{Detail: emit.LevelSteps})
 		require.Len(t, st.Devices, 1)
 		v := st.Devices[0].Findings[0]
 		assert.Equal(t, semconv.GPUFindingKindDependency, v.Kind)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 )
 
 const nvtxAll = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, rangeId INT, category INT, color INT, text TEXT, globalTid INT, endGlobalTid INT, " +
@@ -31,7 +32,7 @@ func TestKernelsAreChildrenOfTheLiveSpanOfTheirRange(t *testing.T) {
 		live+"(160, 170, 59, NULL, 'b trace_id=0102030405060708090a0b0c0d0e0f10 span_id=00000000000000c1', 67108865, NULL, 1, NULL)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (200, 210, 67108865, 9, 2)")
-	spans, _, st := convert(t, path, Options{Detail: DetailAnnotations})
+	spans, _, st := convert(t, path, Options{Detail: emit.LevelAnnotations})
 	assert.Empty(t, st.Skipped, "names of domains, categories and threads are no marks")
 	decode := spans["decode"]
 	require.NotZero(t, decode.TraceID())

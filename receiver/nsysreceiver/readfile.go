@@ -11,35 +11,11 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
-	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
-// Detail selects the parts of a file that become spans. The zero value is [DetailAuto].
-type Detail = emit.Level
-
-// Levels of detail.
-const (
-	DetailAuto        = emit.LevelAuto        // steps, annotations, collectives, copies and kernels that matter
-	DetailSteps       = emit.LevelSteps       // steps only
-	DetailAnnotations = emit.LevelAnnotations // steps and NVTX ranges
-	DetailOperators   = emit.LevelOperators   // steps, NVTX ranges and operators of PyTorch
-	DetailKernels     = emit.LevelKernels     // also device activities and the calls that launched them
-)
-
-// Extent selects the activities that the analysis of a window covers. The zero value is
-// [ExtentAll].
-type Extent = link.Extent
-
-// Extents. The last two match Holistic Trace Analysis with and without include_last_profiler_step.
-const (
-	ExtentAll          = link.ExtentAll          // every activity
-	ExtentSteps        = link.ExtentSteps        // activities launched before the end of the last step
-	ExtentStepsButLast = link.ExtentStepsButLast // activities launched before the last step began
-)
-
-// Options configures [ReadFile]. The zero value is usable.
+// Options configures [ReadFile]. The zero value is usable. Package kinetoreceiver names the levels of
+// detail and the extents.
 type Options = profiletrace.Options
 
 const (

@@ -18,6 +18,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/internal/metrictest"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/link"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadata"
 )
@@ -36,7 +38,7 @@ func TestReceiverReadsFolderAndCounts(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Files.Include = []string{filepath.Join(dir, "*.sqlite")}
 	cfg.Files.StableFor, cfg.Files.PollInterval = 0, 10*time.Millisecond
-	cfg.Spans.Detail = DetailKernels
+	cfg.Spans.Detail = emit.LevelKernels
 	sink := &consumertest.TracesSink{}
 	r, err := NewFactory().CreateTraces(t.Context(), set, cfg, sink)
 	require.NoError(t, err)
@@ -61,7 +63,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	assert.Equal(t, []any{time.Minute, 5 * time.Minute, 100},
 		[]any{cfg.Files.PollInterval, cfg.Files.StableFor, cfg.Files.ReplayBatches})
 	assert.Equal(t, Options{
-		Detail: DetailKernels, Attributes: spanfacts.Full, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000,
+		Detail: emit.LevelKernels, Attributes: spanfacts.Full, Extent: link.ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000,
 		MaxEvents: 2_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp",
 		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
 		Resource: map[string]string{"deployment.environment.name": "prod"},

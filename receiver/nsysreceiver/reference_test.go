@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/profiletracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
@@ -65,7 +66,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			require.NoError(t, json.Unmarshal(b, &ref))
 			devices := map[int64]map[string][]profiletracetest.Span{}
 			host := map[string][]profiletracetest.Span{}
-			st, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels},
+			st, err := ReadFile(t.Context(), path, Options{Detail: emit.LevelKernels},
 				func(_ context.Context, td ptrace.Traces) error {
 					require.NoError(t, conformance.TracesFrom("nsys", td))
 					for _, s := range profiletracetest.Spans(td) {

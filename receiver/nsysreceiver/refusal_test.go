@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 	"github.com/otelgpu/otelgpu/internal/sinktest"
 )
 
@@ -29,7 +30,7 @@ func TestRejectedSpansOfFilesArriveOnce(t *testing.T) {
 	sinktest.Receiver(t, sinktest.Input{Factory: NewFactory(), Lasts: 10 * time.Minute, Config: func() component.Config {
 		cfg := createDefaultConfig().(*Config)
 		cfg.Files.Include, cfg.Files.StableFor = []string{filepath.Join(folder, "*")}, 0
-		cfg.Spans.BatchSpans, cfg.Spans.Detail = 4, DetailKernels
+		cfg.Spans.BatchSpans, cfg.Spans.Detail = 4, emit.LevelKernels
 		return cfg
 	}})
 }

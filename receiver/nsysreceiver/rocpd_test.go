@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/emit"
 )
 
 // rocpdRun has the tables of one run of rocprofv3, whose names end in %, with the columns that are
@@ -42,7 +44,7 @@ const rocpdRun = "CREATE TABLE `rocpd_string%` (\"id\" INTEGER NOT NULL PRIMARY 
 
 func TestDatabasesOfRocprofv3(t *testing.T) {
 	run := strings.Split(strings.ReplaceAll(rocpdRun, "%", "_00003fdc_92cb"), ";")
-	spans, batches, st := convert(t, export(t, run...), Options{Detail: DetailKernels})
+	spans, batches, st := convert(t, export(t, run...), Options{Detail: emit.LevelKernels})
 	assert.EqualValues(t, 1, st.Kernels)
 	assert.EqualValues(t, 1, st.Copies)
 	assert.Equal(t, map[string]int64{"activity of an agent that is not a listed GPU": 1}, st.Skipped)
@@ -86,7 +88,7 @@ func TestDatabasesOfSeveralRunsOfRocprofv3(t *testing.T) {
 	one := strings.Split(strings.ReplaceAll(rocpdRun, "%", "_1"), ";")
 	two := strings.ReplaceAll(strings.ReplaceAll(rocpdRun, "%", "_2"), "(3, 77,", "(3, 99,")
 	two, _, _ = strings.Cut(two, ";CREATE VIEW")
-	_, _, st := convert(t, export(t, append(one, strings.Split(two, ";")...)...), Options{Detail: DetailKernels})
+	_, _, st := convert(t, export(t, append(one, strings.Split(two, ";")...)...), Options{Detail: emit.LevelKernels})
 	assert.EqualValues(t, 2, st.Kernels)
 	assert.EqualValues(t, 2, st.Copies)
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/regularfile"
 )
 
-// Options configures [ReadFile]. The zero value is usable.
+// Options configures [ReadFile]. The zero value is usable. Package kinetoreceiver names the levels of
+// detail and the extents.
 type Options = profiletrace.Options
 
 const (
