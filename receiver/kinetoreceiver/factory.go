@@ -34,7 +34,9 @@ func createTraces(_ context.Context, set receiver.Settings, of component.Config,
 	r, err := follow.NewReceiver(set, cfg.Profiles, next, follow.Telemetry{
 		Files: tel.ReceiverKinetoFiles, Parts: tel.ReceiverKinetoEvents, Skipped: tel.ReceiverKinetoEventsSkipped,
 		Cut: tel.ReceiverKinetoSpansCut, Close: tel.Shutdown,
-	}, "events", func(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (profiletrace.Stats, error) {
+	}, "events", func(
+		ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc,
+	) (profiletrace.Stats, error) {
 		o.Cache = captures
 		st, err := ReadFile(ctx, path, cfg.optionsOf(o, path), emit)
 		if err == nil {

@@ -3,8 +3,6 @@
 
 package event
 
-import ()
-
 // Kind is the kind of an Event.
 type Kind uint8
 

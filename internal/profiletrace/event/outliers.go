@@ -84,8 +84,8 @@ func (s *Store) Bound() error {
 	}
 	if s.hasWindow && s.first <= s.last && (apart(s.last, s.windowLast) || apart(s.windowFirst, s.first)) {
 		s.hasWindow = false
-		s.wrong.Outliers.Named = append(s.wrong.Outliers.Named, "when the profiler recorded is omitted: that is more than a day "+
-			"from all events")
+		s.wrong.Outliers.Named = append(s.wrong.Outliers.Named,
+			"when the profiler recorded is omitted: that is more than a day from all events")
 	}
 	if s.hasWindow {
 		s.first, s.last = min(s.first, s.windowFirst), max(s.last, s.windowLast)
