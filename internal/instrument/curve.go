@@ -161,9 +161,6 @@ func (e *Energy) Balance() float64 { return e.balance }
 // Counted returns the increase of the counter between the knots so far.
 func (e *Energy) Counted() float64 { return e.counted }
 
-// Known reports whether the curve has any energy.
-func (e *Energy) Known() bool { return len(e.pieces) > 0 }
-
 // Period returns the time between two knots in ns; 0 while unknown.
 func (e *Energy) Period() int64 { return int64(e.track.period() * float64(e.thin.every) * 1e9) }
 
