@@ -61,25 +61,14 @@ func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 
 // SetEnabled switches timing on and off at run time. While it is off, sections cost as much as with
 // a nil Profiler. Open sections stay open.
-func (p *Profiler) SetEnabled(on bool) {
-	if c := p.core(); c != nil {
-		c.SetEnabled(on)
-	}
-}
+func (p *Profiler) SetEnabled(on bool) { p.core().SetEnabled(on) }
 
 // SetVerbosity changes how much is timed, at run time. While profiling is disabled it sets what
 // SetEnabled restores.
-func (p *Profiler) SetVerbosity(v settings.Verbosity) {
-	if c := p.core(); c != nil {
-		c.SetVerbosity(v)
-	}
-}
+func (p *Profiler) SetVerbosity(v settings.Verbosity) { p.core().SetVerbosity(v) }
 
 // Enabled reports whether anything is timed.
-func (p *Profiler) Enabled() bool {
-	c := p.core()
-	return c != nil && c.Enabled()
-}
+func (p *Profiler) Enabled() bool { return p.core().Enabled() }
 
 // Source returns gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`,
 // `simulated`, or `host` without a device.

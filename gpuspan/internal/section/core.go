@@ -88,6 +88,9 @@ func (p *Core) Stop() bool {
 }
 
 func (p *Core) SetEnabled(on bool) {
+	if p == nil {
+		return
+	}
 	p.switchMu.Lock()
 	defer p.switchMu.Unlock()
 	p.switchedOn = on
@@ -95,7 +98,7 @@ func (p *Core) SetEnabled(on bool) {
 }
 
 func (p *Core) SetVerbosity(v settings.Verbosity) {
-	if v < settings.VerbosityOff || v > settings.VerbosityDebug {
+	if p == nil || v < settings.VerbosityOff || v > settings.VerbosityDebug {
 		return
 	}
 	p.switchMu.Lock()
@@ -113,7 +116,7 @@ func (p *Core) setLevel() {
 	p.level.Store(int32(level))
 }
 
-func (p *Core) Enabled() bool { return p.At(settings.VerbosityOff + 1) }
+func (p *Core) Enabled() bool { return p != nil && p.At(settings.VerbosityOff+1) }
 
 // At reports whether operations of a verbosity are timed.
 func (p *Core) At(v settings.Verbosity) bool { return p.level.Load() >= int32(v) }
