@@ -262,8 +262,13 @@ func (j *trial) byMagnitude() []LateRank {
 	}
 	var changes []float64
 	for s := 1; s < len(j.own); s++ {
+		now, before := j.excess[s], j.excess[s-1]
+		if j.n == 2 { // of two ranks, the excess of one is 0
+			changes = append(changes, math.Abs(now[1]-now[0]-before[1]+before[0]))
+			continue
+		}
 		for i := range j.n {
-			changes = append(changes, math.Abs(j.excess[s][i]-j.excess[s-1][i]))
+			changes = append(changes, math.Abs(now[i]-before[i]))
 		}
 	}
 	sigma := madToSigma * median(changes) / math.Sqrt2 * math.Sqrt(1+1/float64(max(2, j.n-1)))
