@@ -59,11 +59,7 @@ OTELGPU_CAPTURE_DIR set to an existing directory for its ring buffer (default /d
 				cfg.Spans.Observe = to.Observe
 				return capture(ctx, pid, cfg, to.Files)
 			}
-			err = convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
-			if errors.Is(err, convert.ErrSomeFailed) {
-				return errReported
-			}
-			return err
+			return convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 		},
 	}
 	cfg.Every = 0

@@ -110,14 +110,11 @@ least that share of its window: a check for continuous integration.`,
 			failed := of.failed
 			o.Collectives = of.found
 			if len(args) == 0 {
-				switch err := convert.RunCollectives(of.out, of.problems, o); {
-				case errors.Is(err, convert.ErrFound):
-					return errFound
-				case err == nil && failed:
+				err := convert.RunCollectives(of.out, of.problems, o)
+				if err == nil && failed {
 					return errReported
-				default:
-					return err
 				}
+				return err
 			}
 			if o.Out == "" {
 				return errors.New("no output directory (set --out DIR, or --html to use otelgpu-report)")
@@ -128,13 +125,8 @@ least that share of its window: a check for continuous integration.`,
 			o.Other = kinetoreceiver.ErrNoEvents
 			o.Files, o.Reader, o.Full = args, profileReader(common, alone(args)), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
-			switch {
-			case errors.Is(err, convert.ErrSomeFailed), err == nil && failed:
+			if err == nil && failed {
 				return errReported
-			case errors.Is(err, convert.ErrSomePartial):
-				return errPartial
-			case errors.Is(err, convert.ErrFound):
-				return errFound
 			}
 			return err
 		},

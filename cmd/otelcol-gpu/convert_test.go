@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -141,7 +142,7 @@ func TestConvertedProfilesHaveTheReferenceNumbers(t *testing.T) {
 			dir := t.TempDir()
 			stdout, stderr, err := inProcess(t, "convert", "--detail", "kernels", "--out", dir, file)
 			if want.Kineto != nil && !*want.Kineto {
-				require.ErrorIs(t, err, errReported)
+				require.ErrorIs(t, err, convert.ErrSomeFailed)
 				require.Contains(t, stderr, filepath.Base(file))
 				require.Contains(t, stderr, "not a Chrome trace")
 				require.NoFileExists(t, filepath.Join(dir, "spans.json"))
@@ -246,7 +247,7 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 		args = append(args, path)
 	}
 	stdout, stderr, err := inProcess(t, args...)
-	require.ErrorIs(t, err, errReported)
+	require.ErrorIs(t, err, convert.ErrSomeFailed)
 	for path, reason := range bad {
 		i := slices.IndexFunc(strings.Split(stderr, "\n"), func(line string) bool {
 			return strings.Contains(line, path) && strings.Contains(line, reason)

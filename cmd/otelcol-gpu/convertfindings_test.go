@@ -93,7 +93,7 @@ func TestForbiddenFindingsFail(t *testing.T) {
 		out := t.TempDir()
 		_, stderr, err := inProcess(t, "convert", "--fail-on", condition, "--out", out, file)
 		if fails {
-			require.ErrorIs(t, err, errFound, condition)
+			require.ErrorIs(t, err, convert.ErrFound, condition)
 			assert.Contains(t, stderr, "not_recorded of GPU 0 is 86.5 %", condition)
 		} else {
 			require.NoError(t, err, condition)

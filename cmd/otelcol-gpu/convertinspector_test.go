@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -18,7 +19,7 @@ func TestConvertNamesTheRankThatArrivesLast(t *testing.T) {
 	folder := recorded.Path(t, "nccl-inspector", "late-2.30")
 	out := t.TempDir()
 	stdout, problems, err := convertDumps(t, folder, "--out", out, "--fail-on", "late_rank")
-	require.ErrorIs(t, err, errFound)
+	require.ErrorIs(t, err, convert.ErrFound)
 	assert.Contains(t, problems, "late_rank of rank 2")
 	assert.Contains(t, stdout, folder+": 8 files of NCCL Inspector, 1312 operations\n")
 	assert.Contains(t, stdout, "  late_rank, rank 2: rank 2 arrives last at collectives of TP Group 0 (0xf4b7ac8e16f005) -> each of the others waits 30.08ms for it (certainty high)\n"+

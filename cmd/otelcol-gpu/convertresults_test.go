@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 )
 
 // kernels returns a trace of n kernels with one name.
@@ -106,7 +108,7 @@ func TestResultsOfAnEarlierRunAreReplacedAtTheEndAndNamed(t *testing.T) {
 	writeFile(t, out, "trace-2.json", "not a result")
 
 	_, _, err = inProcess(t, "convert", "--out", out, writeFile(t, dir, "bad.json", "{"))
-	require.ErrorIs(t, err, errReported)
+	require.ErrorIs(t, err, convert.ErrSomeFailed)
 	left, err := os.ReadFile(filepath.Join(out, "trace.json"))
 	require.NoError(t, err)
 	require.Equal(t, first, left, "a run that fails leaves the results of the one before")
@@ -128,7 +130,7 @@ func TestPartialReadsAreReported(t *testing.T) {
 	text := kernels("saxpy", 3)
 	cut := writeFile(t, dir, "cut.json", text[:len(text)-30])
 	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), cut)
-	require.ErrorIs(t, err, errPartial)
+	require.ErrorIs(t, err, convert.ErrSomePartial)
 	require.Contains(t, stderr, fmt.Sprintf("%q could be read only in part", cut))
 	require.Contains(t, stdout, "truncated: the file ends at byte")
 	reasons := 0
@@ -146,7 +148,7 @@ func TestAFileWithoutSpansIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := writeFile(t, dir, "nothing.json", `{"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":1,"pid":1,"tid":1}]}`)
 	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), file)
-	require.ErrorIs(t, err, errReported)
+	require.ErrorIs(t, err, convert.ErrSomeFailed)
 	require.Contains(t, stderr, "it has no device activity and no host range or API call")
 	require.Contains(t, stderr, "1 events omitted: event without a category")
 	require.NotContains(t, stdout, "perfetto")
@@ -159,7 +161,7 @@ func TestNamesOfAProfileCannotCommandTheTerminal(t *testing.T) {
 		{"ph":"X","cat":"kernel","name":"k\u001b]0;x\u0007","ts":1,"dur":1,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`)
 	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), file,
 		filepath.Join(dir, "no\x1b[31m"))
-	require.ErrorIs(t, err, errReported)
+	require.ErrorIs(t, err, convert.ErrSomeFailed)
 	require.NotContains(t, stdout+stderr, "\x1b")
 	require.Contains(t, stdout, `A100\x1b[2J`)
 }

@@ -37,6 +37,7 @@ import (
 	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
 	"go.opentelemetry.io/collector/otelcol"
 
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/config/memorylimitconverter"
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -57,11 +58,11 @@ func buildInfo() component.BuildInfo {
 func main() {
 	err := run(os.Args[1:])
 	switch {
-	case errors.Is(err, errReported):
+	case errors.Is(err, errReported), errors.Is(err, convert.ErrSomeFailed): // printed already, as the next two
 		os.Exit(1)
-	case errors.Is(err, errPartial):
+	case errors.Is(err, convert.ErrSomePartial):
 		os.Exit(3)
-	case errors.Is(err, errFound):
+	case errors.Is(err, convert.ErrFound):
 		os.Exit(4)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "otelcol-gpu:", err)
@@ -71,14 +72,6 @@ func main() {
 
 // errReported ends the program with a failure that was printed already.
 var errReported = errors.New("failed")
-
-// errPartial ends the program with exit code 3: all is done, but some files could be read only in
-// part, as was said on the terminal already.
-var errPartial = errors.New("incomplete")
-
-// errFound ends the program with exit code 4: all is done, and a finding was printed that --fail-on
-// forbids.
-var errFound = errors.New("forbidden finding")
 
 func run(args []string) error {
 	root, w, err := command()
