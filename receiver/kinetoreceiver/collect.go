@@ -41,8 +41,7 @@ type collect struct {
 	ranks        mergedRanks
 	pids         map[int64]int64 // first process id of a device's activities, or of calls: -1
 	several      bool            // there are others
-	proton       int64           // of these, from Triton's Proton
-	fractions    bool            // some of Proton's times have a fraction
+	proton       bool            // some events are of Triton's Proton in nanoseconds
 }
 
 var (
@@ -145,6 +144,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 		c.p.Skip("duration missing or no number")
 		return nil
 	}
+	if protonNanoseconds(j) {
+		e.Start, e.Duration, c.proton = e.Start/1000, e.Duration/1000, true
+	}
 	if len(name) == 0 {
 		name = j.Cat
 	}
@@ -165,7 +167,6 @@ func (c *collect) Event(j *chromejson.Event) error {
 			return nil
 		}
 		c.activities++
-		c.protonTimes(j)
 	}
 	return c.p.Add(e)
 }

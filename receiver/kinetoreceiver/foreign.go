@@ -59,14 +59,10 @@ var withinKernels = producer{
 	says: "a trace within kernels, as of Triton's Proton", remedy: "torch.profiler.profile(...).export_chrome_trace",
 }
 
-// protonTimes notes whether the times of Triton's Proton have fractions. Proton computes microseconds
-// from nanoseconds, which leaves fractions, and some versions of it write nanoseconds instead.
-func (c *collect) protonTimes(j *chromejson.Event) {
-	if !bytes.HasPrefix(j.Args, []byte(`{"call_stack"`)) {
-		return
-	}
-	c.proton++
-	c.fractions = c.fractions || bytes.ContainsRune(j.TS, '.') || bytes.ContainsRune(j.Dur, '.')
+// protonNanoseconds reports whether an event is of a version of Triton's Proton that writes
+// nanoseconds, as integers. Others compute microseconds, and write numbers with a point.
+func protonNanoseconds(j *chromejson.Event) bool {
+	return bytes.HasPrefix(j.Args, []byte(`{"call_stack"`)) && !bytes.ContainsRune(j.TS, '.') && !bytes.ContainsRune(j.Dur, '.')
 }
 
 var warpRow = []byte(`"warp `)
@@ -102,10 +98,9 @@ func (c *collect) refuse(path string, head []byte, err error) error {
 			return fmt.Errorf("%w: %s", ErrNotTrace, what)
 		}
 	}
-	if c.proton > 0 && !c.fractions {
+	if c.proton {
 		c.meta.faults = append(c.meta.faults, "all times are whole numbers, as of versions of Triton's Proton that write "+
-			"nanoseconds where the format has microseconds: then all times here are 1,000 times too long (divide ts and dur by "+
-			"1,000, or update Triton)")
+			"nanoseconds where the format has microseconds: they were read as nanoseconds")
 	}
 	switch {
 	case c.foreign == nil:

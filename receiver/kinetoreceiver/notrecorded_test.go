@@ -174,11 +174,12 @@ func TestONNXRuntimesKernelsAreOfDevice0(t *testing.T) {
 	assert.Equal(t, 6*time.Millisecond, d.Parts.Computing)
 }
 
-func TestNanosecondsOfProtonAreNamed(t *testing.T) {
+func TestNanosecondsOfProtonAreReadAsSuch(t *testing.T) {
 	assert.Empty(t, statsOf(t, publicCase(t, "proton_us")).Faults)
 	st := statsOf(t, publicCase(t, "proton_ns"))
 	require.Len(t, st.Faults, 1)
-	assert.Contains(t, st.Faults[0], "Proton that write nanoseconds")
+	assert.Contains(t, st.Faults[0], "were read as nanoseconds")
+	assert.Equal(t, 120*time.Microsecond, st.Devices[0].Parts.Computing)
 }
 
 func TestControlBytesInTextsOfROCprofiler(t *testing.T) {

@@ -25,9 +25,9 @@ type pace struct {
 
 type paced struct {
 	start, length int64
-	kind          uint64
-	step          int32 // the step that launched it, from 1 on; 0: none
-	shaped        bool  // kind knows the shapes of the inputs
+	kind, after   uint64 // after includes the kernels before, if neither shapes nor a step are known
+	step          int32  // the step that launched it, from 1 on; 0: none
+	shaped        bool   // kind knows the shapes of the inputs
 }
 
 // Limits of pace. Limits without a name in the registry are sizes of samples, which the standard
@@ -50,14 +50,14 @@ const (
 // add adds a kernel. Without shapes and steps, the kernels before it tell apart kernels of one name
 // that have different inputs.
 func (p *pace) add(x paced) {
-	own := x.kind
+	x.after = x.kind
 	if !x.shaped && x.step == 0 {
 		for _, k := range p.recent {
-			x.kind = x.kind*0x100000001b3 ^ k
+			x.after = x.after*0x100000001b3 ^ k
 		}
 	}
 	copy(p.recent[:], p.recent[1:])
-	p.recent[len(p.recent)-1] = own
+	p.recent[len(p.recent)-1] = x.kind
 	if p.skipped++; x.length < leastLength || p.skipped < p.stride {
 		return
 	}
@@ -79,16 +79,22 @@ type Slowdown struct {
 }
 
 // slowdown compares parts of the window by kinds of kernel: each kind with its own median, each
-// part by the mean over its kernels, and slow parts with the others. ok is false if the data is
-// insufficient.
+// part by the mean over its kernels, and slow parts with the others. If that shows nothing, smaller
+// parts and the kernels before each may. ok is false if the data is insufficient.
 func (p *pace) slowdown(clocks []event.ClockReading) (s Slowdown, ok bool) {
-	list, median, compared := p.comparable()
-	if compared == 0 {
-		return s, false
-	}
-	n := min(maxSlots, len(list)/perSlot)
-	if s, ok = slowdownOf(list, median, n, clocks); !ok && n < fewSlots {
-		s, ok = slowdownOf(list, median, min(fewSlots, len(list)/leastPaced), clocks)
+	for after := range 2 {
+		list, median := p.comparable()
+		n := min(maxSlots, len(list)/perSlot)
+		if s, ok = slowdownOf(list, median, n, clocks); !ok && n < fewSlots {
+			s, ok = slowdownOf(list, median, min(fewSlots, len(list)/leastPaced), clocks)
+		}
+		if ok && after == 0 {
+			break
+		}
+		for i := range p.samples { // the second time, as they were
+			x := &p.samples[i]
+			x.kind, x.after = x.after, x.kind
+		}
 	}
 	return s, ok
 }
@@ -174,7 +180,7 @@ type inStep struct {
 // each, and the number of kinds. If most steps run a kind equally often, as a loop does, a kernel
 // is compared with those at the same position of other steps: without shapes, kernels of one name
 // differ by their inputs.
-func (p *pace) comparable() (list []paced, median []float64, kinds int) {
+func (p *pace) comparable() (list []paced, median []float64) {
 	type step struct {
 		kind uint64
 		step int32
@@ -213,12 +219,11 @@ func (p *pace) comparable() (list []paced, median []float64, kinds int) {
 		}
 		by[at[i]] = append(by[at[i]], x.length)
 	}
-	medians, known := map[inStep]float64{}, map[uint64]bool{}
+	medians := map[inStep]float64{}
 	for k, lengths := range by {
 		if len(lengths) >= leastPaced || k.position >= 0 {
 			slices.Sort(lengths)
 			medians[k] = float64(lengths[len(lengths)/2])
-			known[k.kind] = true
 		}
 	}
 	for i, x := range p.samples {
@@ -226,7 +231,7 @@ func (p *pace) comparable() (list []paced, median []float64, kinds int) {
 			list, median = append(list, x), append(median, m)
 		}
 	}
-	return list, median, len(known)
+	return list, median
 }
 
 // placesOf returns the position in its step of each sample among the samples of its kind, out of a
