@@ -70,7 +70,6 @@ func (a *analysis) run() Job {
 	}
 	out.Start, out.End = window.Start, window.End
 	out.Transfers, out.MoreTransfers = a.transfers()
-	least := time.Duration(notable * float64(window.End-window.Start))
 	arrivals, matched := a.arrivals(all)
 	switch {
 	case len(arrivals) > 1:
@@ -93,15 +92,12 @@ func (a *analysis) run() Job {
 		a.worse()
 	case len(all) > 0:
 		out.Method = ByCommunication
-		a.byCommunication(least)
+		a.byOwnTime(func(x *profile) float64 {
+			return float64(window.End-window.Start-a.lines[x].communicating.Length()) / 1e9
+		})
 	default:
 		out.Method = ByOwnTime
-		a.byOwnTime()
-	}
-	for i := range out.Late { // of the last two methods
-		if out.Late[i].Certainty == "" {
-			out.Late[i].Certainty = finding.Low
-		}
+		a.byOwnTime((*profile).own)
 	}
 	if out.Says = says(out); doubt {
 		out.Says += inStep
@@ -305,36 +301,31 @@ func (a *analysis) at(l *LateRank, x *profile, keys []straggler.Identity) {
 	slices.SortStableFunc(l.At, func(x, y LateAt) int { return cmp.Compare(y.Count, x.Count) })
 }
 
-// byCommunication names the rank that communicates least: it arrives last, and the others wait in
-// collectives.
-func (a *analysis) byCommunication(least time.Duration) {
-	list := slices.Clone(a.out.Ranks)
-	slices.SortStableFunc(list, func(x, y Rank) int { return cmp.Compare(x.Communicating, y.Communicating) })
-	if each := list[len(list)/2].Communicating - list[0].Communicating; each >= max(1, least) {
-		a.out.Late = []LateRank{{Rank: list[0].Rank, Each: each, Excess: each}}
-	}
-}
-
-// byOwnTime names the rank whose own time in steps is far above the others'.
-func (a *analysis) byOwnTime() {
+// byOwnTime names the rank whose own time is far above the others': in steps or, without matching
+// collectives, all time in which it does not communicate.
+func (a *analysis) byOwnTime(own func(*profile) float64) {
 	var list []straggler.Rank
 	for _, x := range a.job {
-		if x.steps > 0 {
-			list = append(list, straggler.Rank{Rank: x.rank, Own: x.own()})
+		if v := own(x); v > 0 {
+			list = append(list, straggler.Rank{Rank: x.rank, Own: v})
 		}
 	}
-	verdicts, _ := straggler.Compare(list)
-	if len(verdicts) < 2 {
+	results, _ := straggler.Compare(list)
+	if len(results) < 2 {
 		return
 	}
-	worst := slices.MaxFunc(verdicts, func(a, b straggler.Result) int { return cmp.Compare(a.Score, b.Score) })
+	worst := slices.MaxFunc(results, func(a, b straggler.Result) int { return cmp.Compare(a.Score, b.Score) })
 	if worst.Slow {
 		each := nanoseconds(worst.Median * (worst.Score - 1))
-		a.out.Late = []LateRank{{Rank: worst.Rank, Each: each, Excess: each}}
+		a.out.Late = []LateRank{{Rank: worst.Rank, Each: each, Excess: each, Certainty: finding.Low}}
 	}
 }
 
+// own returns a mean step without exposed communication, in s; 0: there are no steps.
 func (x *profile) own() float64 {
+	if x.steps == 0 {
+		return 0
+	}
 	return straggler.Own(x.stepTime/float64(x.steps), x.exposed/float64(x.steps))
 }
 

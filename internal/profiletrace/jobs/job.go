@@ -67,7 +67,7 @@ type JobMethod string
 const (
 	ByArrival       JobMethod = "arrival"       // when each rank arrived at collectives, clocks aligned by their ends
 	ByLength        JobMethod = "length"        // clocks cannot be aligned: the last rank at a collective runs it shortest
-	ByCommunication JobMethod = "communication" // no collectives match: the last rank communicates least
+	ByCommunication JobMethod = "communication" // no collectives match: time without communication
 	ByOwnTime       JobMethod = "own_time"      // no collectives: steps without exposed communication
 )
 

@@ -267,7 +267,7 @@ func TestClocksThatCannotBeAligned(t *testing.T) {
 	}
 }
 
-// If no collectives match, the rank that communicates least is the late one.
+// If no collectives match, the rank that communicates far less than the others is the late one.
 func TestCollectivesThatDoNotMatch(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newWorld(seed, 6, 12)
@@ -474,7 +474,7 @@ func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 			}
 		})
 		assert.Equal(t, ByCommunication, j.Method)
-		assert.EqualValues(t, 7, j.Late[0].Rank, j.Says)
+		assert.Empty(t, j.Late, "rank 7 communicates least, but all differ")
 	})
 }
 

@@ -134,7 +134,7 @@ func says(j *Job) string {
 		fmt.Fprintf(&b, ", %s", j.ID)
 	}
 	b.WriteString(": ")
-	late := "no rank is late"
+	late := "no rank is far from the others"
 	if len(j.Late) > 0 {
 		facts := j.Late[0].facts(j)
 		late = facts.Sentence()
