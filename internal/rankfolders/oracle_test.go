@@ -163,7 +163,7 @@ func (j *job) oracle(ranks []int, sure float64, repeated bool) int {
 	for k := range densities {
 		densities[k] = j.density(k)
 	}
-	list, total := make([]float64, len(ranks)), 0.0 // nobody is late as often as somebody
+	list, total := make([]float64, len(ranks)), 0.0 // half of the jobs are healthy
 	for i, r := range ranks {
 		list[i] = j.lateness(densities, r, repeated) - math.Log(float64(j.ranks))
 		total = logSum(total, list[i])

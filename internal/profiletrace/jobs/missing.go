@@ -417,8 +417,8 @@ func absentFinding(j *Job) finding.Finding {
 	late.Each, late.Of = j.Absent, time.Duration(j.End-j.Start)
 	v := finding.LateRank(&late, semconv.FindingLateRankThreshold, finding.Medium)
 	v.Subject = listed(j.Missing)
-	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, for longer than any of them is late",
-		len(j.Ranks))
+	v.Evidence = fmt.Sprintf("%d ranks compared: even the last of them waits at collectives, for longer than any of them "+
+		"is late", len(j.Ranks))
 	v.Remedy = "profile the missing ranks, too"
 	return v
 }

@@ -203,7 +203,8 @@ func collectively(b *strings.Builder, j *Job) {
 		}
 		fmt.Fprintf(b,
 			"%s%s: it arrives last at %d of %d collectives (%s), and they wait %s because of it, %s each",
-			facts.Sentence(), l.chance(len(j.Ranks)), r.Last, r.Collectives, longest(&l, r.Last), FormatTime(r.Caused), FormatTime(l.Each))
+			facts.Sentence(), l.chance(len(j.Ranks)), r.Last, r.Collectives, longest(&l, r.Last),
+			FormatTime(r.Caused), FormatTime(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))
 		}
