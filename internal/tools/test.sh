@@ -127,7 +127,7 @@ if [ -n "$integration" ]; then
 		gotest . -tags sqlite -run \
 			'^TestCausesAndLosses|^TestVariants|^TestNsightTwins|^TestTruncated|^TestSimulatedJobsWithoutKineto' \
 			./receiver/kinetoreceiver
-		gotest . -tags sqlite ./internal/sqlitefile ./internal/heldoutjobs ./receiver/nsysreceiver
+		gotest . -tags sqlite ./internal/sqlitefile ./internal/heldoutjobs ./internal/freshjobs ./receiver/nsysreceiver
 	fi
 	is internal/tools && gotest internal/tools -run '^TestIntegration' ./...
 	is gpuspan && gotest gpuspan ./internal/clockmap

@@ -43,7 +43,7 @@ var outputs = []struct{ path, template string }{
 	{"docs/finding-kinds.md", "findings.md.tmpl"},
 }
 
-// run writes the files, or with check returns an error that names those that would change.
+// run writes the files, or with check returns an error that names the files that would change.
 func run(root string, check bool) error {
 	registry := filepath.Join(root, "semconv", "registry")
 	r, err := load(registry)

@@ -1,0 +1,28 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package freshjobs
+
+// missed are the first findings that are wrong, by job.
+var missed = map[string]string{
+	// Twelve configurations of a kernel are measured within triton/runtime/autotuner.py.
+	"Triton_configurations_tried_out_0": "healthy",
+	"Triton_configurations_tried_out_1": "not_judged",
+	"Triton_configurations_tried_out_2": "not_judged",
+	// BatchDecodeWithPagedKVCacheKernel of FlashInfer computes attention, and does not only move bytes.
+	"server_decoding_with_graphs_under_load_0": "data_movement",
+	"server_decoding_with_graphs_under_load_1": "data_movement",
+	"server_decoding_with_graphs_under_load_2": "data_movement",
+	// The main thread waits in queue.get for requests, not for a loader.
+	"worker_that_waits_for_its_queue_0": "loader",
+	"worker_that_waits_for_its_queue_1": "loader",
+	"worker_that_waits_for_its_queue_2": "loader",
+	// The environment takes longer than the copy before it, in whose wait the time is counted.
+	"rollouts_that_step_an_environment_0": "synchronization",
+	// Pages migrate while the kernel that needs them runs.
+	"managed_memory_touched_by_both_sides_0": "not_judged",
+	"managed_memory_touched_by_both_sides_1": "not_judged",
+	"managed_memory_touched_by_both_sides_2": "not_judged",
+	// By chance one of eight ranks is last in 4 of 8 steps (p = 0.044).
+	"ranks_ranks_that_vary_alike_1": "late_rank",
+}
