@@ -209,7 +209,7 @@ func agreeOnDevices(t *testing.T, devices []page.Device, metrics string) {
 		require.True(t, d.Metered, "the power of %s is from its energy counter", d.ID)
 		at := slices.Sorted(maps.Keys(joules[d.ID][""]))
 		at = slices.CompactFunc(at, func(a, b int64) bool { return a/1e9 == b/1e9 }) // the page has one value a second
-		require.Greater(t, len(at), 2, "readings of %s", d.ID)
+		require.Greater(t, len(at), 1, "readings of %s", d.ID)
 		reasons := held[d.ID]
 		shown, counted := 0.0, 0.0
 		for i, power := range d.Power {

@@ -147,7 +147,7 @@ extensions: {gpu_samples: {servers: []}}
 receivers:
   source/spans: {}
   gpu: {source: replay, collection_interval: 1s, replay: {file: %q}}
-processors: {gpu_join: {settle: 3s, max_wait: 8s}}
+processors: {gpu_join: {settle: 6s, max_wait: 12s}}
 connectors:
   gpu_metrics: {flush_interval: 1s}
   gpu_requests: {settle: 1s, idle: 2s, flush_interval: 1s}
