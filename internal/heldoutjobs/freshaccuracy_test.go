@@ -124,7 +124,7 @@ func (k *fresh) judgeJob(t *testing.T, ps []*session) string {
 		return ""
 	case k.late >= 0 && len(j.Late) > 0 && j.Late[0].Rank == int64(k.late):
 		if jobs.Revise(found, merged, devices); k.merged {
-			assert.Contains(t, fmt.Sprint(devices[0].Findings), fmt.Sprintf("rank %d arrived late", k.late))
+			assert.Contains(t, fmt.Sprint(devices[0].Findings), fmt.Sprintf("rank %d of %d is late", k.late, len(devices)))
 		}
 		return ""
 	case len(j.Late) > 0:
