@@ -81,7 +81,7 @@ const (
 	PauseLimit = int64(2 * time.Millisecond) // up to which small operators between two launches are dispatch, too
 	// without a record after a wait: too long to only return and launch. PauseLimit applies to a wait in
 	// a named range, as an operator that reads a number
-	AfterWait = int64(500 * time.Microsecond)
+	AfterWait = int64(700 * time.Microsecond)
 	longPiece = int64(100 * time.Microsecond) // too long for a small operator
 	slowCall  = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
 	// for which the host waits longer than the recorded work runs; then other work ran. Waking a
