@@ -33,7 +33,8 @@ func Compiles(name string) bool {
 // compiling are parts of the names of all ranges that compile code, and of some others: most ranges
 // have none.
 var compiling = []string{
-	"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_ext", "/jit/", "nvcc", "ptxas", "ninja", "build",
+	"compil", "dynamo", "inductor", "autotun", "codegen", "nvrtc", "_bench", "cpp_ext", "/jit/", "nvcc", "ptxas",
+	"ninja", "build",
 	"aot_autograd", "proxy_tensor", "triton/backends",
 }
 

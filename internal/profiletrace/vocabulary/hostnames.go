@@ -309,9 +309,10 @@ func peer(name string) bool {
 // peerName reports whether a function or range waits for other ranks by its name: a barrier, a
 // rendezvous, an exchange of Python's objects, or a word for waiting beside one for ranks.
 func peerName(lower string) bool {
-	if strings.HasSuffix(lower, "barrier") || strings.HasSuffix(lower, "rendezvous") || strings.HasSuffix(lower, "_object") ||
-		strings.HasSuffix(lower, "_object_list") {
-		return true
+	for _, ending := range [...]string{"barrier", "rendezvous", "_object", "_object_list"} {
+		if strings.HasSuffix(lower, ending) {
+			return true
+		}
 	}
 	const ranks, wait = 1, 2
 	seen := 0
