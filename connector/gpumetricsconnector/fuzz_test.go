@@ -62,7 +62,7 @@ func FuzzTake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, delta bool) {
 		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 		if err != nil {
-			t.Skip()
+			t.Skip("not an OTLP request")
 		}
 		a := newTest(t, func(c *Config) {
 			c.CardinalityLimit, c.MaxResources = 5, 3

@@ -81,7 +81,7 @@ func FuzzProcess(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 		if err != nil {
-			t.Skip()
+			t.Skip("not an OTLP request")
 		}
 		before := ptrace.NewTraces()
 		td.CopyTo(before)

@@ -138,11 +138,11 @@ func FuzzWire(f *testing.F) {
 		var u ptrace.ProtoUnmarshaler
 		td, err := u.UnmarshalTraces(b)
 		if err != nil {
-			t.Skip()
+			t.Skip("not an OTLP request")
 		}
 		for s := range spansOf(td) { // events of the same name are removed in reverse order
 			if s.Events().Len() > 0 {
-				t.Skip()
+				t.Skip("has events")
 			}
 		}
 		throughJoin(t, []ptrace.Traces{td})
@@ -156,7 +156,7 @@ func FuzzSpans(f *testing.F) {
 	f.Add([]byte{1, 2, 10, 20, 1, 0, 2, 1, 12, 15, 1, 0, 1, 1, 12, 15, 7, 0, 0, 0, 0, 200, 255, 255})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 6*64 {
-			t.Skip()
+			t.Skip("more than 64 spans")
 		}
 		zero := time.Now().Add(-4 * time.Second)
 		var requests []ptrace.Traces
