@@ -157,20 +157,15 @@ func (s *sim) rocprof() []byte {
 			copies = append(copies, at)
 		}
 	}
-	// In the order in which rocprofv3 writes them: a reader needs the names before the records.
-	var b bytes.Buffer
-	b.WriteString(`{"rocprofiler-sdk-tool": [{`)
-	for i, m := range []struct {
-		key   string
-		value any
-	}{
-		{"metadata", map[string]any{"pid": pid, "init_time": ns(s.start) - 1000, "fini_time": ns(s.start+s.span()) + 1000, "node": map[string]any{"id": 3, "hostname": "frontier1"}}},
-		{"agents", []any{
+	// Objects of JSON have no order: here, the names follow the records that use them.
+	text, err := json.Marshal(map[string]any{"rocprofiler-sdk-tool": []any{map[string]any{
+		"metadata": map[string]any{"pid": pid, "init_time": ns(s.start) - 1000, "fini_time": ns(s.start+s.span()) + 1000, "node": map[string]any{"id": 3, "hostname": "frontier1"}},
+		"agents": []any{
 			map[string]any{"id": map[string]any{"handle": 1}, "type": 1, "name": "EPYC", "logical_node_type_id": 0},
 			map[string]any{"id": map[string]any{"handle": 2}, "type": 2, "name": "gfx942", "product_name": s.dev.name, "cu_count": s.dev.sms, "logical_node_type_id": 0},
-		}},
-		{"counters", []any{}},
-		{"strings", map[string]any{
+		},
+		"counters": []any{},
+		"strings": map[string]any{
 			"buffer_records": []any{
 				map[string]any{"kind": "NONE", "operations": []any{}},
 				map[string]any{"kind": "HIP_RUNTIME_API", "operations": operations},
@@ -180,21 +175,14 @@ func (s *sim) rocprof() []byte {
 				map[string]any{"kind": "KERNEL_DISPATCH", "operations": []any{"NONE", "COMPLETE"}},
 			},
 			"marker_api": markers,
-		}},
-		{"kernel_symbols", names},
-		{"buffer_records", map[string]any{"marker_api": ranges, "hsa_api": []any{}, "hip_api": calls, "kernel_dispatch": kernels, "memory_copy": copies}},
-	} {
-		text, err := json.Marshal(m.value)
-		if err != nil {
-			panic(err) // values have only maps of text and numbers
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%q: %s", m.key, text)
+		},
+		"kernel_symbols": names,
+		"buffer_records": map[string]any{"marker_api": ranges, "hsa_api": []any{}, "hip_api": calls, "kernel_dispatch": kernels, "memory_copy": copies},
+	}}})
+	if err != nil {
+		panic(err) // values have only maps of text and numbers
 	}
-	b.WriteString("}]}\n")
-	return b.Bytes()
+	return text
 }
 
 // proton returns a Chrome trace of Triton's Proton: kernels and scopes, nothing of the host.

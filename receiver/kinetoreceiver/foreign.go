@@ -62,10 +62,10 @@ var withinKernels = producer{
 // protonNanoseconds reports whether an event is of a version of Triton's Proton that writes
 // nanoseconds, as integers. Others compute microseconds, and write numbers with a point.
 func protonNanoseconds(j *chromejson.Event) bool {
-	return bytes.HasPrefix(j.Args, []byte(`{"call_stack"`)) && !bytes.ContainsRune(j.TS, '.') && !bytes.ContainsRune(j.Dur, '.')
+	return !bytes.ContainsRune(j.TS, '.') && !bytes.ContainsRune(j.Dur, '.') && bytes.Contains(j.Args, callStack)
 }
 
-var warpRow = []byte(`"warp `)
+var warpRow, callStack = []byte(`"warp `), []byte(`"call_stack"`)
 
 // process reads the name of a process.
 func (c *collect) process(j *chromejson.Event) {

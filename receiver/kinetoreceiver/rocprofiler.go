@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/otelgpu/otelgpu/internal/profiletrace"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
@@ -20,7 +21,7 @@ import (
 
 // rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool,
 // rocprofv3 --help and its page "Using rocprofv3", output formats): one object per process under
-// "rocprofiler-sdk-tool", of which these parts are used, in this order:
+// "rocprofiler-sdk-tool", of which these parts are used, in any order:
 //
 //	metadata        pid, node.hostname
 //	agents          id.handle, type (2: GPU), name, product_name, cu_count, logical_node_type_id (not in older versions)
@@ -38,7 +39,13 @@ type rocprofiler struct {
 	gpus    int64 // number of devices so far, used if the file has no numbers, as before ROCm 6.4
 	names   []rocKind
 	markers map[int64]string
+	named   map[string]bool // parts without which records cannot be read, if they were read
+	ahead   *os.File        // records that precede one of these parts
 }
+
+// rocNaming is the number of parts without which records cannot be read: metadata, agents, strings
+// and kernel_symbols.
+const rocNaming = 4
 
 type rocKind struct {
 	Kind       string   `json:"kind"`
@@ -90,6 +97,7 @@ func (c *collect) readROCm(from *bufio.Reader) (st chromejson.Stats, ok bool, er
 	}
 	c.p.SetSource(profiletrace.Source{Scope: scopeName, Root: "rocprofv3 profile", Service: "rocprofv3"})
 	roc := &rocprofiler{c: c}
+	defer roc.discard()
 	err = roc.read(from)
 	st.Events, st.Bytes = roc.records, roc.json.InputOffset()
 	c.meta.maker = makerAMD
@@ -147,12 +155,10 @@ func (r *rocprofiler) processes() error {
 	}
 	switch t {
 	case json.Delim('{'):
-		r.process()
-		return r.fields(r.part)
+		return r.process(r.fields)
 	case json.Delim('['):
 		for r.json.More() {
-			r.process()
-			if err := r.object(r.part); err != nil {
+			if err := r.process(r.object); err != nil {
 				return err
 			}
 		}
@@ -162,10 +168,14 @@ func (r *rocprofiler) processes() error {
 	return fmt.Errorf("%w: rocprofiler-sdk-tool is %v", ErrSyntax, t)
 }
 
-// process starts a process: numbers and names are its own.
-func (r *rocprofiler) process() {
-	r.known, r.markers = event.NewROCm(), map[int64]string{}
+// process reads a process: numbers and names are its own.
+func (r *rocprofiler) process(parts func(func(key string) error) error) error {
+	r.known, r.markers, r.named = event.NewROCm(), map[int64]string{}, map[string]bool{}
 	r.names, r.pid, r.gpus = nil, 0, 0
+	if err := parts(r.part); err != nil {
+		return err
+	}
+	return r.replay()
 }
 
 func (r *rocprofiler) object(field func(key string) error) error {
@@ -255,6 +265,10 @@ const maxRocMarkers = 1 << 20
 // part reads one field of a process.
 func (r *rocprofiler) part(key string) error {
 	switch key {
+	case "metadata", "agents", "strings", "kernel_symbols":
+		r.named[key] = true
+	}
+	switch key {
 	case "metadata":
 		var m struct {
 			PID  int64 `json:"pid"`
@@ -315,32 +329,41 @@ func (r *rocprofiler) part(key string) error {
 			return nil
 		})
 	case "buffer_records":
+		if len(r.named) < rocNaming {
+			return r.keep()
+		}
 		return r.object(r.kind)
 	}
 	return r.pass()
 }
 
-// kind reads the records of one kind.
-func (r *rocprofiler) kind(key string) error {
-	var add func(e *event.Event, x *rocRecord) (name string)
+// reader returns what reads a record of one kind; nil if such records are not read.
+func (r *rocprofiler) reader(key string) func(e *event.Event, x *rocRecord) (name string) {
 	switch key {
 	case "kernel_dispatch":
-		add = r.dispatch
+		return r.dispatch
 	case "memory_copy":
-		add = r.copied
+		return r.copied
 	case "hip_api":
-		add = func(e *event.Event, x *rocRecord) string {
+		return func(e *event.Event, x *rocRecord) string {
 			e.Kind = event.KindRuntime
 			return r.operation(x)
 		}
 	case "marker_api":
-		add = func(e *event.Event, x *rocRecord) string {
+		return func(e *event.Event, x *rocRecord) string {
 			if e.Kind = event.KindAnnotation; x.End <= x.Start {
 				return ""
 			}
 			return r.markers[int64(x.Correlation.Internal)]
 		}
-	default:
+	}
+	return nil
+}
+
+// kind reads the records of one kind.
+func (r *rocprofiler) kind(key string) error {
+	add := r.reader(key)
+	if add == nil {
 		return r.pass()
 	}
 	return list(r, key, func(x *rocRecord) error {

@@ -169,13 +169,18 @@ func TestPartsOfRocprofv3FilesThatAreOdd(t *testing.T) {
 	const metadata = `"metadata": {"pid": 77, "init_time": 1000, "fini_time": 90000, "node": {"id": 3, "hostname": "node1"}},`
 	lastly := strings.TrimSuffix(strings.Replace(rocText, metadata, "", 1), "}]}") + "," +
 		strings.TrimSuffix(metadata, ",") + "}]}"
+	const start, empty = `{"rocprofiler-sdk-tool": [{`, `{"rocprofiler-sdk-tool": [{"buffer_records": {"hip_api": null}}, {`
+	parts, records, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(rocText, start), "}]}"), "\"buffer_records\": {\n")
+	recordsFirst := start + `"buffer_records": {` + records + ", " + strings.TrimSuffix(strings.TrimSpace(parts), ",") + "}]}"
 	const copies = `"src_agent_id": {"handle": 1}, "bytes": 4096}]`
 	for name, c := range map[string]struct {
 		old, with string
 		skipped   map[string]int64
 	}{
-		"no metadata":   {metadata, "", nil},
-		"metadata last": {rocText, lastly, nil},
+		"no metadata":                          {metadata, "", nil},
+		"metadata last":                        {rocText, lastly, nil},
+		"records first":                        {rocText, recordsFirst, nil},
+		"records first, in the second process": {rocText, empty + strings.TrimPrefix(recordsFirst, start), nil},
 		"number as text": {
 			`"start_timestamp": 1900`, `"start_timestamp": "1900"`,
 			map[string]int64{"marker_api of another form": 1},
