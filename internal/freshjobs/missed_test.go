@@ -9,14 +9,8 @@ var missed = map[string]string{
 	"Triton_configurations_tried_out_0": "healthy",
 	"Triton_configurations_tried_out_1": "not_judged",
 	"Triton_configurations_tried_out_2": "not_judged",
-	// BatchDecodeWithPagedKVCacheKernel of FlashInfer computes attention, and does not only move bytes.
-	"server_decoding_with_graphs_under_load_0": "data_movement",
-	"server_decoding_with_graphs_under_load_1": "data_movement",
-	"server_decoding_with_graphs_under_load_2": "data_movement",
-	// The main thread waits in queue.get for requests, not for a loader.
-	"worker_that_waits_for_its_queue_0": "loader",
-	"worker_that_waits_for_its_queue_1": "loader",
-	"worker_that_waits_for_its_queue_2": "loader",
+	// Gaps of 0.8 µs between the kernels of a graph add up to 5.9 %.
+	"server_decoding_with_graphs_under_load_1": "launch_bound",
 	// The environment takes longer than the copy before it, in whose wait the time is counted.
 	"rollouts_that_step_an_environment_0": "synchronization",
 	// Pages migrate while the kernel that needs them runs.

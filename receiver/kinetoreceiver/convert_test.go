@@ -108,15 +108,21 @@ func TestParentIsTheNearestLauncherWithASpan(t *testing.T) {
 	}
 }
 
-// Adjacent ranges of one thread are consecutive, not nested.
+// Adjacent ranges of one thread are consecutive, not nested, also if times are rounded up to a
+// microsecond. A range of which most is inside another one is nested.
 func TestAdjacentRangesAreSiblings(t *testing.T) {
-	text := step(1, 1000) + `,{"ph":"X","cat":"cpu_op","name":"aten::relu","pid":9,"tid":9,"ts":1110,"dur":100},` +
-		`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":9,"tid":9,"ts":2000,"dur":1000}`
-	b, _ := convert(t, "["+text+"]", Options{Detail: DetailKernels})
-	first := find(t, b, "ProfilerStep#1")
-	assert.Equal(t, first.SpanID(), find(t, b, "aten::mm").ParentSpanID())
-	assert.Equal(t, first.SpanID(), find(t, b, "aten::relu").ParentSpanID())
-	assert.Equal(t, first.ParentSpanID(), find(t, b, "ProfilerStep#2").ParentSpanID())
+	for times, parent := range map[string]string{
+		`"ts":1110,"dur":100`: "ProfilerStep#1", `"ts":1109.999,"dur":5`: "ProfilerStep#1", `"ts":1109,"dur":3`: "ProfilerStep#1",
+		`"ts":1109,"dur":2`: "aten::mm", `"ts":1109.5,"dur":0.7`: "aten::mm", `"ts":1108.999,"dur":100`: "aten::mm",
+	} {
+		text := step(1, 1000) + `,{"ph":"X","cat":"cpu_op","name":"aten::relu","pid":9,"tid":9,` + times + `},` +
+			`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":9,"tid":9,"ts":2000,"dur":1000}`
+		b, _ := convert(t, "["+text+"]", Options{Detail: DetailKernels})
+		first := find(t, b, "ProfilerStep#1")
+		assert.Equal(t, first.SpanID(), find(t, b, "aten::mm").ParentSpanID())
+		assert.Equal(t, find(t, b, parent).SpanID(), find(t, b, "aten::relu").ParentSpanID(), times)
+		assert.Equal(t, first.ParentSpanID(), find(t, b, "ProfilerStep#2").ParentSpanID())
+	}
 }
 
 func TestSameFileGivesSameTraceUnderAnyBatching(t *testing.T) {

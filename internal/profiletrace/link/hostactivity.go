@@ -16,6 +16,9 @@ func (s *Sweep) flag(r *event.Record) vocabulary.Meaning {
 	f := &s.flags[r.Name]
 	if !f.Found {
 		*f = vocabulary.MeaningOf(r.Kind, s.in.Names.Name(r.Name))
+		if f.Queue && s.in.Count(event.KindStep) == 0 && !s.in.Names.AnyIs(vocabulary.Trains) {
+			f.Class = timeline.RangeOutside
+		}
 	}
 	return *f
 }

@@ -79,6 +79,16 @@ type frame struct {
 	stack        uint32 // of its content; 0: not needed yet
 }
 
+// rounding is how far a range that was rounded to microseconds may reach into the next one, in ns.
+const rounding = 1000
+
+// endsBefore reports whether the frame ends before a later range from start to end. Rounded, a range
+// may start before the end of the frame that it follows: most of it is outside then.
+func (f *frame) endsBefore(start, end int64) bool {
+	overlap := f.end - start
+	return overlap <= 0 || overlap <= rounding && end-f.end > overlap
+}
+
 // NewSweep returns a sweep that links events and collects no facts.
 func (in *Input) NewSweep(v Visitor) *Sweep {
 	ordinals, tracks := in.Devices(), in.Tracks()
@@ -168,7 +178,7 @@ func (s *Sweep) host(r *event.Record) {
 	th.recorded += s.in.Recording.of(r.Kind)
 	start, end := r.Key, r.Key+r.Duration
 	st := th.stack
-	for len(st) > 0 && st[len(st)-1].end <= start {
+	for len(st) > 0 && st[len(st)-1].endsBefore(start, end) {
 		st = st[:len(st)-1]
 	}
 	f := frame{end: end, kind: r.Kind, nameID: r.Name}
@@ -197,6 +207,9 @@ func (s *Sweep) host(r *event.Record) {
 	var fl vocabulary.Meaning
 	if s.analyses {
 		fl = s.flag(r)
+		if fl.Queue && !alone && s.flags[st[len(st)-1].nameID].Class == timeline.RangeOutside {
+			fl.Class = timeline.RangeLoader // the frame that takes requests from the queue explains more
+		}
 		if fl.Class == timeline.CallWait {
 			th.process.waits++
 		}

@@ -37,6 +37,8 @@ func TestKernelsThatOnlyMoveBytesAreRecognizedByTheirNames(t *testing.T) {
 		"void at::native::indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)":                  timeline.MovesNothing,
 		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array>(int)":  timeline.MovesNothing,
 		"std::enable_if<((8)>(0)), void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*)": timeline.MovesNothing,
+		"void flashinfer::BatchDecodeWithPagedKVCacheKernel<(flashinfer::PosEncodingMode)0, 2u, 8u, 8u, 16u, 4u>": timeline.MovesNothing,
+		"void vllm::paged_attention_v2_kernel<unsigned short, unsigned short, 128, 16, 128>(float*)":              timeline.MovesNothing,
 		"kernel": timeline.MovesNothing, "": timeline.MovesNothing,
 	} {
 		assert.Equal(t, want, MoveOf(name), name)

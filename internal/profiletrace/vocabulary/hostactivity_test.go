@@ -48,6 +48,20 @@ func TestWaitingForWorkFromOutsideIsKnownByItsWords(t *testing.T) {
 	}
 }
 
+func TestProgramsThatTrainAreKnownByTheirNames(t *testing.T) {
+	for _, name := range []string{
+		"autograd::engine::evaluate_function: MmBackward0", "Optimizer.step#AdamW.step", "train.py(88): train",
+		"transformers/trainer.py(2200): _inner_training_loop", "run_epoch",
+	} {
+		assert.True(t, Trains(name), name)
+	}
+	for _, name := range []string{
+		"torch/nn/modules/module.py(2842): train", "transformers/modeling_utils.py(279): from_pretrained", "constrained", "aten::mm",
+	} {
+		assert.False(t, Trains(name), name)
+	}
+}
+
 // A frame that only waits is a wait, however long its call to the runtime was.
 func TestFramesThatWaitAreWaits(t *testing.T) {
 	for name, want := range map[string]timeline.Range{

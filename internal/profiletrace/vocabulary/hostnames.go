@@ -27,6 +27,7 @@ type Meaning struct {
 	Plain    bool // an annotation without a number
 	Backward bool // a function of the backward pass
 	Moves    bool // an operator that moves bytes and computes nothing
+	Queue    bool // a frame that reads from a queue: data in a program with steps, otherwise requests
 }
 
 // MeaningOf returns the meaning of the name of a host range of the kind.
@@ -52,8 +53,10 @@ func MeaningOf(kind event.Kind, name string) Meaning {
 		case ContainsAny(name, eventLoops), awaits(function(name)):
 			f.Class = timeline.RangeOutside
 		case (strings.HasSuffix(name, "__next__") || strings.HasSuffix(name, "__iter__")) && ContainsAny(name, dataModules),
-			queue(name), loader(function(name)):
+			loader(function(name)):
 			f.Class = timeline.RangeLoader
+		case queue(name):
+			f.Class, f.Queue = timeline.RangeLoader, true
 		case peerFrame(name):
 			f.Class = timeline.RangePeer
 		case waitFrame(name):
@@ -153,6 +156,24 @@ func queue(frame string) bool {
 		return call == "get" && (strings.HasSuffix(file, "queue") || strings.HasSuffix(file, "queues"))
 	}
 	return strings.HasPrefix(frame, "<built-in method get of _queue.SimpleQueue")
+}
+
+// Trains reports whether only a program that trains has a range of the name: a gradient, a step of
+// an optimizer, or one with a word for training. PyTorch's module.train also ends training.
+func Trains(name string) bool {
+	if strings.HasPrefix(name, "autograd::engine::") || strings.HasPrefix(name, "Optimizer.") {
+		return true
+	}
+	if strings.Contains(name, "torch/nn/modules/") {
+		return false
+	}
+	for w := range words(name) {
+		switch w {
+		case "train", "trainer", "training", "epoch", "epochs", "learner":
+			return true
+		}
+	}
+	return false
 }
 
 var versionOfCall = regexp.MustCompile(`_v\d+(?:_ptsz|_ptds)?$`)
