@@ -5,10 +5,6 @@ package freshjobs
 
 // missed are the first findings that are wrong, by job.
 var missed = map[string]string{
-	// Twelve configurations of a kernel are measured within triton/runtime/autotuner.py.
-	"Triton_configurations_tried_out_0": "healthy",
-	"Triton_configurations_tried_out_1": "not_judged",
-	"Triton_configurations_tried_out_2": "not_judged",
 	// Gaps of 0.8 µs between the kernels of a graph add up to 5.9 %.
 	"server_decoding_with_graphs_under_load_1": "launch_bound",
 	// The environment takes longer than the copy before it, in whose wait the time is counted.

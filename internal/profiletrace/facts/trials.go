@@ -16,9 +16,11 @@ type trials map[uint32]*Trial
 
 // Trial holds the calls of one operator: calls with few names of kernels, and calls with many.
 type Trial struct {
-	now  opCall
-	Few  called
-	Many called
+	now opCall
+	// Tried is set for a frame in which kernels are compared: all its calls are in Many.
+	Tried bool
+	Few   called
+	Many  called
 }
 
 // called sums up calls.
@@ -73,7 +75,7 @@ func (t trials) of(a *timeline.Activity) *Trial {
 		if len(t) >= maxSearched {
 			return nil
 		}
-		x = &Trial{now: opCall{at: a.InnerStart}}
+		x = &Trial{now: opCall{at: a.InnerStart}, Tried: a.Tried}
 		t[a.Inner] = x
 	}
 	if x.now.at != a.InnerStart {
@@ -87,7 +89,7 @@ func (t trials) of(a *timeline.Activity) *Trial {
 func (t *Trial) end() {
 	c := &t.now
 	to := &t.Few
-	if len(c.names) >= manyNames {
+	if t.Tried || len(c.names) >= manyNames {
 		to = &t.Many
 		for _, s := range c.idle {
 			if s.Cause != timeline.CauseLoader && s.Cause != timeline.CauseProfiler && s.Cause != timeline.CausePeer {

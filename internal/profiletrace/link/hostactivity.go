@@ -25,6 +25,9 @@ func (s *Sweep) flag(r *event.Record) vocabulary.Meaning {
 
 // name sets the names of the range that the frame is.
 func (f *frame) name(r *event.Record, fl *vocabulary.Meaning) {
+	if fl.Tries && f.trial == 0 {
+		f.trial, f.tried = r.Name, r.Key
+	}
 	switch {
 	case fl.Moves && f.mover == 0:
 		f.mover = r.Name

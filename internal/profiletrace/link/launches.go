@@ -35,6 +35,8 @@ type surroundings struct {
 	caller uint32        // innermost range that is neither a call nor a mover: the caller that needs the bytes
 	Op     uint32        // innermost operator
 	opAt   int64         // its begin
+	trial  uint32        // outermost frame in which kernels are compared with each other
+	tried  int64         // its begin
 	named  uint32        // innermost that has a name, not a call
 	around uint32        // innermost annotation or module
 	phase  uint32        // outermost annotation without a number, except steps

@@ -67,6 +67,9 @@ func (d *deviceWindow) judge(s *Sweep, proc *Process, a *Activity, firstOfWork b
 		Graph: a.Launch.graph || a.Detail.WholeGraph, InnerStart: a.Launch.opAt, Phase: a.Launch.phase,
 		Module: a.Launch.module, Backward: a.Launch.backward,
 	}
+	if a.Launch.trial != 0 {
+		v.Inner, v.InnerStart, v.Tried = a.Launch.trial, a.Launch.tried, true
+	}
 	switch {
 	case a.Kind != event.KindKernel:
 		v.Class, v.Bytes, v.Direction, v.Memory = timeline.Copying, a.Detail.Bytes, a.Detail.Direction, a.Detail.HostMemory
@@ -85,6 +88,9 @@ func (d *deviceWindow) judge(s *Sweep, proc *Process, a *Activity, firstOfWork b
 	default:
 		means := s.means(a)
 		v.Class, v.Moves, v.Role, v.Maps = timeline.Computing, means.move, means.role, means.maps
+		if v.Tried { // a fill clears the caches
+			v.Moves = timeline.MovesNothing
+		}
 		if v.Caller = a.Launch.caller; v.Moves != timeline.MovesNothing {
 			v.Mover = a.Launch.mover
 			if v.Mover == 0 && vocabulary.Movers[s.in.Names.Name(a.Launch.Op)] != timeline.MovesNothing {

@@ -24,16 +24,20 @@ func (j *judge) trials(d *facts.Totals) (claimed float64) {
 	var text string
 	for _, op := range slices.Sorted(maps.Keys(d.Trials)) {
 		x := d.Trials[op]
-		if x.Many.Calls == 0 || x.Few.Calls < facts.UsualCalls*x.Many.Calls {
+		if x.Many.Calls == 0 || !x.Tried && x.Few.Calls < facts.UsualCalls*x.Many.Calls {
 			continue
 		}
-		usual := x.Few.Time * x.Many.Calls / x.Few.Calls
+		usual := x.Few.Time * x.Many.Calls / max(1, x.Few.Calls)
 		more := max(0, x.Many.Time-usual)
 		of := x.Many.Idle.IdleTime()
 		computing, idle, list = computing+more, idle+of, append(list, x)
 		where = append(where, finding.Location{Name: j.f.Name(op), Time: time.Duration(more + of), Count: x.Many.Kernels})
 		if more+of > most {
 			most = more + of
+			text = fmt.Sprintf("%d calls of %s launch %.3g kernels each", x.Many.Calls, finding.Clip(j.f.Name(op)),
+				float64(x.Many.Kernels)/float64(x.Many.Calls))
+		}
+		if more+of == most && !x.Tried {
 			text = fmt.Sprintf("%d of %d calls of %s launch %.3g kernels of different names each, the others %.3g",
 				x.Many.Calls, x.Many.Calls+x.Few.Calls, finding.Clip(j.f.Name(op)),
 				float64(x.Many.Kernels)/float64(x.Many.Calls), float64(x.Few.Kernels)/float64(x.Few.Calls))

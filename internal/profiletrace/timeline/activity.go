@@ -39,6 +39,7 @@ type Activity struct {
 	Stream     int64
 	Inner      uint32 // innermost operator around the launch; 0: none
 	InnerStart int64  // its begin
+	Tried      bool   // Inner is a frame in which kernels are compared with each other
 	Phase      uint32 // outermost annotation around the launch that is neither a step nor numbered; 0: none
 	Module     uint32 // in the tree of modules and annotations around the launch; 0: outside
 	Backward   bool   // Module is of the operator whose gradient is computed

@@ -48,6 +48,22 @@ func TestWaitingForWorkFromOutsideIsKnownByItsWords(t *testing.T) {
 	}
 }
 
+// Triton runs all kernels within its autotuner, and measures some.
+func TestFramesThatTryKernelsOutAreKnown(t *testing.T) {
+	for _, name := range []string{
+		"triton/testing.py(96): do_bench", "triton/runtime/autotuner.py(160): _bench",
+		"torch/_inductor/runtime/benchmarking.py(180): benchmark_gpu", "flashinfer/autotuner.py(500): _profile_single_kernel",
+	} {
+		assert.True(t, MeaningOf(event.KindFrame, name).Tries, name)
+	}
+	for _, name := range []string{
+		"triton/runtime/autotuner.py(186): run", "serve.py(5): run_bench", "triton/compiler/compiler.py(220): compile",
+		"torch/_inductor/compile_fx.py(500): compile_fx_inner",
+	} {
+		assert.False(t, MeaningOf(event.KindFrame, name).Tries, name)
+	}
+}
+
 func TestProgramsThatTrainAreKnownByTheirNames(t *testing.T) {
 	for _, name := range []string{
 		"autograd::engine::evaluate_function: MmBackward0", "Optimizer.step#AdamW.step", "train.py(88): train",

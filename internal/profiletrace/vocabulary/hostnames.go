@@ -27,6 +27,7 @@ type Meaning struct {
 	Plain    bool // an annotation without a number
 	Backward bool // a function of the backward pass
 	Moves    bool // an operator that moves bytes and computes nothing
+	Tries    bool // a frame in which a library measures which kernel is the fastest
 	Queue    bool // a frame that reads from a queue: data in a program with steps, otherwise requests
 }
 
@@ -63,6 +64,8 @@ func MeaningOf(kind event.Kind, name string) Meaning {
 			f.Class = timeline.CallWait
 		case ContainsAny(name, polls):
 			f.Class = timeline.RangePoll
+		case tries(name):
+			f.Class, f.Tries = timeline.RangeCompile, true
 		case timeline.Compiles(name):
 			f.Class = timeline.RangeCompile
 		case timeline.SavesCheckpoint(name):
@@ -156,6 +159,14 @@ func queue(frame string) bool {
 		return call == "get" && (strings.HasSuffix(file, "queue") || strings.HasSuffix(file, "queues"))
 	}
 	return strings.HasPrefix(frame, "<built-in method get of _queue.SimpleQueue")
+}
+
+// tries reports whether a frame measures which kernel is the fastest: a function
+// with a word for measuring in Triton, Inductor, or a module named for autotuning. Others run what
+// was chosen.
+func tries(frame string) bool {
+	path, call, _ := strings.Cut(frame, "): ")
+	return timeline.Contains(path, "triton/", "_inductor/", "autotun") && timeline.Contains(call, "bench", "profile")
 }
 
 // Trains reports whether only a program that trains has a range of the name: a gradient, a step of
