@@ -96,8 +96,9 @@ func (s *sim) nsys(t testing.TB, path string) {
 			if r.name == "DtoH" {
 				kind, src, dst = 12, 2, 0
 			}
+			// Its cause is 2, coherence: a kernel touched the page (ENUM_CUDA_UNIF_MEM_MIGRATION).
 			insert("CUPTI_ACTIVITY_KIND_MEMCPY", start, end, 0, 1, nil, 0, nil, global, r.bytes, kind, nil, memory["Managed"], memory["Managed"],
-				src, nil, dst, nil, 1, nil, int64(0x7f1200000000)+int64(i)<<16, 1)
+				src, nil, dst, nil, 2, nil, int64(0x7f1200000000)+int64(i)<<16, 1)
 		case memset:
 			insert("CUPTI_ACTIVITY_KIND_MEMSET", start, end, 0, 1, nil, r.stream, r.corr, global, 0, r.bytes, nil, 2)
 		}
