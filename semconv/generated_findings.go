@@ -80,7 +80,7 @@ const (
 	FindingLateRankMaterial                 = 0.01    // of a step: by how much ranks may differ without consequence
 	FindingLateRankAlpha                    = 0.05    // largest probability that a named rank is late by chance
 	FindingLateRankSurely                   = 0.001   // probability of chance from which on a late rank is certain
-	FindingLateRankMagnitude                = 2       // standard errors beyond which one of two ranks is late if chance is not excluded
+	FindingLateRankMagnitude                = 3       // standard errors beyond which one of two ranks is late if chance is not excluded
 	FindingLateRankSlowGroup                = 1.3     // smallest ratio of the transfer times of a slow group and its fastest sister group
 	FindingLateRankSlowSteps                = 0.75    // of the steps: in which a slow group is slow
 	FindingLateRankAbsentAlpha              = 0.02    // largest probability that ranks without a profile are called late by chance

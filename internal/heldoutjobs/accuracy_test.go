@@ -278,7 +278,8 @@ configurations that Triton tries out (3), FlashInfer's attention taken for data 
 pages that migrate within a kernel (3), the step of an environment counted in the wait before it (1), and a late rank by chance (1). **After changes** of
 the rules: 291 of 297 (98.0 %%). JSON is read in any order of its keys, frames that measure kernels are `+"`autotuning`"+`, a queue is a loader only in a program that
 trains, and a launch that begins 1 ns before the end of an operator is not part of it. The simulation had marked the pages as moved on the program's
-request, which is no fault: marked as touched by a kernel, they are found, and 294 of 297 are right (99.0 %%). The remaining misses are kept in the tests.
+request, which is no fault: marked as touched by a kernel, they are found, and 294 of 297 are right (99.0 %%). A stricter
+rule of late ranks corrected another: 295 (99.3 %%). The remaining misses are kept in the tests.
 
 ## Development set
 
@@ -292,20 +293,37 @@ and steps were compared with those after the same kernels, and kernels with few 
 
 Package [rankfolders](../internal/rankfolders) simulates jobs of 2 to 128 ranks, 3 to 50 steps and five kinds of parallelism, 40 %% of them healthy, with normal,
 lognormal, exponential noise or pauses. Rules were changed with other seeds than these (`+"`"+`OTELGPU_RANK_SEED=5000000 OTELGPU_RANK_JOBS=4000 go test
-./internal/rankfolders -run Decisions -v`+"`"+`). No innocent rank was named in these jobs with a late one.
+./internal/rankfolders -run Decisions -v`+"`"+`). An innocent rank was named in one of the complete jobs with a late one.
 
 | noise of a step | complete: right | undecided | recall | false alarms | without an innocent rank: right | undecided | recall | false alarms |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|
-| none | 317 | 35 | 90 %% | 0 of 258 | 146 | 23 | 86 %% | 0 of 124 |
-| 0.3 ms | 292 | 38 | 88 %% | 0 of 232 | 142 | 30 | 83 %% | 0 of 117 |
-| 1 ms | 240 | 40 | 86 %% | 1 of 225 | 122 | 31 | 80 %% | 0 of 101 |
-| 2 ms | 183 | 46 | 80 %% | 2 of 201 | 96 | 30 | 76 %% | 0 of 98 |
-| 3 ms | 164 | 44 | 79 %% | 0 of 221 | 94 | 29 | 76 %% | 1 of 106 |
-| all | 1196 | 203 | 85 %% | 3 of 1137 | 600 | 143 | 81 %% | 1 of 546 |
+| none | 310 | 42 | 88 %% | 0 of 258 | 142 | 27 | 84 %% | 0 of 124 |
+| 0.3 ms | 282 | 48 | 85 %% | 0 of 232 | 139 | 33 | 81 %% | 0 of 117 |
+| 1 ms | 233 | 47 | 83 %% | 0 of 225 | 122 | 31 | 80 %% | 0 of 101 |
+| 2 ms | 173 | 56 | 76 %% | 1 of 201 | 94 | 32 | 75 %% | 0 of 98 |
+| 3 ms | 155 | 52 | 75 %% | 0 of 221 | 90 | 33 | 73 %% | 1 of 106 |
+| all | 1153 | 245 | 82 %% | 1 of 1137 | 587 | 156 | 79 %% | 1 of 546 |
 
-With 3 steps the recall is 66 %%, with 5, 10, 20 and 40 to 50 steps 82, 86, 95 and 99 %%. The undecided ranks are late in one step of few, which a pause of any
+With 3 steps the recall is 64 %%, with 5, 10, 20 and 40 to 50 steps 75, 82, 94 and 98 %%. The undecided ranks are late in one step of few, which a pause of any
 host explains as well. Without the late rank's own file, 58 of 101 folders blame absent ranks, rightly, 43 are undecided, and none is wrong
 (`+"`"+`OTELGPU_RANK_SEED=2000000 OTELGPU_RANK_FOLDERS=500`+"`"+`, which writes and reads files); the rest is constant lateness, which looks like a slow link.
+
+Healthy jobs with heavy noise, 2,000 of each kind (`+"`"+`OTELGPU_RANK_SEED=4500000 OTELGPU_RANK_JOBS=2000 go test ./internal/rankfolders -run HeavyNoise -v`+"`"+`),
+name a rank in these shares. Before, the rule did not compare a rank with the spread of its peers, allowed 5 %% for the sum of steps and 2 standard errors between
+two ranks; it found 85 and 81 %% of the late ranks above.
+
+| noise | 2 to 128 ranks, 3 to 50 steps | before | 3 to 8 steps | before | 2 ranks | before |
+|---|--:|--:|--:|--:|--:|--:|
+| pauses of lognormal length (σ 1.5) in 5 %% of steps | 0.95 %% | 1.65 %% | 0.55 %% | 2.00 %% | 1.05 %% | 1.40 %% |
+| one slow step of one rank | 0.40 %% | 0.60 %% | 0.05 %% | 0.30 %% | 0.30 %% | 0.90 %% |
+| exponential, 1 to 20 %% of a step | | | 1.10 %% | 2.30 %% | 1.50 %% | 3.35 %% |
+| another noise for each rank, up to 4 times | 0.70 %% | 0.95 %% | 0.75 %% | 1.60 %% | 0.40 %% | 1.10 %% |
+| autocorrelated (0.7), σ 0.5 to 5 %% of a step | 4.15 %% | 13.85 %% | 4.65 %% | 14.00 %% | 8.10 %% | 11.75 %% |
+| one slow step of all ranks | 0.15 %% | 0.45 %% | | | | |
+| garbage collection every 3 to 20 steps | 0.35 %% | 0.45 %% | | | | |
+
+Disturbances that last for steps look like a late rank if there are few peers and steps. A rule that takes all noise as autocorrelated by 0.7 until many steps show the opposite
+named a rank in 1.5 to 1.9 %% of such jobs, but found 6 %% fewer late ranks than before instead of 3 %%.
 
 `+"`OTELGPU_ALL_JOBS=1 go test -tags sqlite ./internal/heldoutjobs -update`"+` writes this page; without the variable the test runs one job of
 each kind.

@@ -34,6 +34,10 @@ const (
 	// slowest.
 	clearShare  = 0.2
 	fewestSteps = 3
+	// lastingShare is the part of alpha of the sum of all steps, which few pauses decide.
+	lastingShare = 0.5
+	// The spread of at least so many ranks is known, and a late rank is beyond so many of it.
+	fewestRanks, spreads = 6, 4
 	// medianToMean is the standard error of the median of normally distributed values, in standard
 	// errors of their mean.
 	medianToMean = 1.2533141373155003 // √(π/2)
@@ -63,20 +67,34 @@ type LateRank struct {
 // faster by Material of the step? If no rank is late, the probability of that is 1 ÷ ranks at most,
 // whatever the distribution of noise. Hits are tested by the binomial distribution, over all steps
 // and over the steps in which one rank is clearly the slowest, sizes by permutation within steps;
-// if neither decides, by magnitude, which assumes something about noise.
+// if neither decides, by magnitude, which assumes something about noise. A rank of several must also
+// exceed the spread of its peers.
 func LateRanks(own OwnTimes, step float64, of int) []LateRank {
 	if len(own) == 0 || len(own[0]) < 2 {
 		return nil
 	}
 	j := &trial{own: own, n: len(own[0]), margin: Material * step, of: of}
 	j.compare()
-	if list := j.byHits(); len(list) > 0 {
-		return list
+	for _, find := range []func() []LateRank{j.byHits, j.byPermutation, j.byMagnitude} {
+		list := slices.DeleteFunc(find(), func(v LateRank) bool { return !j.unusual(v.Rank) })
+		if len(list) > 0 {
+			return list
+		}
 	}
-	if list := j.byPermutation(); len(list) > 0 {
-		return list
+	return nil
+}
+
+// unusual reports whether the excess of a rank is beyond the spread of the other ranks' means, if
+// they are enough to show one. Tests of steps take steps as independent. Disturbances that last for
+// several steps make ranks differ by more than such steps explain, and the spread shows that.
+func (j *trial) unusual(rank int) bool {
+	if j.n < fewestRanks {
+		return true
 	}
-	return j.byMagnitude()
+	others := slices.Delete(slices.Clone(j.mean), rank, rank+1)
+	middle := median(others)
+	excess := max(j.mean[rank]-middle, median(j.beyond(rank)))
+	return excess > spreads*deviation(others, middle)
 }
 
 // StepsToJudge returns how many steps suffice to name a rank that is last in every one, of a number
@@ -249,7 +267,7 @@ func (j *trial) byPermutation() []LateRank {
 		}
 	}
 	sets := float64(j.of) / float64(j.n)
-	if p := max(1, sets) * float64(1+more) / (permutations + 1); p <= alpha {
+	if p := max(1, sets) * float64(1+more) / (permutations + 1); p <= alpha*lastingShare {
 		return []LateRank{j.late(best, p)}
 	}
 	return nil
@@ -398,7 +416,7 @@ func LateRanksByRound(own OwnTimes, rounds []Round, step, least float64, of int)
 				v.P, v.Rounds, v.RoundHits = p, t.of, t.hits
 			}
 		}
-		if v.P <= alpha {
+		if v.P <= alpha && j.unusual(i) {
 			list = append(list, v)
 		}
 	}

@@ -161,3 +161,28 @@ func TestEvenRanksDifferALittle(t *testing.T) {
 	own := ownTimes(3, 50, 4, func(_ *rand.Rand, _, rank int) float64 { return 0.1 * float64(rank) })
 	assert.Empty(t, LateRanks(own, 40, 4))
 }
+
+// The last rank of every step is named if its peers are even, and not if they differ as much
+// themselves, for as long.
+func TestALateRankIsBeyondTheSpreadOfItsPeers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		own   []float64
+		named bool
+	}{
+		"even peers":                 {[]float64{100, 100.5, 101, 100.2, 100.7, 100.9, 100.4, 105}, true},
+		"peers that differ for long": {[]float64{97, 98, 101, 99.5, 102, 100.5, 103, 105}, false},
+		"too few peers for a spread": {[]float64{97, 98, 100, 105}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var own OwnTimes
+			for range 6 {
+				own = append(own, tt.own)
+			}
+			late := LateRanks(own, 110, len(tt.own))
+			require.Equal(t, tt.named, len(late) > 0)
+			if tt.named {
+				assert.Equal(t, len(tt.own)-1, late[0].Rank)
+			}
+		})
+	}
+}
