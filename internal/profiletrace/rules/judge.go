@@ -23,7 +23,7 @@ const (
 	thresholdSpike     = semconv.FindingMemorySpikeThreshold    // growth of allocated memory ÷ its highest
 	thresholdMoves     = semconv.FindingDataMovementThreshold   // of computing time: kernels that move bytes
 	thresholdNotJudged = semconv.FindingNotJudgedThreshold      // kernels that could not be compared with a peak
-	thresholdNarrow    = semconv.FindingLowParallelismThreshold // of computing time: what kernels with too few blocks leave empty
+	thresholdNarrow    = semconv.FindingLowParallelismThreshold // of computing time: what small kernels leave empty
 
 	lowShare  = semconv.FindingLowEfficiencyPeak      // of the roofline
 	reachable = semconv.FindingLowEfficiencyReachable // of the roofline: gains are counted by it
