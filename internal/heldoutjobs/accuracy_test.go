@@ -278,8 +278,8 @@ configurations that Triton tries out (3), FlashInfer's attention taken for data 
 pages that migrate within a kernel (3), the step of an environment counted in the wait before it (1), and a late rank by chance (1). **After changes** of
 the rules: 291 of 297 (98.0 %%). JSON is read in any order of its keys, frames that measure kernels are `+"`autotuning`"+`, a queue is a loader only in a program that
 trains, and a launch that begins 1 ns before the end of an operator is not part of it. The simulation had marked the pages as moved on the program's
-request, which is no fault: marked as touched by a kernel, they are found, and 294 of 297 are right (99.0 %%). A stricter
-rule of late ranks corrected another: 295 (99.3 %%). The remaining misses are kept in the tests.
+request, which is no fault: marked as touched by a kernel, they are found, and 294 of 297 are right (99.0 %%). The remaining
+misses are kept in the tests.
 
 ## Development set
 
