@@ -34,7 +34,7 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 			s.Set(devicesamples.Power, 300)
 			s.Set(devicesamples.Throttle, float64(devicesamples.ThrottleSWPowerCap))
 		})
-		time.Sleep(12 * time.Second) // so all of its time is late
+		time.Sleep(2 * createDefaultConfig().(*Config).Settle) // so all of its time is late
 		td := newTraces("a")
 		once := map[string]int{}
 		for i, name := range written {
