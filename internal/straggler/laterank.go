@@ -34,9 +34,11 @@ const (
 	// slowest.
 	clearShare  = 0.2
 	fewestSteps = 3
-	// lastingShare is the part of alpha of the sum of all steps, which few pauses decide.
+	// lastingShare is the part of alpha that the test of the sum of all steps may use. It is below 1
+	// because a few pauses can decide a sum.
 	lastingShare = 0.5
-	// The spread of at least so many ranks is known, and a late rank is beyond so many of it.
+	// Among at least fewestRanks ranks, a late rank must exceed its peers by more than spreads robust
+	// deviations of their means. Fewer ranks do not show how much peers differ.
 	fewestRanks, spreads = 6, 4
 	// medianToMean is the standard error of the median of normally distributed values, in standard
 	// errors of their mean.

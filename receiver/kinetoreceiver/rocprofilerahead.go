@@ -9,13 +9,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/otelgpu/otelgpu/internal/profiletrace/event"
 )
 
 // keep writes the records of a process to a temporary file, because what names them follows.
 func (r *rocprofiler) keep() error {
 	if r.ahead == nil {
-		f, err := os.CreateTemp(r.c.opts.TempDir, "otelgpu-records-*")
+		f, err := event.CreateTemp(r.c.opts.TempDir)
 		if err != nil {
 			return fmt.Errorf("cannot keep records that precede their names (set `temp_dir`): %w", err)
 		}
@@ -64,8 +65,7 @@ func (r *rocprofiler) replay() error {
 // discard removes the temporary file.
 func (r *rocprofiler) discard() {
 	if r.ahead != nil {
-		_ = r.ahead.Close()
-		_ = os.Remove(r.ahead.Name())
+		_ = event.CloseTemp(r.ahead)
 		r.ahead = nil
 	}
 }

@@ -114,12 +114,11 @@ func (s *sorter) compare(a, b entry) int {
 func (s *sorter) spill() error {
 	s.sort()
 	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, "otelgpu-spill-*")
+		f, err := CreateTemp(s.dir)
 		if err != nil {
 			return fmt.Errorf("cannot create spill file: %w", err)
 		}
 		s.file = f
-		_ = os.Remove(f.Name()) // works where open files may be removed; close removes it elsewhere
 	}
 	w := bufio.NewWriterSize(io.NewOffsetWriter(s.file, s.at), 256<<10)
 	start := s.at
@@ -147,8 +146,7 @@ func (s *sorter) close() error {
 	if s.file == nil {
 		return nil
 	}
-	err := s.file.Close()
-	_ = os.Remove(s.file.Name())
+	err := CloseTemp(s.file)
 	s.file = nil
 	return err
 }
@@ -237,3 +235,20 @@ func (s *source) next() error {
 var _ interface{ Less(than *source) bool } = (*source)(nil) // for ordered
 
 func (s *source) Less(than *source) bool { return s.rec.Less(&than.rec) }
+
+// CreateTemp creates a temporary file. Where open files may be removed, it has no name, so that a
+// process that is killed leaves nothing. Close it with [CloseTemp].
+func CreateTemp(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "otelgpu-spill-*")
+	if err == nil {
+		_ = os.Remove(f.Name())
+	}
+	return f, err
+}
+
+// CloseTemp closes a file of [CreateTemp], and removes it where it still has a name.
+func CloseTemp(f *os.File) error {
+	err := f.Close()
+	_ = os.Remove(f.Name())
+	return err
+}
