@@ -58,9 +58,9 @@ func TestTheAveragingOfPowerIsKnownFromItsName(t *testing.T) {
 		want  time.Duration
 	}{
 		{"DCGM_FI_DEV_POWER_USAGE", 300, time.Second},
-		{"DCGM_FI_DEV_POWER_USAGE_INSTANT", 300, 100 * time.Millisecond},
+		{"DCGM_FI_DEV_POWER_USAGE_INSTANT", 300, 25 * time.Millisecond},
 		{"DCGM_FI_DEV_POWER_USAGE_INSTANT", 0, time.Second},
-		{"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", 300, 100 * time.Millisecond},
+		{"DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", 300, 25 * time.Millisecond},
 	} {
 		r := newRig(t)
 		r.write(point{name: x.name, at: time.Now(), value: x.watts, attrs: labels()},

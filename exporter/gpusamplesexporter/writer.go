@@ -22,6 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/instrument"
 	"github.com/otelgpu/otelgpu/internal/servermetrics"
 	"github.com/otelgpu/otelgpu/internal/sharedcomponent"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -361,7 +362,7 @@ func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, from
 		desc = boardOf(&desc)
 	}
 	if r.instant && v > 0 {
-		desc.PowerWindow = instantWindow
+		desc.PowerWindow = instrument.InstantWindow
 	}
 	d := x.device(desc, from.now)
 	if d.w == nil {
@@ -393,9 +394,6 @@ func number(p pmetric.NumberDataPoint, f gpuquantity.Quantity) (float64, bool) {
 	return devicesamples.ThrottleMask(uint64(int64(v))), true
 }
 
-// instantWindow is the averaging window of instantaneous power, as of the sources of the receiver.
-const instantWindow = 100 * time.Millisecond
-
 // device finds or registers a device.
 func (x *writer) device(said devicesamples.Device, now time.Time) *device {
 	d := x.devices[said.ID]
@@ -403,7 +401,7 @@ func (x *writer) device(said devicesamples.Device, now time.Time) *device {
 		d = &device{
 			// An exporter collects at its own pace, and NVML's usual power is a mean of a second.
 			desc: devicesamples.Device{
-				ID: said.ID, Ordinal: -1, Refresh: time.Hour, PowerWindow: time.Second,
+				ID: said.ID, Ordinal: -1, Refresh: time.Hour, PowerWindow: instrument.MeanWindow,
 			},
 			out:     x.out,
 			groups:  map[groupKey]*group{},

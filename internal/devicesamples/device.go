@@ -43,7 +43,8 @@ type Device struct {
 	// exceeds the one between two readings counts as that. 0: 100 ms for dcgm, nvml, gpm and
 	// replay, otherwise each value is current.
 	Refresh time.Duration `json:"-"`
-	// PowerWindow is the time of which a reading of power is the mean. 0: 100 ms.
+	// PowerWindow is the time of which a reading of power is the mean. 0: 25 ms for dcgm, nvml,
+	// gpm and replay.
 	PowerWindow time.Duration `json:"-"`
 	MIG                       // share of the physical GPU, if ID is a MIG instance
 	Limits                    // peaks reported by the device itself

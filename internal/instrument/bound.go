@@ -204,7 +204,7 @@ func (e *Energy) mark(at int64) *mark {
 			m.most, m.step = e.neighbors(i)
 		}
 		m.time, m.shape = e.ends(&p.period, m.most, m.step, m.t, steps, 0)
-		m.shape *= e.used(p, m.shape) * p.c
+		m.shape = math.Hypot(m.shape*e.used(p, m.shape)*p.c, p.off)
 		m.over, m.under = e.hidden(&p.period, m.t)
 		if math.IsNaN(p.rate) {
 			m.time, m.shape, m.over, m.under = 0, 0, 0, 0
@@ -371,7 +371,7 @@ func (e *Energy) near(p, q *piece, s, t, step float64) float64 {
 	if p.linear || q.linear {
 		most = max(most, lineShare*jitter*length)
 	}
-	return most
+	return most + kappa*math.Sqrt2*max(p.off, q.off)*min(1, 4*length/max(period, 1e-9))
 }
 
 // implausible returns the difference to the integral of power of a span that is long enough for it,

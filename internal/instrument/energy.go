@@ -8,6 +8,21 @@ import (
 	"time"
 )
 
+// What is assumed of instruments that a source does not describe, from recordings and publications
+// (docs/hardware.md lists them).
+const (
+	// DefaultRefresh is the longest refresh period of power and, as is assumed, of energy counters
+	// of NVIDIA's data center GPUs.
+	DefaultRefresh = 100 * time.Millisecond
+	// InstantWindow is the averaging window of instantaneous power on A100 and H100, which see a
+	// quarter of the time. It is 10 ms of 20 ms on Pascal and Volta, and 100 ms on others, for which
+	// the errors that are stated with 25 ms are larger than needed.
+	InstantWindow = 25 * time.Millisecond
+	// MeanWindow is the one of NVML's usual power since Ampere, but for A100. Drivers before 530
+	// report no other.
+	MeanWindow = time.Second
+)
+
 // Config describes the instruments of a device.
 type Config struct {
 	// Settle is how long after a moment its energy is attributed.
@@ -35,7 +50,7 @@ type Energy struct {
 	queue   []knot // changes that wait for power
 	newest  knot   // the last one that did not
 	thin    thinning
-	since   int    // changes since the last knot
+	skipped []knot // changes since the last knot
 	pending []knot // used knots whose left-out residuals are not known yet, after the two before them
 	scores  [candidates]float64
 	scored  int
@@ -83,6 +98,7 @@ type period struct {
 	steps0  float64 // power's running sum of squared steps at k0 and k1
 	steps1  float64
 	rough   float64 // W, standard error of the rate because power changes at the knots; 0 until k1 is known
+	off     float64 // J, by how much the skipped changes contradict the shape; 0 until k1 is known
 	odd     float64 // relative deviation of the rate from the usual one, if it is implausible
 	recent  float64 // J²/s, mean of power's squared steps before k0
 	c       float64 // calibration of the shape's error
@@ -195,13 +211,14 @@ func (e *Energy) take(k knot) bool {
 		return false
 	}
 	if !k.ok {
-		if e.thin.restart(); e.since > 0 && open != nil && open.metered { // what was counted before the gap
+		if e.thin.restart(); len(e.skipped) > 0 && open != nil && open.metered { // what was counted before the gap
 			e.knot(e.newest)
 		}
 	}
 	e.newest = k
 	e.thin.add(e, k)
-	if e.since++; open != nil && k.ok && e.since < e.thin.every && open.metered && !k.second && !k.turned {
+	if open != nil && k.ok && len(e.skipped)+1 < e.thin.every && open.metered && !k.second && !k.turned {
+		e.skipped = append(e.skipped, k)
 		return true
 	}
 	e.knot(k)
@@ -210,7 +227,6 @@ func (e *Energy) take(k knot) bool {
 
 // knot makes a change of the counter a knot of the curve.
 func (e *Energy) knot(k knot) {
-	e.since = 0
 	if k.turned { // what was learned from the first reading is wrong
 		e.scored, e.gained, e.calib = 0, min(e.gained, 1), calibration{}
 	}
@@ -221,6 +237,7 @@ func (e *Energy) knot(k knot) {
 		e.pending = append(e.pending, k)
 		e.use(k)
 	}
+	e.skipped = e.skipped[:0]
 }
 
 // powerStopped reports whether no power can be awaited any longer at a time.
@@ -266,7 +283,7 @@ func (e *Energy) UsePower(calibrated bool) {
 		return
 	}
 	e.forgetMarks()
-	e.stopped, e.pending, e.since = true, e.pending[:0], 0
+	e.stopped, e.pending, e.skipped = true, e.pending[:0], e.skipped[:0]
 	p := e.open()
 	if p == nil || !p.metered || !e.power.known() {
 		return

@@ -155,10 +155,11 @@ func (e *Energy) end(p *piece, k knot) (from, c float64) {
 	if e.power.known() {
 		_, p.steps1 = e.power.at(k.t + p.lag)
 		p.rough = math.Hypot(e.edge(&p.period, p.k0), e.edge(&p.period, k.t)) / length
+		p.off = e.unexplained(&p.period, rate)
 	}
 	for i := len(e.pieces) - 2; i >= 0 && e.pieces[i].number == p.number; i-- {
 		q := &e.pieces[i]
-		q.ended, q.k1, q.window, q.mean, q.steps1, q.rough = true, k.t, p.window, p.mean, p.steps1, p.rough
+		q.ended, q.k1, q.window, q.mean, q.steps1, q.rough, q.off = true, k.t, p.window, p.mean, p.steps1, p.rough, p.off
 		q.odd = p.odd
 	}
 	final := *p
@@ -189,6 +190,21 @@ func (e *Energy) end(p *piece, k knot) (from, c float64) {
 		e.book(c, increase)
 	}
 	return from, c + e.fill(&final, k.t)
+}
+
+// unexplained returns by how many joules the changes that were skipped in a period differ from the
+// curve, as a root mean square, if this is more than their windows cause: power misses changes, as
+// a sensor that sees a quarter of the time does.
+func (e *Energy) unexplained(p *period, rate float64) float64 {
+	sum, noise := 0.0, 0.0
+	for _, k := range e.skipped {
+		r, late := p.v0+rate*(e.shape(p, k.t)-p.s0)-k.v, p.mean*k.window
+		sum, noise = sum+r*r, noise+late*late*threeTimes
+	}
+	if !(sum > decisive*noise) {
+		return 0
+	}
+	return math.Sqrt((sum - noise) / float64(len(e.skipped)))
 }
 
 // fill gives the pieces of the newest period that were settled without energy what the curve has

@@ -12,7 +12,9 @@ const (
 	windowsPerPeriod = 22 // the unknown time of a refresh is then below 5 % of a period
 	groupsToDecide   = 6
 	groupHalf        = 16
-	mostExcess       = 1.5 // of the residual of skipped changes over what their windows alone cause
+	mostExcess       = 1.5      // of the residual of skipped changes over what their windows alone cause
+	decisive         = 10       // likewise, from which one period shows that power does not explain the counter
+	threeTimes       = 1.7 / 12 // variance of a skipped change and of two knots, each uniform in its window
 )
 
 // thinning decides whether only every n-th change of a counter is a knot: the unknown refresh time
@@ -91,7 +93,7 @@ func (x *thinning) compare(e *Energy, group []knot) {
 	p := (b.v - a.v) / (b.t - a.t)
 	noise := 0.0
 	for _, k := range group[1:n] {
-		noise += p * p * k.window * k.window / 12 * 1.7 / float64(n-1) // of three times, each uniform in its window
+		noise += p * p * k.window * k.window * threeTimes / float64(n-1)
 	}
 	x.noise += (noise - x.noise) * weight
 	best := math.Inf(1)

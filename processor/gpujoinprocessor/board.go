@@ -93,17 +93,13 @@ func (m *meter) Levels(process uint64, from, to int64, dst []attribution.Level) 
 	return m.loads.levels(process, m.board, from, to, m.shift, dst)
 }
 
-// defaultRefresh is the refresh period of energy counters of NVIDIA's drivers at most (arXiv
-// 2312.02741 measured it for power), defaultWindow the averaging window of instantaneous power.
-const defaultRefresh, defaultWindow = 100 * time.Millisecond, 100 * time.Millisecond
-
 // newEnergy returns the energy curve of a device.
 func newEnergy(d *devicesamples.Device, settle time.Duration) *instrument.Energy {
 	c := instrument.Config{Settle: settle, Interval: d.Interval, Assumed: d.Refresh, Window: d.PowerWindow}
 	switch d.Source {
 	case semconv.GPUMeasurementSourceDcgm, semconv.GPUMeasurementSourceNvml, semconv.GPUMeasurementSourceGpm,
 		semconv.GPUMeasurementSourceReplay:
-		c.Assumed, c.Window = cmp.Or(c.Assumed, defaultRefresh), cmp.Or(c.Window, defaultWindow)
+		c.Assumed, c.Window = cmp.Or(c.Assumed, instrument.DefaultRefresh), cmp.Or(c.Window, instrument.InstantWindow)
 	}
 	return instrument.NewEnergy(c)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/instrument"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
@@ -130,6 +131,10 @@ func (s *source) describe(u *unit) {
 	}
 	if mw, ret := s.number("nvmlDeviceGetEnforcedPowerLimit", u.handle); ret == nvml.Success {
 		u.desc.Power = float64(mw) * milli
+	}
+	power := reading{Call: gpuquantity.Call{FieldID: gpuquantity.Power.Info().NVML.FieldID}}
+	if _, ret := fieldValue(&power, s, u.handle); ret != nvml.Success {
+		u.desc.PowerWindow = instrument.MeanWindow // as of nvmlDeviceGetPowerUsage, which is read instead
 	}
 	gen, ret := s.number("nvmlDeviceGetMaxPcieLinkGeneration", u.handle)
 	lanes, ret2 := s.number("nvmlDeviceGetMaxPcieLinkWidth", u.handle)

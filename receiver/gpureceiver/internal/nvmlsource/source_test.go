@@ -393,6 +393,7 @@ func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 		assert.False(t, has, q)
 	}
 	assert.Equal(t, "nvml", s.Devices()[0].Source)
+	assert.Zero(t, s.Devices()[0].PowerWindow)
 }
 
 func TestUnsupportedCallsAreMadeOnce(t *testing.T) {
@@ -405,6 +406,7 @@ func TestUnsupportedCallsAreMadeOnce(t *testing.T) {
 		return ok
 	}
 	s := open(t, m)
+	assert.Equal(t, time.Second, s.Devices()[0].PowerWindow)
 	for range 5 {
 		v, _ := value(read(t, s), 0, gpuquantity.Power)
 		assert.Equal(t, 290.0, v.V, "the average replaces the instant")
