@@ -208,6 +208,24 @@ def test_after_a_reset_of_the_device_new_events_are_made(exporter, cuda):
     assert set(got) == {"before", "gone", "next", "after"}
 
 
+def test_sections_of_two_devices_in_one(exporter, cuda):
+    cuda.set(devices=2)
+    cuda.start(0)
+    first = cuda.stream()
+    cuda.start(1)
+    second = cuda.stream()
+    cuda.leave()
+    with otelgpu.section("both", stream=first):
+        with otelgpu.section("inner", stream=second):
+            cuda.work(second, 0.002)
+        cuda.work(first, 0.001)
+    got = spans(exporter)
+    assert got["inner"].attributes["gpu.duration"] > 0.0019 and got["both"].attributes["gpu.duration"] > 0.0009
+    assert {s.attributes["hw.name"] for s in got.values()} == {"gpu0", "gpu1"}
+    for s in got.values():
+        assert "gpu.timing.error" in s.attributes and "gpu.timing.status" not in s.attributes
+
+
 def test_steps_and_phases(exporter, cuda, monkeypatch):
     cuda.start()
     stream = cuda.stream()

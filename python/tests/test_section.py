@@ -1,6 +1,7 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -367,6 +368,76 @@ def test_a_value_of_the_wrong_kind_costs_its_attribute_only(exporter, gpu, fresh
     assert all("gpu.operation.items" not in s.attributes and "gpu.io.write.size" not in s.attributes for s in spans)
     assert sum(s.name == "train" for s in exporter.get_finished_spans()) == 2
     assert fresh.counts["error"] == 4 and len(caplog.records) == 2
+
+
+def test_numbers_that_cannot_be_true_cost_their_attribute_only(exporter, gpu, fresh, caplog):
+    with otelgpu.section("copy", type="copy", items=-5, flops=float("nan"), read=2**70, size=1000, copy="host_to_device"):
+        gpu.torch.cuda.current_stream().run(0.001)
+    for step in otelgpu.loop("train", total_steps=1):
+        with step.phase("forward"):
+            gpu.torch.cuda.current_stream().run(0.001)
+        step.add_phase("comm", float("inf"))
+        step.items, step.epoch, step.model_flops, step.devices = "many", "first", 10**400, -1
+        step.precision = "bf16"
+    assert otelgpu.flush(5)
+    copy, forward, train = exporter.get_finished_spans()
+    assert {"gpu.duration", "gpu.io.size"} <= set(copy.attributes)
+    assert not {"gpu.operation.items", "gpu.flop.count", "gpu.io.read.size"} & set(copy.attributes)
+    assert train.name == "train" and {"gpu.step.duration", "gpu.step.phase.duration.forward"} <= set(train.attributes)
+    assert not any(k in train.attributes for k in (
+        "gpu.step.items", "gpu.step.epoch", "gpu.step.model.flop.count", "gpu.step.device.count",
+        "gpu.step.phase.duration.comm"))
+    assert fresh.counts["error"] == len(caplog.records) == 8
+    assert otelgpu.report()["copy"].all.to_device == 1000 and otelgpu.report()["copy"].all.read is None
+
+
+def test_sections_within_host_work_have_the_times_of_the_device(exporter, gpu):
+    with otelgpu.section("compile", type="host"):
+        with otelgpu.section("kernel"):
+            gpu.torch.cuda.current_stream().run(0.002)
+    assert otelgpu.flush(5)
+    kernel, outer = exporter.get_finished_spans()
+    assert kernel.attributes["gpu.duration"] >= 0.002
+    assert kernel.parent.span_id == outer.context.span_id and "gpu.duration" not in outer.attributes
+    assert otelgpu.report().devices == ["Simulated H100"]
+
+
+def test_a_nest_can_be_deeper_than_the_stack_of_python(exporter, gpu):
+    with contextlib.ExitStack() as stack:
+        for _ in range(_runtime.MAX_NEST):
+            stack.enter_context(otelgpu.section("deep"))
+    assert otelgpu.flush(20)
+    spans = exporter.get_finished_spans()
+    assert len(spans) == len(otelgpu.report().operations) == _runtime.MAX_NEST
+    assert all(inner.parent.span_id == outer.context.span_id for inner, outer in zip(spans, spans[1:]))
+
+
+def test_a_span_that_the_sdk_refuses_costs_no_other(exporter, gpu, monkeypatch):
+    describe = _runtime.Runtime.describe
+
+    def refuse(self, node):
+        return 1 / 0 if node.name == "refused" else describe(self, node)
+
+    monkeypatch.setattr(_runtime.Runtime, "describe", refuse)
+    with otelgpu.section("outer"):
+        with otelgpu.section("refused"):
+            with otelgpu.section("inner"):
+                pass
+    assert otelgpu.flush(5)
+    inner, outer = exporter.get_finished_spans()
+    assert inner.name == "inner" and inner.parent.span_id == outer.context.span_id
+    assert otelgpu.stats()["dropped.error"] == 1 and otelgpu.stats()["spans"] == 2
+
+
+def test_the_driver_is_not_initialized_by_a_question(exporter, gpu, monkeypatch):
+    def available():
+        raise AssertionError("torch.cuda.is_available() calls cuInit, after which a fork cannot use CUDA")
+
+    monkeypatch.setattr(gpu.torch.cuda, "is_available", available)
+    with otelgpu.section("work"):
+        gpu.torch.cuda.current_stream().run(0.001)
+    assert otelgpu.flush(5)
+    assert "gpu.duration" in exporter.get_finished_spans()[0].attributes
 
 
 def test_a_section_used_twice_keeps_the_values_of_each_use(exporter, gpu):

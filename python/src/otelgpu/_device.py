@@ -162,8 +162,9 @@ Backend = Union[TorchBackend, DriverBackend]
 
 def find_backend() -> Optional[Backend]:
     """Returns the backend of this process, or None while only the host's clock is available. This neither imports a
-    framework nor starts CUDA: until the program uses a device, there is no device work to time."""
+    framework nor starts CUDA: until the program uses a device, there is no device work to time. torch.cuda.is_available() would initialize the driver, after which a
+    forked process cannot use CUDA."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is not None and cuda.is_available() and cuda.is_initialized():
+    if cuda is not None and cuda.is_initialized():
         return TorchBackend(sys.modules["torch"])
     return find_driver()

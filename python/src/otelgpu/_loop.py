@@ -20,7 +20,7 @@ from opentelemetry.trace import Status, StatusCode
 from . import _capture
 from . import _names as n
 from ._names import CopyDirection, HostMemory, OperationType, Precision, Verbosity
-from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, line, lines, log, runtime
+from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, amount, count, line, lines, log, runtime
 from ._section import Linkable, Section, current_step, failure
 from ._settings import Schedule
 
@@ -124,11 +124,12 @@ class Step:
         """Adds a duration that was measured elsewhere, such as by a communication logger, to a phase. Its position in
         the step is unknown."""
         try:
-            if seconds > 0:
+            added = amount(seconds)
+            if added > 0:
                 with self._lock:
                     phase = self._phase(_text(name, 64))
                     if phase is not None:
-                        phase.added += float(seconds)
+                        phase.added += added
         except Exception as e:
             runtime().trouble("adding to a phase", repr(e))
 
@@ -308,11 +309,12 @@ class Step:
             out.update(self._parts(total, timed))
         out.update(rt.timing(timed, self.status, self.device))
         self._check_items(rt)
-        for key, value, kind in ((n.STEP_ITEMS, self.items, int), (n.STEP_ITEM_TYPE, self.item_type, _text),
-                                 (n.STEP_EPOCH, self.epoch, int), (n.STEP_MODEL_FLOP_COUNT, self.model_flops, float),
-                                 (n.STEP_DEVICE_COUNT, self.devices, int)):
-            if value is not None:
-                out[key] = kind(value)
+        for key, value, kind in ((n.STEP_ITEMS, self.items, count), (n.STEP_ITEM_TYPE, self.item_type, _text),
+                                 (n.STEP_EPOCH, self.epoch, int), (n.STEP_MODEL_FLOP_COUNT, self.model_flops, amount),
+                                 (n.STEP_DEVICE_COUNT, self.devices, count)):
+            known = None if value is None else rt.value(key, kind, value)
+            if known is not None:
+                out[key] = known
         self._state_precision(rt, out)
         if self._stream_id is not None:
             out[n.STREAM_ID] = self._stream_id

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import threading
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _names as n
 
@@ -113,13 +113,10 @@ class _Sums:
                 self.most = seconds
 
     def add_work(self, i: int, value: Any, timed: bool) -> None:
-        """Adds work of a run; values that are no numbers are omitted, and reported elsewhere."""
-        try:
-            self.work[i] = (self.work[i] or 0.0) + float(value)
-            if timed:
-                self.timed_work[i] = (self.timed_work[i] or 0.0) + float(value)
-        except (TypeError, ValueError):
-            pass
+        """Adds work of a run."""
+        self.work[i] = (self.work[i] or 0.0) + float(value)
+        if timed:
+            self.timed_work[i] = (self.timed_work[i] or 0.0) + float(value)
 
     def forget_times(self) -> None:
         """Keeps the number of runs and their work."""
@@ -204,16 +201,19 @@ class Collector:
         self.positions: Dict[Path, _Position] = {}
         self._streams: Dict[Any, _Union] = {}
         self.loops: Dict[str, _Steps] = {}
-        self._devices: Dict[int, str] = {}
+        self.devices: Dict[int, str] = {}  # models
 
-    def add(self, root: Any, device: Optional[str]) -> None:
+    def add(self, root: Any) -> None:
         """Adds a section and those within it."""
         with self._lock:
-            if root.device is not None and device:
-                self._devices[root.device] = device
-            self._add(root, ())
+            waiting: List[Tuple[Any, Path]] = [(root, ())]
+            while waiting:
+                node, above = waiting.pop()
+                path = self._add(node, above)
+                waiting += [(child, path) for child in reversed(node.children)]
 
-    def _add(self, node: Any, above: Path) -> None:
+    def _add(self, node: Any, above: Path) -> Path:
+        """Adds one section, and returns its position."""
         path = (*above, node.name)
         position = self.positions.get(path)
         if position is None:
@@ -257,8 +257,7 @@ class Collector:
             for i, value in ((2, read), (2, size), (3, written)):
                 if value is not None:
                     sums.add_work(i, value, timed)
-        for child in node.children:
-            self._add(child, path)
+        return path
 
     def step(self, name: str, seconds: Optional[float], values: Dict[str, Any]) -> None:
         """Adds a step with the attributes of its span."""
@@ -303,7 +302,7 @@ class Collector:
                     path, p.category, p.precision, p.item_type, "device" if p.device else "host", share, of_parent,
                     every.figures(p.device), p.first.figures(p.device), p.rest.figures(p.device)))
             loops = [_loop(name, s) for name, s in self.loops.items()]
-            return Report(operations, loops, total, [self._devices[d] for d in sorted(self._devices)], lost)
+            return Report(operations, loops, total, [self.devices[d] for d in sorted(self.devices)], lost)
 
 
 def _loop(name: str, s: _Steps) -> Loop:
@@ -341,19 +340,18 @@ class Report:
         below: Dict[Path, List[Operation]] = {}
         for o in self.operations:
             below.setdefault(o.path[:-1], []).append(o)
-        known = {o.path for o in self.operations}
-
-        def walk(path: Path) -> Iterator[Operation]:
-            children = below.pop(path, [])
-            children.sort(key=(lambda o: o.path) if value is None else value, reverse=value is not None)
-            for o in children:
-                yield o
-                yield from walk(o.path)
-
-        out = list(walk(()))
-        for path in [p for p in below if p not in known]:
-            out += walk(path)
-        self.operations = out
+        by_path = {o.path: o for o in self.operations}
+        self.operations = []
+        for top in [(), *(p for p in below if p and p not in by_path)]:
+            waiting = [top]
+            while waiting:
+                path = waiting.pop()
+                if path in by_path:
+                    self.operations.append(by_path[path])
+                children = below.get(path, [])
+                children.sort(key=(lambda o: o.path) if value is None else value, reverse=value is not None)
+                waiting += [o.path for o in reversed(children)]
+        return self
         return self
 
     def category(self, name: str) -> "Report":

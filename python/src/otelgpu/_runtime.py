@@ -13,6 +13,7 @@ import atexit
 import collections
 import functools
 import logging
+import math
 import os
 import sys
 import threading
@@ -60,12 +61,27 @@ def _text(value: Any, limit: int = 256) -> str:
     return s[:limit].encode("utf-8", "replace").decode("utf-8")
 
 
+def count(value: Any) -> int:
+    """Returns a number of items or bytes, which an attribute of OTLP can have."""
+    number = int(value)
+    if not 0 <= number < 1 << 61:  # the sum of three also fits
+        raise ValueError(f"{_text(value, 40)} is not a whole number from 0 to 2^61")
+    return number
+
+
+def amount(value: Any) -> float:
+    """Returns a number of operations."""
+    number = float(value)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{number} is not a finite number from 0")
+    return number
+
+
 # Values that a section declares: attribute of the span, and its type, in the order of Node.declared.
 DECLARED: Dict[str, Callable[[Any], Any]] = {
-    n.OPERATION_TYPE: str, n.OPERATION_ITEMS: int, n.OPERATION_ITEM_TYPE: _text, n.FLOP_COUNT: float,
-    n.FLOP_PRECISION: str, n.IO_SIZE: int, n.IO_READ_SIZE: int, n.IO_WRITE_SIZE: int, n.COPY_DIRECTION: str,
+    n.OPERATION_TYPE: str, n.OPERATION_ITEMS: count, n.OPERATION_ITEM_TYPE: _text, n.FLOP_COUNT: amount,
+    n.FLOP_PRECISION: str, n.IO_SIZE: count, n.IO_READ_SIZE: count, n.IO_WRITE_SIZE: count, n.COPY_DIRECTION: str,
     n.COPY_HOST_MEMORY: str, n.OPERATION_CATEGORY: _text}
-DECLARED_ITEMS = tuple(DECLARED.items())
 PLAIN = frozenset((type(None), str, int, float))
 
 
@@ -110,6 +126,7 @@ class Node:
     elapsed: Optional[float] = None
     first = False
     size = 1
+    devices: Set[int] = set()  # of an outermost section: where it and those within it are timed
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -123,13 +140,12 @@ class Node:
         if not self.children:
             return (self,)
         out: List[Node] = []
-        self._walk(out)
+        waiting = [self]
+        while waiting:  # a nest can be deeper than Python's stack
+            node = waiting.pop()
+            out.append(node)
+            waiting += reversed(node.children)
         return out
-
-    def _walk(self, out: "List[Node]") -> None:
-        out.append(self)
-        for child in self.children:
-            child._walk(out)
 
     def request_links(self) -> List[trace.Link]:
         """Returns a link for each request. Shares are computed from items, unless some requests have no link."""
@@ -366,6 +382,7 @@ class Runtime:
             while self.inbox:
                 self.held += 1
                 root = self.inbox.popleft()
+                root.devices = {node.device for node in root.walk() if node.timed and node.device is not None}
                 self.pending.setdefault(root.stream, collections.deque()).append(root)
             queues = list(self.pending.items())
         self._anchor(now)
@@ -384,13 +401,14 @@ class Runtime:
     def _anchor(self, now: float) -> None:
         """Takes anchors of each device with pending work: regularly, and after work finished."""
         with self.lock:
-            devices = {q[0].device for q in self.pending.values() if q and q[0].device is not None}
-            devices |= {s.device for s in self.steps if s.device is not None}
-        devices |= {root.device for _, root in self.finished if root.device is not None}
+            devices = {s.device for s in self.steps if s.device is not None}
+            devices = devices.union(*(q[0].devices for q in self.pending.values() if q))
+        done: Set[int] = set().union(*(root.devices for _, root in self.finished))
+        devices |= done
         for device in devices:
             clock = self.clocks.setdefault(device, DeviceClock(self.backend, device))
             every = ANCHOR_EVERY
-            if any(root.device == device for _, root in self.finished):
+            if device in done:
                 every = 0.0 if self.flushing else ANCHOR_SOON
             if now - clock.newest >= every * 1e9:
                 try:
@@ -404,21 +422,25 @@ class Runtime:
             done = root.end_event is None or root.end_event.query()
             if done and root.children:
                 for node in root.walk():
-                    if node.end_event is not None and node.stream != root.stream and not node.end_event.query():
+                    seen = root.end_event is not None and node.stream == root.stream
+                    if node.end_event is not None and not seen and not node.end_event.query():
                         done = False
                         break
         except Exception as e:
             self.trouble("the device failed", repr(e))
-            for node in root.walk():
-                if node.timed:
-                    node.status = "device_error"
-            return True
+            return self._untimed(root, "device_error")
         if not done and now - root.host_end > HANG_DEADLINE * 1e9:
-            for node in root.walk():
-                if node.timed:
-                    node.status = "timeout"
-            return True
+            return self._untimed(root, "timeout")
         return done
+
+    @staticmethod
+    def _untimed(root: Node, status: str) -> bool:
+        """Gives a nest host times."""
+        root.devices = set()
+        for node in root.walk():
+            if node.timed:
+                node.status = status
+        return True
 
     def _place(self) -> None:
         """Converts and emits nests that have a later anchor, or need none."""
@@ -427,20 +449,15 @@ class Runtime:
         rest: List[Tuple[float, Node]] = []
         offset = wall_offset()
         for seen, root in self.finished:
-            timed = False
-            for node in root.walk():
-                if node.status == "ok" and node.timed:
-                    timed = True
-                    break
-            clock = self.clocks.get(root.device) if root.device is not None else None
+            clocks = [self.clocks.get(device) for device in root.devices]
             hopeless = time.monotonic_ns() - seen > HANG_DEADLINE * 1e9
             up = root.up if root.context is None else None
             early = up is not None and up.emitted is None and not up.lost
-            if (early or timed and (clock is None or clock.newest < seen)) and not hopeless:
+            if (early or any(clock is None or clock.newest < seen for clock in clocks)) and not hopeless:
                 rest.append((seen, root))
                 continue
             try:
-                self._settle(root, None if hopeless else clock, offset)
+                self._settle(root, hopeless, offset)
             except Exception as e:
                 self.counts["dropped.error"] += root.size
                 self.trouble("making a span", repr(e))
@@ -458,8 +475,10 @@ class Runtime:
             time.sleep(PAUSE)
             self.yielded = time.monotonic_ns()
 
-    def _settle(self, root: Node, clock: Optional[DeviceClock], offset: int) -> None:
+    def _settle(self, root: Node, hopeless: bool, offset: int) -> None:
         for node in root.walk():
+            clock = self.clocks.get(node.device) if node.device is not None and not hopeless else None
+            node.declared = self.converted(node.declared)
             node.start, node.end = float(node.host_start), float(node.host_end)
             if node.timed and node.status == "ok" and clock is not None:
                 try:
@@ -475,8 +494,12 @@ class Runtime:
             if node.elapsed is not None and node.device is not None and self.backend is not None:
                 self.backend.recycle(node.device, node.start_event, node.end_event)
                 node.start_event = node.end_event = None
-        identity = self.backend.identity(root.device) if root.device is not None and self.backend is not None else {}
-        self.report.add(root, identity.get(n.HW_MODEL))
+        if self.backend is not None:
+            for device in root.devices:
+                model = self.backend.identity(device).get(n.HW_MODEL)
+                if model:
+                    self.report.devices[device] = model
+        self.report.add(root)
         if lines.isEnabledFor(logging.INFO):
             for node in root.walk():
                 failed = (node.error, node.message or "") if node.error is not None else None
@@ -492,25 +515,37 @@ class Runtime:
             return root.here if root.context is None else root.context
         return trace.set_span_in_context(trace.NonRecordingSpan(root.up.emitted))
 
-    def _emit(self, node: Node, context: Any, offset: int) -> None:
-        tracer = self.tracer(node.device)
-        attributes = self.describe(node)
-        span = tracer.start_span(
-            node.name, context=context, links=node.request_links() if node.links else None, attributes=attributes,
-            start_time=int(node.start) + offset)
-        node.emitted, node.up, node.top = span.get_span_context(), None, None
-        if node.error is not None:
-            span.set_status(Status(StatusCode.ERROR, node.message))
-        inside = trace.set_span_in_context(span, context) if node.children else context
-        self.counts["spans"] += 1
-        for child in node.children:
+    def _emit(self, root: Node, context: Any, offset: int) -> None:
+        waiting, opened = [(root, context)], []
+        while waiting:
+            node, context = waiting.pop()
+            try:
+                span = self.tracer(node.device).start_span(
+                    node.name, context=context, links=node.request_links() if node.links else None,
+                    attributes=self.describe(node), start_time=int(node.start) + offset)
+                opened.append((node, span))
+                node.emitted = span.get_span_context()
+                if node.error is not None:
+                    span.set_status(Status(StatusCode.ERROR, node.message))
+                if node.children:
+                    context = trace.set_span_in_context(span, context)
+                self.counts["spans"] += 1
+            except Exception as e:
+                self.counts["dropped.error"] += 1
+                node.lost = True
+                self.trouble("making a span", repr(e))
+            node.up = node.top = None
             # A child of one of the program's own spans keeps that parent.
-            self._emit(child, inside if child.context is None else child.context, offset)
-        span.end(end_time=max(int(node.end), int(node.start)) + offset)
+            waiting += [(child, context if child.context is None else child.context) for child in node.children]
+        for node, span in reversed(opened):  # parents last
+            try:
+                span.end(end_time=max(int(node.end), int(node.start)) + offset)
+            except Exception as e:
+                self.trouble("ending a span", repr(e))
 
     def describe(self, node: Node) -> Dict[str, Any]:
         """Returns the attributes of a section: measured values first, because an attribute limit drops from the end."""
-        declared = self.converted(node.declared)
+        declared = node.declared
         out: Dict[str, Any] = {n.OPERATION_TYPE: declared[0]}
         if node.elapsed is not None:
             out[n.DURATION] = node.elapsed
@@ -541,19 +576,16 @@ class Runtime:
         return out
 
     def converted(self, values: Sequence[Any]) -> Tuple[Any, ...]:
-        """Returns declared values with their types; a value of another type is reported and omitted."""
-        out: List[Any] = list(values)
-        for i, value in enumerate(values):
-            if value is not None:
-                key, kind = DECLARED_ITEMS[i]
-                if type(value) is kind:
-                    continue
-                try:
-                    out[i] = kind(value)
-                except Exception as e:
-                    out[i] = None
-                    self.trouble(key, repr(e))
-        return tuple(out)
+        """Returns declared values with their types."""
+        return tuple(None if value is None else self.value(key, kind, value) for value, (key, kind) in zip(values, DECLARED.items()))
+
+    def value(self, key: str, kind: Callable[[Any], Any], value: Any) -> Any:
+        """Returns a declared value with its type; another value is reported and omitted."""
+        try:
+            return kind(value)
+        except Exception as e:
+            self.trouble(key, repr(e))
+            return None
 
     def timing(self, timed: bool, status: str, device: Optional[int]) -> Dict[str, Any]:
         """Returns how the times were measured, and on which device."""
