@@ -159,7 +159,7 @@ type Before struct {
 	Power     float64  `json:"power,omitempty"`     // W, of all devices
 	Throttled *float64 `json:"throttled,omitempty"` // share of the time, mean of the devices
 	PerItem   float64  `json:"perItem,omitempty"`   // J, of requests whose energy and items are known
-	Loop      string   `json:"loop,omitempty"`      // with the most steps: service, name, rank
+	Loop      string   `json:"loop,omitempty"`      // with the most steps: service, name, job, rank
 	StepRate  float64  `json:"stepRate,omitempty"`  // its steps per second
 }
 
@@ -212,7 +212,7 @@ func (m *Model) loopBefore(out *Before, from, to float64, wanted func(service st
 		if st.Time < from || start > to || !wanted(st.Service) {
 			return
 		}
-		key := fmt.Sprintf("%s\n%s\n%d", st.Service, st.Name, st.Rank)
+		key := fmt.Sprintf("%s\n%s\n%s\n%d", st.Service, st.Name, st.Job, st.Rank)
 		l := loops[key]
 		if l == nil {
 			l = &loop{key: key, first: start}

@@ -135,7 +135,7 @@ func (m *Model) lateRank(w *window) (finding.Finding, bool) {
 	}
 	steps, stepTime, devices := int64(0), 0.0, map[string]bool{}
 	m.steps.each(func(st *Step) {
-		if w.has(st.Time) && st.Service == k.service && st.job == k.job && st.Rank == k.rank &&
+		if w.has(st.Time) && st.Service == k.service && st.Job == k.job && st.Rank == k.rank &&
 			st.Name == k.loop {
 			steps++
 			stepTime += st.Duration

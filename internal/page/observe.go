@@ -145,7 +145,7 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource) {
 	m.health.Steps++
 	st := Step{
 		Time: millis(f.End), Name: f.Name, Service: r.Service, Index: f.StepIndex,
-		Rank: r.Rank, job: r.JobID,
+		Rank: r.Rank, Job: r.JobID,
 		Device: f.Device.ID, Duration: f.StepTime(),
 		Exposed: f.Exposed(), Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,
 		ItemType: f.StepItemType,

@@ -139,6 +139,7 @@ type Step struct {
 	Time     float64 `json:"t"` // its end
 	Name     string  `json:"name"`
 	Service  string  `json:"service,omitempty"`
+	Job      string  `json:"job,omitempty"`
 	Start    float64 `json:"start,omitempty"` // of the first of several
 	Index    int64   `json:"index"`           // the first of several
 	Count    int     `json:"count,omitempty"` // of steps in a mean
@@ -159,8 +160,6 @@ type Step struct {
 	// Own time (without exposed communication) over the median of the ranks: mean and maximum.
 	Late      float64 `json:"late,omitempty"`
 	WorstLate float64 `json:"worstLate,omitempty"`
-
-	job string
 }
 
 // Phase is a named length.

@@ -12,7 +12,7 @@ import (
 // loopKey identifies the loop of a job.
 type loopKey struct{ service, name, job string }
 
-func (st *Step) loop() loopKey { return loopKey{st.Service, st.Name, st.job} }
+func (st *Step) loop() loopKey { return loopKey{st.Service, st.Name, st.Job} }
 
 // stepKey identifies the step of a loop that all ranks make.
 type stepKey struct {

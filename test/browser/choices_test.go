@@ -77,6 +77,43 @@ func TestOneServiceIsChosenForOperationsStepsAndRequests(t *testing.T) {
 	b.until(`document.querySelector("#operations table") !== null && document.querySelector("#requests table") !== null`)
 }
 
+// Jobs of one service have steps and ranks of their own: job b makes two steps per second, and its
+// rank 1 is slower.
+func TestJobsOfOneServiceAreShownApart(t *testing.T) {
+	m, now := stopped()
+	for _, job := range []struct {
+		id     string
+		steps  int
+		length [2]time.Duration
+	}{{"a", 10, [2]time.Duration{900e6, 900e6}}, {"b", 20, [2]time.Duration{400e6, 450e6}}} {
+		for rank, length := range job.length {
+			var list []span
+			for i := range job.steps {
+				at := now.Add(-time.Duration(i+1) * 10 * time.Second / time.Duration(job.steps))
+				list = append(list, span{"train", "step", at, length, 3, map[string]any{"gpu.step.index": 100 - i}})
+			}
+			td := spans(t, "training", "GPU-"+job.id, rank, list...)
+			td.ResourceSpans().At(0).Resource().Attributes().PutStr("gpu.job.id", job.id)
+			m.Traces(td)
+		}
+	}
+	b := open(t, serve(t, m), 1300, 1000)
+	b.until(`document.querySelector("[data-key='strip ranks']") !== null`)
+	assert.Regexp(t, `Steps per second2\.0\d*job b, mean step 4\d\d ms`, b.text("#headline"))
+	assert.Contains(t, b.text("#headline"), "rank 0, job a")
+	names := b.text("#when .name")
+	for _, want := range []string{
+		"job b · 20 steps · mean 425 ms", "job a · 10 steps · mean 900 ms",
+		"rank 0 of job a", "rank 1 of job b late",
+	} {
+		assert.Contains(t, names, want)
+	}
+	b.run(`document.querySelector("[data-key='slow steps']").open = true`)
+	b.until(`document.querySelector("[data-key='slow steps'] tbody tr") !== null`)
+	assert.Equal(t, []string{"1"}, eval[[]string](b, `[...new Set([...document.querySelectorAll("[data-key='slow steps'] tbody tr")].map((r) => r.children[3].textContent))]`),
+		"the longest steps, all of job a, against the mean of their job")
+}
+
 func TestTheAddressKeepsWhatTheReaderChose(t *testing.T) {
 	url := serve(t, busy(t))
 	b := open(t, url, 1300, 1000)
@@ -156,10 +193,10 @@ func TestRowsAndThePageAreSaved(t *testing.T) {
 	b.run(`document.querySelector("[data-key='operations csv']").click()`)
 	rows := strings.Split(strings.TrimSuffix(saved(t, filepath.Join(dir, "operations.csv")), "\r\n"), "\r\n")
 	require.Len(t, rows, 4)
-	assert.Equal(t, "operation,type,count,GPU time,J,own J,share,of roof,bound,B/s,FLOP/s,trace", rows[0])
-	assert.True(t, strings.HasPrefix(rows[1], "gemm,section,100,30,200,200,0.666666666667,0.5,compute,"), rows[1])
-	assert.True(t, strings.HasPrefix(rows[2], "layer_norm,section,100,10,100,100,0.333333333333,0.25,memory,"), rows[2])
-	assert.True(t, strings.HasPrefix(rows[3], `"'=HYPERLINK(""x"",1)",section,1,0.001,`), rows[3])
+	assert.Equal(t, "operation,service,type,count,GPU time,J,own J,share,of roof,bound,B/s,FLOP/s,trace", rows[0])
+	assert.True(t, strings.HasPrefix(rows[1], "gemm,training,section,100,30,200,200,0.666666666667,0.5,compute,"), rows[1])
+	assert.True(t, strings.HasPrefix(rows[2], "layer_norm,training,section,100,10,100,100,0.333333333333,0.25,memory,"), rows[2])
+	assert.True(t, strings.HasPrefix(rows[3], `"'=HYPERLINK(""x"",1)",sheet,section,1,0.001,`), rows[3])
 	assert.Regexp(t, `,0{31}9$`, rows[3])
 
 	b.run(`document.querySelector("[data-key='save']").click()`)
@@ -174,10 +211,10 @@ func TestRowsAndThePageAreSaved(t *testing.T) {
 	// A time is selected in the file, too, and a trace of it shown.
 	x, y := file.middle("#when svg.strip", 0)
 	file.drag(x-200, x, y)
-	file.until(`Number(document.querySelector("#operations td:nth-child(3)").textContent) < 60 && !pending.size`)
+	file.until(`Number(document.querySelector("#operations td:nth-child(4)").textContent) < 60 && !pending.size`)
 	assert.Contains(t, file.text("#chosen"), "Selected ")
 	file.press("chosen", "reset")
-	file.until(`document.querySelector("#operations td:nth-child(3)").textContent === "100" && !pending.size`)
+	file.until(`document.querySelector("#operations td:nth-child(4)").textContent === "100" && !pending.size`)
 	file.run(`document.querySelector("#requests button.plain").click()`)
 	file.until(`document.querySelectorAll("#trace .track").length > 2`)
 	assert.Contains(t, file.text("#trace"), "prefill")

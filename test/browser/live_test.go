@@ -238,7 +238,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	x, y := b.middle("#when svg.strip", 0)
 	b.drag(x-200, x, y)
 	b.until(
-		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
+		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(4)").textContent) < 60`)
 	assert.Regexp(t, `^Selected \d\d:\d\d:\d\d to \d\d:\d\d:\d\d \(1\d(\.\d+)? s\)\. Operation totals are rounded to 5 s\.reset$`,
 		b.text("#chosen"))
 	assert.False(t, eval[bool](b, `document.querySelector("#when .overlay .picked").hidden`), "it is drawn over all tracks")
@@ -247,7 +247,7 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	assert.Contains(t, b.text("#none"), "No usage records in this time range", "both requests came later")
 	b.press("chosen", "reset")
 	b.until(
-		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
+		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(4)").textContent === "100"`)
 
 	// The same with the keyboard.
 	b.run(`document.querySelector("#when svg.strip").focus()`)
@@ -260,12 +260,12 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 		b.do(chromedp.KeyEvent(kb.ArrowLeft, chromedp.KeyModifiers(chromedp.ModifierShift)))
 	}
 	b.until(
-		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
+		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(4)").textContent) < 60`)
 	assert.Contains(t, b.text("#chosen"), "(4 s).")
 	assert.True(t, eval[bool](b, `document.activeElement.matches("svg.strip")`), "the focus stays where it was")
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
 	b.until(
-		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
+		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(4)").textContent === "100"`)
 }
 
 func TestARedrawKeepsOtherLinesAndHiddenOnes(t *testing.T) {

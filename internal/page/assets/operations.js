@@ -52,6 +52,7 @@ function operations(view) {
   const share = (o) => (energy ? (o.total || 0) / energy : o.time / Math.max(time, 1e-12)), own = (o) => (energy ? (o.energy || 0) / energy : 0);
   split.append(table(`${plural(all.length + (state.moreOperations || 0), "operation")}; J includes what ran inside, own J adds up to ${energy ? scaled(energy, "J") : "the total"}`, [
     {title: "operation", left: true, of: (o) => o.name, cell: (o) => node(el("span", {class: "tree in" + (depth.get(o) || 0)}), {}, [swatch(colorOf(o.name, o.type)), el("button", {class: "plain", "data-key": "op " + keyOf(o), "aria-pressed": String(keyOf(o) === live.chosen), title: `${o.name}\n${o.service || ""}`, onclick: () => pick(o)}, el("bdi", {}, o.name))])},
+    {title: "service", left: true, wide: "wide", of: (o) => o.service, cell: (o) => named(o.service)},
     {title: "type", left: true, wide: "wider", of: (o) => [o.type, o.memory].filter(Boolean).join(", ")},
     {title: "count", wide: "mid", of: (o) => o.count, cell: (o) => count(o.count)},
     {title: "GPU time", of: (o) => o.time, cell: (o) => seconds(o.time)},

@@ -12,7 +12,7 @@ function headline() {
   else if (used) tiles.push({name: "Energy", value: scaled(used, "J"), says: "of spans"});
   if (power.watts) tiles.push({name: "Power", value: scaled(power.watts, "W"), says: `mean of ${plural(state.devices.length, "device")}`, line: power.line, than: change(power.watts, before.power, 0)});
   if (held !== undefined) tiles.push({name: "Throttled", value: percent(held), says: held ? "of the time, mean of devices" : "no clock was throttled", warns: held > 0.005, than: changeOfShare(held, before.throttled)});
-  if (loop) tiles.push({name: "Steps per second", value: sig(loop.rate), says: `mean step ${seconds(loop.mean)}`, than: loop.key === before.loop && change(loop.rate, before.stepRate, 1)});
+  if (loop) tiles.push({name: "Steps per second", value: sig(loop.rate), says: [loop.whose, `mean step ${seconds(loop.mean)}`].filter(Boolean).join(", "), than: loop.key === before.loop && change(loop.rate, before.stepRate, 1)});
   if (metered && items) tiles.push({name: `J per ${itemName()}`, value: sig(metered / items), says: `${plural(sum("requests"), "request")}, ${scaled(sum("used"), "J")}`, than: change(metered / items, before.perItem, -1)});
   const slow = slowest();
   if (slow) tiles.push({name: "Slowest " + slow.kind, value: seconds(slow.time), says: slow.says, trace: slow.trace});
@@ -66,7 +66,7 @@ function spark(values) {
 function loopRate() {
   const loops = new Map();
   for (const s of state.steps) {
-    const k = [s.service, s.name, s.rank].join("\n"), l = loops.get(k) || {key: k, steps: 0, from: Infinity, to: 0, all: []};
+    const k = loopOf(s) + "\n" + s.rank, l = loops.get(k) || {key: k, whose: whose(s), steps: 0, from: Infinity, to: 0, all: []};
     l.steps += s.count || 1;
     l.from = Math.min(l.from, stepStart(s));
     l.to = Math.max(l.to, s.t);
@@ -74,7 +74,15 @@ function loopRate() {
     loops.set(k, l);
   }
   const l = [...loops.values()].sort((a, b) => b.steps - a.steps)[0];
-  return l && l.to > l.from ? {key: l.key, rate: l.steps / (l.to - l.from) * 1000, mean: meanStep(l.all)} : null;
+  return l && l.to > l.from ? {...l, rate: l.steps / (l.to - l.from) * 1000, mean: meanStep(l.all)} : null;
+}
+// loopOf identifies the loop of a job. whose names the service and the job of a step, if the shown steps are of several.
+const loopOf = (s) => [s.service, s.name, s.job].join("\n");
+let several = {of: null};
+function whose(s) {
+  const differ = (k) => state.steps.some((x) => x[k] !== state.steps[0][k]);
+  if (several.of !== state.steps) several = {of: state.steps, service: differ("service"), job: differ("job")};
+  return [several.service && s.service, several.job && s.job && "job " + s.job].filter(Boolean).join(", ");
 }
 const stepStart = (s) => (s.count > 1 && s.start ? s.start : s.t - s.duration * 1000);
 // slowest returns the slowest request, otherwise the slowest step.
@@ -82,7 +90,7 @@ function slowest() {
   const q = (state.points || []).reduce((a, b) => (a && a.duration >= b.duration ? a : b), null);
   if (q) return {kind: "request", time: q.duration, trace: q.trace, says: "trace " + q.trace.slice(0, 8)};
   const s = (state.longest || [])[0];
-  return s ? {kind: "step", time: s.duration, trace: s.trace, says: `${s.name} ${s.index}${s.rank >= 0 ? ", rank " + s.rank : ""}`} : null;
+  return s ? {kind: "step", time: s.duration, trace: s.trace, says: [`${s.name} ${s.index}`, s.rank >= 0 && "rank " + s.rank, whose(s)].filter(Boolean).join(", ")} : null;
 }
 
 const causeOf = {late_rank: "waits", hung_rank: "waits", throttle: "hot", pageable_copies: "copies", loader: "host", launch_bound: "host", host_work: "host", healthy: "fine"};

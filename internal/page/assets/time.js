@@ -188,7 +188,7 @@ function stepColumns() {
   const loops = new Map();
   for (const s of state.steps) {
     if (!(s.duration > 0)) continue;
-    const k = [s.service, s.name].join("\n"), l = loops.get(k) || {service: s.service, name: s.name, columns: new Map()}, c = l.columns.get(s.index) || {index: s.index, steps: [], from: Infinity, to: 0};
+    const k = loopOf(s), l = loops.get(k) || {key: k, whose: whose(s), name: s.name, columns: new Map()}, c = l.columns.get(s.index) || {index: s.index, steps: [], from: Infinity, to: 0};
     c.steps.push(s);
     c.from = Math.min(c.from, stepStart(s));
     c.to = Math.max(c.to, s.t);
@@ -198,7 +198,7 @@ function stepColumns() {
   return [...loops.values()].sort((a, b) => b.columns.size - a.columns.size).map((l) => ({...l, columns: [...l.columns.values()].sort((a, b) => a.from - b.from)}));
 }
 function stepTracks() {
-  return stepColumns().slice(0, 4).map(({name, service, columns}, n) => {
+  return stepColumns().slice(0, 4).map(({key, name, whose, columns}, n) => {
     const H = n ? 40 : 66, names = new Set(), order = ["exposed communication", "other"], middle = meanStep(columns.flatMap((c) => c.steps));
     for (const c of columns) {
       c.total = mean(c.steps, (s) => s.duration);
@@ -220,7 +220,7 @@ function stepTracks() {
       }
     }
     const at = (t) => columns.find((c) => c.from <= t && c.to >= t) || columns.reduce((a, b) => (Math.abs((b.from + b.to) / 2 - t) < Math.abs((a.from + a.to) / 2 - t) ? b : a)), count0 = columns.reduce((t, c) => t + Math.max(...c.steps.map((s) => s.count || 1)), 0);
-    return {key: `steps ${service}\n${name}`, label: `Steps of ${name}`, sub: `${plural(count0, "step")} · mean ${seconds(middle)}`, H, cls: "steps", scale: [[0, seconds(top)], [H - 12, "0"]],
+    return {key: "steps " + key, label: `Steps of ${name}`, sub: `${whose ? whose + " · " : ""}${plural(count0, "step")} · mean ${seconds(middle)}`, H, cls: "steps", scale: [[0, seconds(top)], [H - 12, "0"]],
       parts: [...all.map((p) => svg("path", {d: paths.get(p), class: colorOf(p), "data-phase": p})), svg("line", {x1: 0, x2: axis.W, y1: y(middle), y2: y(middle), class: "median"})], legend: all.map((p) => [p, colorOf(p)]),
       trace: (t) => at(t).slowest.trace, columns,
       says: (t) => {
@@ -237,25 +237,26 @@ const meanStep = (list, n = (s) => s.count || 1) => mean(list, (s) => s.duration
 // A rank is late in a step if its own time (without exposed communication) is above the median of the ranks.
 const ownTime = (s) => Math.max(0, s.duration - (s.exposed || 0));
 const delayOf = (s) => (s.late > 1 ? ownTime(s) * (1 - 1 / s.late) : 0);
+const byLoopAndRank = (a, b) => a.whose.localeCompare(b.whose) || a.rank - b.rank, nameOfRank = (r) => `rank ${r.rank}${r.whose ? " of " + r.whose : ""}`;
 function rankRows() {
   const rows = new Map();
   for (const s of state.steps) {
     if (!s.late) continue;
-    const r = rows.get(s.rank) || {rank: s.rank, steps: [], count: 0, sum: 0, delay: 0, worst: 0}, n = s.count || 1;
+    const k = loopOf(s) + "\n" + s.rank, r = rows.get(k) || {rank: s.rank, whose: whose(s), steps: [], count: 0, sum: 0, delay: 0, worst: 0}, n = s.count || 1;
     r.steps.push(s);
     r.count += n;
     r.sum += s.late * n;
     r.delay += delayOf(s) * n;
     r.worst = Math.max(r.worst, s.worstLate);
-    rows.set(s.rank, r);
+    rows.set(k, r);
   }
-  return [...rows.values()].map((r) => ({...r, mean: r.sum / r.count, delay: r.delay / r.count})).sort((a, b) => a.rank - b.rank);
+  return [...rows.values()].map((r) => ({...r, mean: r.sum / r.count, delay: r.delay / r.count})).sort(byLoopAndRank);
 }
 const lateness = [[1.05, "onTime", "at most 5 % slower than the median of the ranks"], [1.15, "late1", "more than 5 % slower"], [1.3, "late2", "more than 15 %"], [Infinity, "late3", "more than 30 %"]];
 function rankTrack() {
   const every = rankRows();
   if (every.length < 2) return null;
-  const list = every.length > 64 ? every.slice().sort((a, b) => b.mean - a.mean).slice(0, 64).sort((a, b) => a.rank - b.rank) : every;
+  const list = every.length > 64 ? every.slice().sort((a, b) => b.mean - a.mean).slice(0, 64).sort(byLoopAndRank) : every;
   const row = Math.max(4, Math.min(15, 320 / list.length)), H = Math.ceil(list.length * row), paths = lateness.map(() => ""), worst = list.reduce((a, b) => (b.mean > a.mean ? b : a));
   list.forEach((r, i) => {
     for (const s of r.steps) {
@@ -263,14 +264,14 @@ function rankTrack() {
       paths[lateness.findIndex(([most]) => s.worstLate <= most)] += `M${left.toFixed(1)} ${(i * row).toFixed(1)}h${w.toFixed(1)}v${(row - 1).toFixed(1)}h-${w.toFixed(1)}z`;
     }
   });
-  const every2 = Math.ceil(12 / row), names = el("div", {class: "name ranks"}, ...list.map((r, i) => { if (i % every2) return null; const n = el("span", {}, el("strong", {}, `rank ${r.rank}`), every2 === 1 ? el("span", {class: "dim"}, r === worst && r.mean > 1.02 ? " late" : "") : ""); n.style.top = i * row + "px"; return n; }));
+  const every2 = Math.ceil(12 / row), names = el("div", {class: "name ranks"}, ...list.map((r, i) => { if (i % every2) return null; const n = el("span", {title: nameOfRank(r)}, el("strong", {}, short(nameOfRank(r), 16)), every2 === 1 ? el("span", {class: "dim"}, r === worst && r.mean > 1.02 ? " late" : "") : ""); n.style.top = i * row + "px"; return n; }));
   names.style.height = H + "px";
-  const says = worst.mean > 1.02 ? `rank ${worst.rank} is the slowest: its own time is ${sig(worst.mean)} times the median, ${seconds(worst.delay)} more` : "no rank is notably slower than the others";
+  const says = worst.mean > 1.02 ? `${nameOfRank(worst)} is the slowest: its own time is ${sig(worst.mean)} times the median, ${seconds(worst.delay)} more` : "no rank is notably slower than the others";
   return {key: "ranks", label: "Ranks", sub: says, H, cls: "ranks", names, scale: worst.mean > 1.02 ? [[Math.max(0, list.indexOf(worst) * row - 2), `+${seconds(worst.delay)}`]] : [], legend: lateness.filter((_, i) => paths[i]).map(([, cls, n]) => [n, cls]),
     parts: lateness.map(([, cls], i) => (paths[i] ? svg("path", {d: paths[i], class: cls}) : null)).filter(Boolean),
     trace: (t) => (worst.steps.find((s) => stepStart(s) <= t && s.t >= t) || {}).trace,
-    says: (t) => [`Own time against the median of ${list.length} ranks, ${clock(t)}`, ...list.map((r) => [r, r.steps.find((s) => stepStart(s) <= t && s.t >= t)]).filter(([, s]) => s).sort((a, b) => b[1].worstLate - a[1].worstLate).slice(0, 5)
-      .map(([r, s]) => `rank ${r.rank}, step ${s.index}${s.count > 1 ? ` and ${s.count - 1} more` : ""}: ${sig(s.late)} times the median${delayOf(s) ? `, +${seconds(delayOf(s))}` : ""}`)]};
+    says: (t) => [`Own time against the median of the ranks of the step, ${clock(t)}`, ...list.map((r) => [r, r.steps.find((s) => stepStart(s) <= t && s.t >= t)]).filter(([, s]) => s).sort((a, b) => b[1].worstLate - a[1].worstLate).slice(0, 5)
+      .map(([r, s]) => `${nameOfRank(r)}, step ${s.index}${s.count > 1 ? ` and ${s.count - 1} more` : ""}: ${sig(s.late)} times the median${delayOf(s) ? `, +${seconds(delayOf(s))}` : ""}`)]};
 }
 
 function requestTrack() {
@@ -331,14 +332,14 @@ function tablesOf() {
     {title: "memory", of: (d) => Math.max(0, ...shownCells(d, "memory")), cell: (d) => or(mib(Math.max(0, ...shownCells(d, "memory"))), bytes)}, {title: "of", of: (d) => d.limit, cell: (d) => or(mib(d.limit), bytes)}], devices, {key: "devices", most: 64})));
   const all = state.steps.filter((s) => s.duration > 0);
   if (all.length) {
-    const middle = meanStep(all), ranked = all.some((s) => s.rank > 0), label = (s) => `${s.name} ${s.index}${ranked && s.rank >= 0 ? " r" + s.rank : ""}`;
-    out.push(details("slow steps", "The longest steps", () => el("div", {}, table(`The longest steps; the mean of ${plural(state.stepCount, "step")} is ${seconds(middle)}`, [
-      {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)}, {title: "× mean", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
+    const loops = new Map(stepColumns().map((l) => [l.key, meanStep(l.columns.flatMap((c) => c.steps))])), middle = (s) => loops.get(loopOf(s)), ranked = all.some((s) => s.rank > 0), label = (s) => `${s.name} ${s.index}${ranked && s.rank >= 0 ? " r" + s.rank : ""}`;
+    out.push(details("slow steps", "The longest steps", () => el("div", {}, table(`The longest steps${loops.size > 1 ? "" : `; the mean of ${plural(state.stepCount, "step")} is ${seconds([...loops.values()][0])}`}`, [
+      {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "of", left: true, of: whose}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)}, {title: "× mean", help: "of its loop", of: (s) => s.duration / middle(s), cell: (s) => sig(s.duration / middle(s))},
       {title: "exposed", help: "exposed communication", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)}, {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
       {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], state.longest || [], {key: "slow steps"}), state.stepsSince ? el("p", {class: "hint"}, `Steps before ${clock(state.stepsSince)} are no longer kept.`) : "")));
   }
   const ranks = rankRows();
-  if (ranks.length > 1) out.push(details("ranks table", "Ranks as a table", () => table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "steps", of: (r) => r.count}, {title: "mean", of: (r) => r.mean, cell: (r) => `× ${sig(r.mean)}`},
+  if (ranks.length > 1) out.push(details("ranks table", "Ranks as a table", () => table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank, zero: true}, {title: "of", left: true, of: (r) => r.whose}, {title: "steps", of: (r) => r.count}, {title: "mean", of: (r) => r.mean, cell: (r) => `× ${sig(r.mean)}`},
     {title: "later by", of: (r) => r.delay, cell: (r) => or(r.delay, seconds)}, {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], ranks, {key: "ranks", sort: ["mean", true], most: 64})));
   return out;
 }
