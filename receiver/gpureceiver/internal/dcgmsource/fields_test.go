@@ -102,7 +102,7 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		assert.Equal(t, row.quantity, f.quantity, row.name)
 		assert.InDelta(t, row.want, f.convert(row.raw), 1e-9*row.want, row.name)
 		comment, ok := header[fmt.Sprint(row.name, " ", row.id)]
-		if assert.True(t, ok, "%s is %d in the header", row.name, row.id) {
+		if assert.True(t, ok, "the header has no %s %d", row.name, row.id) {
 			assert.Contains(t, comment, row.words, row.name)
 		}
 	}
