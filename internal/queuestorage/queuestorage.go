@@ -44,6 +44,16 @@ type extension struct {
 	reserve func() int
 }
 
+// Ready implements extensioncapabilities.PipelineWatcher, as NotReady does.
+func (x *extension) Ready() error {
+	if w, ok := x.Extension.(interface{ Ready() error }); ok {
+		return w.Ready()
+	}
+	return nil
+}
+
+func (*extension) NotReady() error { return nil }
+
 // GetClient implements storage.Extension.
 func (x *extension) GetClient(ctx context.Context, kind component.Kind, id component.ID, name string,
 ) (storage.Client, error) {
@@ -87,10 +97,12 @@ func (h storageHost) GetExtensions() map[component.ID]component.Component {
 	return all
 }
 
+// PositionKey is where exporterhelper keeps the position of a queue.
+const PositionKey = "qmv0"
+
 const (
-	positionKey = "qmv0"           // of exporterhelper
-	deleteMost  = 100              // keys that are deleted together with another write
-	warnEvery   = 10 * time.Minute // least time between two warnings
+	deleteMost = 100              // keys that are deleted together with another write
+	warnEvery  = 10 * time.Minute // least time between two warnings
 )
 
 var errMissing = errors.New("the request was not written, or has been sent")
@@ -148,7 +160,7 @@ func (c *client) setSpare() []*storage.Operation {
 // been read: the oldest that was being sent is the next.
 func (c *client) Get(ctx context.Context, key string) ([]byte, error) {
 	value, err := c.Client.Get(ctx, key)
-	if err == nil && key == positionKey {
+	if err == nil && key == PositionKey {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		value, c.again = rewind(value)
@@ -261,40 +273,59 @@ func (u *unsent) skips(key string) bool {
 // Fields of exporterhelper's PersistentMetadata.
 const (
 	readIndex  = 3 // fixed64
+	writeIndex = 4 // fixed64
 	dispatched = 5 // repeated fixed64
 )
 
-// rewind returns a position that begins with the requests that were being sent. A position that it
-// cannot read stays as it is.
-func rewind(position []byte) ([]byte, unsent) {
-	var (
-		u    unsent
-		rest []byte
-	)
-	for b := position; len(b) > 0; {
+// position is where a queue is.
+type position struct {
+	read, write uint64
+	sending     []uint64 // requests before read
+	rest        []byte   // other fields
+}
+
+// parse reads a position. False: it cannot be read.
+func parse(b []byte) (p position, ok bool) {
+	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeField(b)
 		if n < 0 {
-			return position, unsent{}
+			return position{}, false
 		}
 		_, _, tag := protowire.ConsumeTag(b)
 		value := b[tag:n]
 		switch {
 		case field == readIndex && kind == protowire.Fixed64Type:
-			u.to = binary.LittleEndian.Uint64(value)
+			p.read = binary.LittleEndian.Uint64(value)
 		case field == dispatched && kind == protowire.BytesType:
 			list, _ := protowire.ConsumeBytes(value)
 			for ; len(list) >= 8; list = list[8:] {
-				u.requests = append(u.requests, binary.LittleEndian.Uint64(list))
+				p.sending = append(p.sending, binary.LittleEndian.Uint64(list))
 			}
+		case field == writeIndex && kind == protowire.Fixed64Type:
+			p.write = binary.LittleEndian.Uint64(value)
+			fallthrough
 		default:
-			rest = append(rest, b[:n]...)
+			p.rest = append(p.rest, b[:n]...)
 		}
 		b = b[n:]
 	}
-	if len(u.requests) == 0 {
-		return position, unsent{}
+	return p, true
+}
+
+// Waiting returns how many requests a queue has whose position has the value, which is nil if it
+// never had one. Requests that are being sent count.
+func Waiting(value []byte) uint64 {
+	p, _ := parse(value)
+	return max(p.write, p.read) - p.read + uint64(len(p.sending))
+}
+
+// rewind returns a position that begins with the requests that were being sent. A position that it
+// cannot read stays as it is.
+func rewind(value []byte) ([]byte, unsent) {
+	p, ok := parse(value)
+	if !ok || len(p.sending) == 0 {
+		return value, unsent{}
 	}
-	u.from = slices.Min(u.requests)
-	rest = protowire.AppendTag(rest, readIndex, protowire.Fixed64Type)
-	return protowire.AppendFixed64(rest, u.from), u
+	u := unsent{from: slices.Min(p.sending), to: p.read, requests: p.sending}
+	return protowire.AppendFixed64(protowire.AppendTag(p.rest, readIndex, protowire.Fixed64Type), u.from), u
 }

@@ -25,8 +25,9 @@ func NewFactory() extension.Factory {
 		if err != nil {
 			return nil, err
 		}
-		size := func() int { return reserve(cfg.(*filestorage.Config)) }
-		return queuestorage.Extension(x.(storage.Extension), set.Logger, size), nil
+		c := cfg.(*filestorage.Config)
+		size := func() int { return reserve(c) }
+		return queuestorage.Extension(files{x.(storage.Extension), c.Directory, set.Logger}, set.Logger, size), nil
 	}
 	return extension.NewFactory(of.Type(), of.CreateDefaultConfig, create, of.Stability())
 }

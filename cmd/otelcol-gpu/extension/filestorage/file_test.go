@@ -1,0 +1,102 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package filestorage
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/internal/queuestorage"
+)
+
+// watcher is a storage that is told when the pipelines run.
+type watcher interface {
+	storage.Extension
+	Ready() error
+}
+
+// opened starts the extension in a folder and observes its log.
+func opened(t *testing.T, folder string) (watcher, *observer.ObservedLogs) {
+	t.Helper()
+	f := NewFactory()
+	cfg := f.CreateDefaultConfig().(*filestorage.Config)
+	cfg.Directory, cfg.DirectoryPermissions, cfg.MaxSize, cfg.Timeout = folder, "", 1<<20, time.Millisecond
+	core, logs := observer.New(zap.WarnLevel)
+	set := extensiontest.NewNopSettings(f.Type())
+	set.Logger = zap.New(core)
+	x, err := f.Create(t.Context(), set, cfg)
+	require.NoError(t, err)
+	require.NoError(t, x.Start(t.Context(), componenttest.NewNopHost()))
+	return x.(watcher), logs
+}
+
+// fill writes a queue with five requests: two were sent, and one of these is not confirmed.
+func fill(t *testing.T, folder, name string) string {
+	t.Helper()
+	x, _ := opened(t, folder)
+	c, err := x.GetClient(t.Context(), component.KindExporter, component.MustNewID(name), "traces")
+	require.NoError(t, err)
+	position := []byte{
+		3<<3 | 1, 2, 0, 0, 0, 0, 0, 0, 0, // read
+		4<<3 | 1, 5, 0, 0, 0, 0, 0, 0, 0, // written
+		5<<3 | 2, 8, 1, 0, 0, 0, 0, 0, 0, 0, // being sent
+	}
+	require.NoError(t, c.Set(t.Context(), queuestorage.PositionKey, position))
+	require.NoError(t, c.Close(t.Context()))
+	return filepath.Join(folder, "exporter_"+name+"__traces")
+}
+
+// A restart with another configuration can leave requests behind: a warning counts them.
+func TestRequestsThatNoQueueReadsAreReported(t *testing.T) {
+	folder := t.TempDir()
+	renamed := fill(t, folder, "renamed")
+	fill(t, folder, "kept")
+	truncated := fill(t, folder, "truncated")
+	size, err := os.Stat(truncated)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(truncated, 8192))
+	require.Greater(t, size.Size(), int64(8192))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "text"), []byte("no queue"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "directory"), 0o700))
+
+	x, logs := opened(t, folder)
+	for _, id := range []string{"kept", "new"} {
+		c, err := x.GetClient(t.Context(), component.KindExporter, component.MustNewID(id), "traces")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close(t.Context())) }()
+	}
+	require.NoError(t, x.Ready())
+	require.Len(t, logs.All(), 1)
+	assert.Equal(t, map[string]any{"file": renamed, "requests": uint64(4)}, logs.All()[0].ContextMap())
+}
+
+// The error names the component, the directory and the remedy.
+func TestFilesThatCannotBeOpenedHaveRemedies(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "exporter_damaged__traces"), bytes.Repeat([]byte("x"), 1<<16), 0o600))
+	x, _ := opened(t, folder)
+	open := func(id string) (storage.Client, error) {
+		return x.GetClient(t.Context(), component.KindExporter, component.MustNewID(id), "traces")
+	}
+	_, err := open("damaged")
+	require.ErrorContains(t, err, "cannot open the queue of damaged in "+folder+": invalid database (the file is damaged: move it away;")
+	c, err := open("used")
+	require.NoError(t, err)
+	_, err = open("used")
+	require.ErrorContains(t, err, "timeout (another process uses it:")
+	require.NoError(t, c.Close(t.Context()))
+}
