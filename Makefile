@@ -24,7 +24,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style gremlins mutate fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware run check jaeger pictures
+.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style gremlins mutate fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware hardware-kit run check jaeger pictures
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -148,12 +148,15 @@ build-modules: ## build each module alone, outside the workspace
 bench: ## run the benchmarks of every module once, with allocations
 	$(call each,$(SHIPPED),$(GO) test -run='^$$' -bench=. -benchmem ./...)
 
-hardware: capture build ## everything that needs a GPU; prints the rows of docs/hardware.md
-	cd gpuspan && $(GO) test -tags hardware -run '^TestHardware$$' -v -timeout 10m ./cuda
-	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/hardware.py $(BIN)/libotelgpu_capture.so $(BIN)/otelcol-gpu
-	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/frameworks.py
-	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/instruments.py
-	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/looking.py $(BIN)/libotelgpu_capture.so $(BIN)/otelcol-gpu
+hardware: hardware-kit ## measure everything that needs a GPU, in ten minutes; prints the rows of docs/hardware.md
+	$${OTELGPU_PYTHON:-python3} python/benchmarks/hardware.py $(BIN)/hardware.zip
+
+hardware-kit: capture build ## build bin/hardware.zip: what python/benchmarks/hardware.py needs on a machine without Go and network
+	rm -rf $(BIN)/hardware $(BIN)/hardware.zip && mkdir -p $(BIN)/hardware
+	cp $(BIN)/libotelgpu_capture.so $(BIN)/otelcol-gpu $(BIN)/hardware
+	cd gpuspan && CGO_ENABLED=0 $(GO) test -c -trimpath -ldflags='-s -w' -tags hardware -o $(BIN)/hardware/hardware.test ./cuda
+	$${OTELGPU_PYTHON:-python3} -m pip install -q --target $(BIN)/hardware/site --python-version 3.12 --only-binary :all: opentelemetry-sdk --no-compile
+	cd $(BIN)/hardware && $${OTELGPU_PYTHON:-python3} -m zipfile -c ../hardware.zip *
 
 run: ## run the Collector with its built-in pipeline
 	$(GO) run ./cmd/otelcol-gpu

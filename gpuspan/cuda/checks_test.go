@@ -5,10 +5,10 @@ package cuda_test
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,21 +34,11 @@ type checks struct {
 	spin     driver.Function
 	sms      uint32
 	patience time.Duration // limit of the longer measurements
-	rows     [][3]string
+	print    io.Writer     // gets the results as Markdown
 }
 
 func (c *checks) row(what, format string, args ...any) {
-	c.rows = append(c.rows, [3]string{what, fmt.Sprintf(format, args...)})
-}
-
-// table returns the results as Markdown.
-func (c *checks) table() string {
-	var b strings.Builder
-	b.WriteString("| check | found |\n| --- | --- |\n")
-	for _, r := range c.rows {
-		fmt.Fprintf(&b, "| %s | %s |\n", r[0], r[1])
-	}
-	return b.String()
+	fmt.Fprintf(c.print, "| %s | %s |\n", what, fmt.Sprintf(format, args...))
 }
 
 // all runs every check. The first one needs a process without a context; the order of the others

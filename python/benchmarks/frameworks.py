@@ -2,17 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares sections around the work of CuPy, Numba, JAX, CUDA Python and torch with known times, on a real GPU.
 
-    PYTHONPATH=python/src python3 python/benchmarks/frameworks.py [FRAMEWORK...]
+    PYTHONPATH=python/src python3 python/benchmarks/frameworks.py [--budget 90] [FRAMEWORK...]
 
-Each framework runs in a process of its own. A kernel spins for a known time by the GPU's own clock; Numba and JAX, whose
+Each framework runs in a process of its own, which ends after half of the seconds that are left of the budget, and prints
+rows for docs/hardware.md. A kernel spins for a known time by the GPU's own clock; Numba and JAX, whose
 kernels cannot, are compared with the framework's events and with the host's clock around a wait."""
 
+import argparse
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+
+from table import row
 
 SPIN = r'''
 extern "C" __global__ void spin(unsigned long long ns) {
@@ -59,14 +65,14 @@ def compare(spans, launch, label, stream=None, expected=TIMES):
         got = [s for s in spans.take() if s.name == label]
         measured = [s.attributes.get("gpu.duration") for s in got]
         known = [k() if callable(k) else k if k is not None else seconds for k in known]
-        row = {"label": label, "seconds": seconds, "source": got[0].attributes["gpu.timing.source"],
-               "status": got[0].attributes.get("gpu.timing.status"), "called": statistics.median(called)}
+        found = {"label": label, "seconds": seconds, "source": got[0].attributes["gpu.timing.source"],
+                 "status": got[0].attributes.get("gpu.timing.status"), "called": statistics.median(called)}
         if None not in measured:
-            row["measured"] = statistics.median(measured)
-            row["known"] = statistics.median(known)
-            row["worst"] = max(abs(m - k) for m, k in zip(measured, known))
-            row["bound"] = statistics.median(s.attributes["gpu.timing.error"] for s in got)
-        print(json.dumps(row), flush=True)
+            found["measured"] = statistics.median(measured)
+            found["known"] = statistics.median(known)
+            found["worst"] = max(abs(m - k) for m, k in zip(measured, known))
+            found["bound"] = statistics.median(s.attributes["gpu.timing.error"] for s in got)
+        print(json.dumps(found), flush=True)
 
 
 def cost(stream=None):
@@ -79,7 +85,7 @@ def cost(stream=None):
                 pass
         per.append((time.thread_time_ns() - begin) / 100)
         otelgpu.flush(10)
-    print(json.dumps({"label": "cost of an empty section on the thread, us", "called": statistics.median(per) / 1e9}), flush=True)
+    print(json.dumps({"label": "an empty section", "called": statistics.median(per) / 1e9}), flush=True)
 
 
 def run_cupy(spans):
@@ -185,7 +191,8 @@ def run_jax(spans):
     import jax
     import jax.numpy as jnp
     import otelgpu
-    x = jnp.ones((4096, 4096), "bfloat16")
+    size = 4096 if jax.default_backend() != "cpu" else 256
+    x = jnp.ones((size, size), "bfloat16")
 
     @jax.jit
     def product(x):
@@ -222,23 +229,70 @@ def _timed(f):
     return time.perf_counter() - begin
 
 
+def microseconds(x):
+    return "%.1f µs" % (1e6 * x) if x < 0.01 else "%.2f ms" % (1e3 * x)
+
+
+def text(got):
+    """Returns a result for people: the medians of what sections measured and of what is known, and the largest difference."""
+    if "stats" in got:
+        return ", ".join("%s %s" % x for x in got["stats"].items())
+    parts = ["source %s" % got["source"]] if got.get("source", "cuda_event") != "cuda_event" else []
+    parts += ["status %s" % got["status"]] if got.get("status") else []
+    for key, what in ("measured", "%s measured"), ("known", "%s known"), ("worst", "at most %s apart"), ("bound", "stated error %s"), (
+            "second", "then %s"), ("gap", "%s between them"), ("called", "%s of the caller"):
+        if got.get(key) is not None:
+            parts.append(what % microseconds(got[key]))
+    return ", ".join(parts)
+
+
+def show(name, output):
+    """Prints the rows of one framework's output."""
+    for line in output.splitlines():
+        try:
+            got = json.loads(line)
+            what = got["label"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        amount = got.get("seconds")
+        of = "" if amount is None else ", a kernel of %s" % microseconds(amount) if amount < 1 else ", %d times" % amount
+        row("%s%s%s" % ("" if what.startswith(name) else name + ": ", what, of), text(got))
+
+
+def run(name, seconds):
+    """Runs one framework in its own process, and prints its rows, and why there are none or no more."""
+    if importlib.util.find_spec(name.split("_")[0]) is None:
+        print("skipped: %s is not installed" % name, flush=True)
+        return
+    # JAX would take most of the memory.
+    environment = dict(os.environ, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:  # no pipe that a compiler could hold open
+        process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--one", name], stdout=out, stderr=err, env=environment)
+        try:
+            status = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = None
+        out.seek(0), err.seek(0)
+        show(name, out.read())
+        errors = err.read()
+    if status != 0:
+        print(errors[-1500:], flush=True)
+        print("failed: %s: %s" % (name, "no end after %d s" % seconds if status is None else "status %d: %s" % (
+            status, ([x for x in errors.splitlines() if len(x) > 9] or ["no message"])[-1])), flush=True)
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        globals()["run_" + sys.argv[2]](Spans())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--one")
+    parser.add_argument("--budget", type=float, default=300, help="seconds for all (default 300)")
+    parser.add_argument("frameworks", nargs="*", default=["cupy", "numba", "cuda_python", "jax", "torch"])
+    options = parser.parse_args()
+    if options.one:
+        globals()["run_" + options.one](Spans())
         import otelgpu
         print(json.dumps({"label": "stats", "stats": otelgpu.stats()}))
         sys.exit()
-    for name in sys.argv[1:] or ["cupy", "numba", "cuda_python", "jax", "torch"]:
-        if importlib.util.find_spec(name.split("_")[0]) is None:
-            print(f"== {name}: skipped, not installed")
-            continue
-        out = subprocess.run([sys.executable, __file__, "--one", name], capture_output=True, text=True, timeout=200)
-        print(f"== {name}: {'ok' if out.returncode == 0 else 'FAILED'}")
-        for line in out.stdout.splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            print("  " + "  ".join(f"{k} {v:.3e}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
-        if out.stderr.strip():
-            print("  " + out.stderr.strip()[-1500:].replace("\n", "\n  "))
+    end = time.monotonic() + options.budget
+    for i, name in enumerate(options.frameworks):
+        run(name, (end - time.monotonic()) / min(2, len(options.frameworks) - i))

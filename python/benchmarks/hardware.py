@@ -1,171 +1,214 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements that need a GPU: `make hardware` runs them and prints rows for docs/hardware.md.
+"""Everything that needs a GPU, in one run of at most ten minutes: prints rows for docs/hardware.md.
 
-    python hardware.py [libotelgpu_capture.so otelcol-gpu]
+    python hardware.py KIT [--seconds 570] [--only instruments,looking] [--cpu] [--nvml PATH]
 
-Sections of torch.cuda compared with host clock brackets, the cost of a launch in a section, in a plain span and under
-torch.profiler, and, with two more arguments, the capture library: cost without and with a window, and whether every
-kernel that was launched is there.
-"""
+KIT is the zip or folder that `make hardware-kit` builds: the programs and the OpenTelemetry SDK, for a machine without
+Go and without a network. The parts run one after the other, the most important first. Each has its own time limit, and
+a part that fails, hangs or does not fit into the time left is reported and does not affect the others. --cpu and --nvml
+rehearse the run without a device."""
 
+import argparse
+import collections
 import contextlib
-import json
+import importlib.util
 import os
+import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+GRACE = 3  # seconds between the request to end and the kill, and again until the run goes on
+
+# The most important first: wants is the time that a part takes at most, needs the least that it is useful with, in seconds.
+Part = collections.namedtuple("Part", "name wants needs command")
+PARTS = [
+    Part("instruments", 85, 35, lambda r, s: [*r.script("instruments.py"), "--seconds", "%d" % max(min(60, s - 22), 5), *r.nvml()]),
+    Part("looking", 330, 80, lambda r, s: [
+        *r.script("looking.py"), r.shim, r.collector, "--kinds", "decode,train", "--budget", "%d" % (s - 5), *r.cpu(), *r.nvml()]),
+    Part("pair", 80, 70, lambda r, s: [*r.script("looking.py"), r.shim, r.collector, "--kinds", "pair", *r.cpu(), *r.nvml()]),
+    Part("frameworks", 90, 25, lambda r, s: [*r.script("frameworks.py"), "--budget", "%d" % (s - 3)]),
+    Part("library", 90, 20, lambda r, s: [
+        str(r.folder / "hardware.test"), "-test.run", "^TestHardware$", "-test.v", "-test.timeout", "%ds" % (s - 2)]),
+    Part("launches", 60, 45, lambda r, s: [*r.script("launches.py"), r.shim, r.collector]),
+]
 
 
-def skip(why):
-    print("skipped: " + why)
-    sys.exit(0)
+class Run:
+    """The state of one run: its rows, and what was not measured, with the reason."""
 
+    def __init__(self, options, folder, deadline):
+        self.options, self.folder, self.deadline = options, folder, deadline
+        self.rows, self.missing = [], []
+        self.shim, self.collector = str(folder / "libotelgpu_capture.so"), str(folder / "otelcol-gpu")
+        paths = [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]
+        if not installed("opentelemetry.sdk"):
+            paths.append(str(folder / "site"))
+        self.environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), PYTHONUNBUFFERED="1")
 
-try:
-    import torch
+    def script(self, name):
+        return [sys.executable, str(HERE / name)]
 
-    import opentelemetry.sdk.trace
-except ImportError as e:
-    skip("%s is not installed" % e.name)
-if not torch.cuda.is_available():
-    skip("torch sees no GPU")
+    def cpu(self):
+        return ["--cpu"] if self.options.cpu else []
 
-# One kernel for each launch, in batches that the host waits for. The second argument is the pause after a batch, in
-# seconds. It prints when each batch was finished.
-LOOP = """
-import json, sys, time, torch
-x = torch.zeros(1 << 16, device="cuda")
-x.add_(1)
-torch.cuda.synchronize()
-print("ready", flush=True)
-end = time.monotonic() + float(sys.argv[1])
-batches = []
-while time.monotonic() < end:
-    for _ in range(100):
-        x.add_(1)
-    torch.cuda.synchronize()
-    batches.append(time.time_ns())
-    time.sleep(float(sys.argv[2]))
-print(json.dumps(batches), flush=True)
-"""
+    def nvml(self):
+        return ["--nvml", self.options.nvml] if self.options.nvml else []
 
+    def left(self):
+        """Returns the seconds that a part may take, so that it can also be killed before the deadline."""
+        return self.deadline - time.monotonic() - 2 * GRACE - 1
 
-def row(what, result):
-    print("| %s | %s |" % (what, result), flush=True)
+    def miss(self, name, why):
+        self.missing.append("%s: %s" % (name, why))
+        print("-- " + self.missing[-1], flush=True)
 
-
-def sections():
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    import otelgpu
-
-    out = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(out, max_queue_size=1 << 16))
-    trace.set_tracer_provider(provider)
-    brackets = []
-    for i in range(200):
-        torch.cuda.synchronize()
-        before = time.time_ns()
-        with otelgpu.section("bracket"):
-            torch.cuda._sleep(200_000 + 5_000 * i)
-        torch.cuda.synchronize()
-        brackets.append((before, time.time_ns()))
-    otelgpu.flush(10)
-    provider.force_flush()
-    spans = [s for s in out.get_finished_spans() if s.name == "bracket"]
-    errors = sorted(s.attributes["gpu.timing.error"] for s in spans)
-    outside = sum(not b <= s.start_time + s.attributes["gpu.timing.error"] * 1e9 or
-                  not s.end_time - s.attributes["gpu.timing.error"] * 1e9 <= e for s, (b, e) in zip(spans, brackets))
-    row("Python sections between brackets of the host's clock", "%d of %d outside; bound %.1f µs in the median, %.1f at most" % (
-        outside, len(spans), errors[len(errors) // 2] * 1e6, errors[-1] * 1e6))
-    row("identity of the device", dict(spans[0].instrumentation_scope.attributes))
-
-    x = torch.zeros(1 << 16, device="cuda")
-    tracer = trace.get_tracer("plain")
-
-    def loop(around):
-        """µs for each launch, of the calling thread and until the device has finished, the best of five."""
-        best = (float("inf"), float("inf"))
-        for _ in range(5):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(2000):
-                with around():
-                    x.add_(1)
-            called = time.perf_counter() - begin
-            torch.cuda.synchronize()
-            best = min(best, (called / 2000 * 1e6, (time.perf_counter() - begin) / 2000 * 1e6))
-            otelgpu.flush(10)
-        return "%.1f (%.1f)" % best
-
-    results = [loop(contextlib.nullcontext), loop(lambda: tracer.start_as_current_span("add")), loop(lambda: otelgpu.section("add"))]
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]):
-        results.append(loop(contextlib.nullcontext))
-    row("µs per launch on the calling thread (with the wait for the device): bare, in a span, in a section, under torch.profiler",
-        ", ".join(results))
-
-
-def run(env, seconds=4, pause=0.0, during=None):
-    """Returns when each batch was finished."""
-    p = subprocess.Popen([sys.executable, "-c", LOOP, str(seconds), str(pause)], stdout=subprocess.PIPE, text=True,
-                         env=dict(os.environ, **env))
-    assert p.stdout.readline() == "ready\n"
-    if during is not None:
-        during(p.pid)
-    batches = json.loads(p.stdout.readline())
-    p.wait()
-    return batches
-
-
-def rate(batches):
-    return 100 * (len(batches) - 1) / (batches[-1] - batches[0]) * 1e9
-
-
-def spans_of(file):
-    for line in open(file):
-        for rs in json.loads(line)["resourceSpans"]:
-            for ss in rs["scopeSpans"]:
-                yield from ss["spans"]
-
-
-def capture(shim, collector):
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        env = {"CUDA_INJECTION64_PATH": os.path.abspath(shim), "OTELGPU_CAPTURE_DIR": folder, "OTELGPU_CAPTURE_VERBOSE": "1"}
-        out = os.path.join(folder, "out")
-        said = []
-
-        def window(pid):
-            time.sleep(1)
-            r = subprocess.run([os.path.abspath(collector), "capture", "--folder", folder, "--for", "1s", "--out", out, str(pid)],
-                               capture_output=True, text=True)
-            said.append(r.stdout + r.stderr)
-
-        row("launches per second: without, with the library idle, with 1 s of 4 recorded",
-            "%.0f, %.0f, %.0f" % (rate(run({})), rate(run(env)), rate(run(env, during=window))))
-        shutil.rmtree(out, ignore_errors=True)
-        batches = run(env, pause=0.002, during=window)
-        try:
-            spans = list(spans_of(os.path.join(out, "spans.json")))
-        except OSError:
-            row("kernels recorded in 1 s", "none: " + said[-1].strip().replace("\n", " "))
+    def take(self, part, later):
+        """Runs a part in its share of the time left."""
+        share = self.left() / (part.wants + sum(x.wants for x in later))
+        seconds = min(max(part.wants * min(share, 1), part.needs), self.left())
+        if seconds < part.needs:
+            self.miss(part.name, "not run: it needs %d s, and %d s are left (run it alone with --only %s)" % (
+                part.needs, max(seconds, 0), part.name))
             return
-        whole = next(s for s in spans if s["name"] == "gpu capture")
-        inside = [t for t in batches if int(whole["startTimeUnixNano"]) <= t <= int(whole["endTimeUnixNano"])]
-        kernels = [s for s in spans if any(a["key"] == "gpu.kernel.name" for a in s.get("attributes", ()))]
-        recorded = sum(inside[0] < int(s["startTimeUnixNano"]) < inside[-1] for s in kernels)
-        row("kernels recorded, and launched, between the first and the last batch of a window of 1 s", "%d, %d" % (
-            recorded, 100 * (len(inside) - 1)))
+        print("-- %s, at most %d s" % (part.name, seconds), flush=True)
+        count, last, begin = len(self.rows), [""], time.monotonic()
+        try:
+            status = execute(part.command(self, seconds), seconds, self.environment, lambda line: self.line(part.name, line, last))
+        except OSError as e:
+            self.miss(part.name, "cannot be started: %s" % e)
+            return
+        found = len(self.rows) - count
+        so_far = "after %d rows" % found if found else "without a row"
+        if status is None:
+            self.miss(part.name, "ended by its limit of %d s, %s" % (seconds, so_far))
+        elif status != 0:
+            self.miss(part.name, "ended with status %d %s: %s" % (status, so_far, last[0] or "no message"))
+        elif not found and not any(x.startswith(part.name + ": ") for x in self.missing):
+            self.miss(part.name, "it printed no rows")
+        print("-- %s took %.0f s" % (part.name, time.monotonic() - begin), flush=True)
+
+    def line(self, name, line, last):
+        if line.startswith("| "):
+            self.rows.append(line)
+            print(line, flush=True)
+            return
+        if len(line.strip()) > 9:  # no brace or colon
+            last[0] = line.strip()
+        for word in ("skipped: ", "failed: "):
+            if line.startswith(word):
+                self.miss(name, line.strip())
+                return
+        print("   " + line, flush=True)
+
+    def summary(self):
+        print("\n| check | %s |\n| --- | --- |" % device())
+        print("\n".join(self.rows))
+        print("\nnot measured:" if self.missing else "\neverything was measured")
+        for x in self.missing:
+            print("- " + x)
+        sys.stdout.flush()
+
+
+def installed(module):
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def end(process):
+    """Ends a process and all that it started. One that the kernel does not let die is left behind."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+
+
+def execute(command, seconds, environment, take):
+    """Passes each line that a program prints to take, and returns its exit status; None: it reached its limit."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+                               errors="replace", start_new_session=True, env=environment)
+
+    def read():
+        for line in process.stdout:
+            take(line.rstrip("\n"))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        status = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        end(process)
+    reader.join(1)  # a process in another session can hold the pipe open
+    return status
+
+
+def smi(what):
+    """Returns lines of nvidia-smi, without units; none if it does not work."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        out = subprocess.run(["nvidia-smi", *what, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=5)
+        if out.returncode == 0:
+            return [x.strip() for x in out.stdout.splitlines() if x.strip()]
+    return []
+
+
+def device():
+    return "; ".join(smi(["--query-gpu=name,driver_version"])) or "no device"
+
+
+def prepare(kit, folder):
+    """Unpacks the kit, or copies what a folder has of it."""
+    if zipfile.is_zipfile(kit):
+        with zipfile.ZipFile(kit) as z:
+            z.extractall(folder)
+    elif os.path.isdir(kit):
+        shutil.copytree(kit, folder, dirs_exist_ok=True)
+    else:
+        sys.exit("%s is neither a zip nor a folder (build it with `make hardware-kit`)" % kit)
+    for name in ("otelcol-gpu", "hardware.test", "libotelgpu_capture.so"):
+        if (folder / name).exists():
+            (folder / name).chmod(0o755)
+
+
+def main(arguments=None):
+    begin = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kit", help="the zip or folder of `make hardware-kit`")
+    parser.add_argument("--seconds", type=float, default=570, help="limit of the whole run (default 570)")
+    parser.add_argument("--only", help="parts to run, with commas (default all): " + ", ".join(p.name for p in PARTS))
+    parser.add_argument("--cpu", action="store_true", help="rehearse without a GPU")
+    parser.add_argument("--nvml", help="library to read instead of the driver's libnvidia-ml.so.1")
+    options = parser.parse_args(arguments)
+    names = options.only.split(",") if options.only else [p.name for p in PARTS]
+    if unknown := set(names) - {p.name for p in PARTS}:
+        parser.error("--only has %s, which is no part" % ", ".join(sorted(unknown)))
+    parts = [p for p in PARTS if p.name in names]
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, max(options.seconds - 1, 0.1))  # whatever happens
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        run = Run(options, pathlib.Path(folder), begin + options.seconds)
+        try:
+            prepare(options.kit, run.folder)
+            for pid in smi(["--query-compute-apps=pid"]):
+                run.miss("device", "process %s uses it as well: the figures include what it does" % pid)
+            for i, part in enumerate(parts):
+                run.take(part, parts[i + 1:])
+        except KeyboardInterrupt:
+            run.miss("the run", "interrupted after %.0f s" % (time.monotonic() - begin))
+        run.summary()
 
 
 if __name__ == "__main__":
-    print("| %s, torch %s | |\n| --- | --- |" % (torch.cuda.get_device_name(0), torch.__version__))
-    sections()
-    if len(sys.argv) > 2:
-        capture(sys.argv[1], sys.argv[2])
+    main()

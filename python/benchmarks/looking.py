@@ -1,12 +1,14 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What looking costs, and whom joules belong to: `make hardware` runs this and prints rows for docs/hardware.md.
+"""What looking costs, and whom joules belong to, on a real GPU: two parts of hardware.py.
 
-    python looking.py libotelgpu_capture.so otelcol-gpu [--rounds 5] [--kinds decode,train,pair] [--cpu] [--nvml PATH]
+    python looking.py libotelgpu_capture.so otelcol-gpu [--rounds 5] [--budget 330] [--kinds decode,train,pair] [--cpu] [--nvml PATH]
 
-A decode loop of a small transformer with random weights (many kernels below 10 µs) and a training step run bare, with
-sections, with a Collector that reads the devices, with the capture library and with windows, in alternating rounds: two
-processes, one of them with the capture library, take turns. Five rounds take seven minutes.
+A decode loop of a small Llama of transformers with random weights (many kernels below 10 µs; without transformers, of a
+like model) and a training step run bare, with sections, with a Collector that reads the devices, with the capture
+library and with windows, in alternating rounds. Each round has two processes of its own, one of them with the capture
+library, because two processes of one program differ by some percent. Five rounds take five minutes; --budget shortens
+what is measured, and leaves out rounds, so that all is done in that many seconds.
 Two more processes, one bound by arithmetic and one by memory, run alone and together, and the Collector attributes the
 energy of the pair to them; this takes one minute. --cpu runs everything on the CPU, to try the script; with --nvml, the
 Collector reads a stub.
@@ -14,21 +16,25 @@ Collector reads a stub.
 
 import argparse
 import contextlib
-import json
+import ctypes
 import os
+import re
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+from table import row, skip, torch_on_gpu
+
 try:
     import torch
-except ImportError:
-    print("skipped: torch is not installed")
-    sys.exit(0)
+except (ImportError, OSError) as e:
+    skip("torch cannot be imported: %s" % e)
 
-LAYERS, WIDTH, HEADS = 8, 512, 8
+LAYERS, WIDTH, HEADS, VOCABULARY = 8, 512, 8, 8192
+LIMIT = 2  # percent that looking may cost
 
 
 class Block(torch.nn.Module):
@@ -50,48 +56,96 @@ class Block(torch.nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.two(x)))), (k, v)
 
 
+class Own(torch.nn.Module):
+    """A language model of these layers, for machines without transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(VOCABULARY, WIDTH), torch.nn.Linear(WIDTH, VOCABULARY)
+        self.layers = torch.nn.ModuleList(Block() for _ in range(LAYERS))
+
+    def forward(self, ids, cache=None):
+        x, new = self.embed(ids), []
+        for i, layer in enumerate(self.layers):
+            x, kept = layer(x, cache and cache[i])
+            new.append(kept)
+        return self.head(x), new
+
+
+class Program:
+    """The two programs, around the same model. step and layer are the sections around their parts."""
+
+    def __init__(self, device):
+        self.device, self.step, self.layer = device, nothing, nothing
+        torch.manual_seed(1)
+        try:
+            import transformers
+
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+                vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=4 * WIDTH, num_hidden_layers=LAYERS,
+                num_attention_heads=HEADS, num_key_value_heads=HEADS, max_position_embeddings=256)).to(device)
+            self.name, layers = "transformers %s" % transformers.__version__, model.model.layers
+        except Exception as e:  # not installed, or a version that does not fit to torch
+            print("transformers cannot be used: %r" % e, file=sys.stderr)
+            model = Own().to(device)
+            self.name, layers = "torch alone", model.layers
+        self.model = model
+        for one in layers:
+            one.forward = self.inside(one.forward)
+        self.optimizer = torch.optim.AdamW(model.parameters(), fused=device != "cpu")
+
+    def inside(self, forward):
+        def inner(*arguments, **named):
+            with self.layer("layer"):
+                return forward(*arguments, **named)
+        return inner
+
+    def run(self, ids, cache=None):
+        """Returns the logits of each token, and the cache with them; without one while it trains."""
+        if isinstance(self.model, Own):
+            return self.model(ids, cache)
+        out = self.model(input_ids=ids, past_key_values=cache, use_cache=not torch.is_grad_enabled())
+        return out.logits, out.past_key_values
+
+    def wait(self):
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+
+    def decode(self, end):
+        """Returns tokens per second: 64 tokens for each prompt of 16, one sequence at a time."""
+        tokens, begin = 0, time.monotonic()
+        with torch.inference_mode():
+            while time.monotonic() < end:
+                ids, cache = torch.randint(VOCABULARY, (1, 16), device=self.device), None
+                for _ in range(64):
+                    with self.step("token"):
+                        logits, cache = self.run(ids, cache)
+                        ids = logits[:, -1:].argmax(-1)
+                    tokens += 1
+                self.wait()
+        return tokens / (time.monotonic() - begin)
+
+    def train(self, end):
+        """Returns steps per second, of a batch of 8 sequences of 128 tokens."""
+        ids = torch.randint(VOCABULARY, (8, 129), device=self.device)
+        steps, begin = 0, time.monotonic()
+        while time.monotonic() < end:
+            with self.step("step"):
+                with self.step("forward"):
+                    logits, _ = self.run(ids[:, :-1])
+                    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+                with self.step("backward"):
+                    loss.backward()
+                with self.step("optimizer"):
+                    self.optimizer.step()
+                    self.optimizer.zero_grad()
+            steps += 1
+            self.wait()
+        return steps / (time.monotonic() - begin)
+
+
 def nothing(name):
     return contextlib.nullcontext()
-
-
-def decode(blocks, device, end, section):
-    """Returns tokens per second: 64 tokens for each prompt of 16, one sequence at a time."""
-    tokens, begin = 0, time.monotonic()
-    with torch.inference_mode():
-        while time.monotonic() < end:
-            x, caches = torch.randn(1, 16, WIDTH, device=device), [None] * len(blocks)
-            for _ in range(64):
-                for i, block in enumerate(blocks):
-                    with section("layer"):
-                        x, caches[i] = block(x, caches[i])
-                x = x[:, -1:]
-                tokens += 1
-            if device != "cpu":
-                torch.cuda.synchronize()
-    return tokens / (time.monotonic() - begin)
-
-
-def train(blocks, device, end, section):
-    """Returns steps per second, of a batch of 8 sequences of 128 tokens."""
-    optimizer = torch.optim.AdamW(blocks.parameters(), fused=device != "cpu")
-    x = torch.randn(8, 128, WIDTH, device=device)
-    steps, begin = 0, time.monotonic()
-    while time.monotonic() < end:
-        with section("step"):
-            y = x
-            with section("forward"):
-                for block in blocks:
-                    y, _ = block(y)
-                loss = y.square().mean()
-            with section("backward"):
-                loss.backward()
-            with section("optimizer"):
-                optimizer.step()
-                optimizer.zero_grad()
-        steps += 1
-        if device != "cpu":
-            torch.cuda.synchronize()
-    return steps / (time.monotonic() - begin)
 
 
 def arithmetic(device, end):
@@ -130,26 +184,42 @@ def sections_of_otelgpu():
     return otelgpu.section
 
 
+def kernels_of_the_stub(path):
+    """Returns a section that launches a kernel of 1 µs of the stub of CUPTI."""
+    stub = ctypes.CDLL(path)
+
+    def launch(name):
+        stub.stub_launch(b"kernel", ctypes.c_uint64(1000))
+        return contextlib.nullcontext()
+    return launch
+
+
 def worker(o):
-    """Runs what each line of standard input asks for: the kind, its seconds, and whether with sections."""
+    """Runs what each line of standard input asks for: the kind, its seconds, and where sections are."""
     device = "cpu" if o.cpu else "cuda"
-    blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS)).to(device)
-    rates = {"decode": decode, "train": train}
+    plain = nothing
+    if o.cpu and "CUDA_INJECTION64_PATH" in os.environ:  # what the driver does otherwise
+        ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).InitializeInjection()
+        if "OTELGPU_CUPTI_LIBRARY" in os.environ:
+            plain = kernels_of_the_stub(os.environ["OTELGPU_CUPTI_LIBRARY"])
+    program = Program(device) if {"decode", "train"} & set(o.kinds.split(",")) else None
+    rates = {"decode": program.decode, "train": program.train} if program else {}
     for run in rates.values():
-        run(blocks, device, time.monotonic() + 1, nothing)  # warm up
-    print("ready", flush=True)
+        run(time.monotonic() + 1)  # warm up
+    print("ready %s" % (program.name if program else ""), flush=True)
     section = None
     for line in sys.stdin:
         kind, seconds, way = line.split()
-        end = time.monotonic() + float(seconds)
         if kind in rates:
-            if way == "sections" and section is None:
+            if way != "plain" and section is None:
                 section = sections_of_otelgpu()
-                rates[kind](blocks, device, time.monotonic() + 1, section)
-                end = time.monotonic() + float(seconds)
-            print(rates[kind](blocks, device, end, section if way == "sections" else nothing), flush=True)
+                program.step = program.layer = section
+                rates[kind](time.monotonic() + 0.5)
+            program.step = nothing if way == "plain" else section
+            program.layer = section if way == "layers" else plain
+            print(rates[kind](time.monotonic() + float(seconds)), flush=True)
         else:
-            {"arithmetic": arithmetic, "memory": memory}[kind](device, end)
+            {"arithmetic": arithmetic, "memory": memory}[kind](device, time.monotonic() + float(seconds))
             print(seconds, flush=True)
 
 
@@ -158,7 +228,8 @@ class Child:
 
     def __init__(self, o, env=None):
         self.process = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), o.shim, o.collector, "--worker", *(["--cpu"] if o.cpu else [])],
+            [sys.executable, os.path.abspath(__file__), o.shim, o.collector, "--worker", "--kinds", o.kinds,
+             *(["--cpu"] if o.cpu else [])],
             stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
         self.pid = self.process.pid
 
@@ -173,16 +244,17 @@ class Child:
         return line.strip()
 
     def __enter__(self):
-        assert self.answer() == "ready"
+        self.model = self.answer().partition("ready ")[2]
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait(60)
+        self.process.kill()  # it has answered, and its own end takes seconds
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(5)
 
 
 CAPTURE = """
-receivers: {gpu_capture: {folder: %s, window: 1s, every: %s}}
+receivers: {gpu_capture: {folder: %s, window: 1s, every: %s, max_cost: 1, budget: 1000000}}
 exporters: {debug: {verbosity: basic}}
 service:
   telemetry: {metrics: {level: none}}
@@ -200,8 +272,9 @@ service:
 
 @contextlib.contextmanager
 def collector(o, folder, config):
+    """Runs a Collector, and yields a function that returns its log so far."""
     if config is None:
-        yield
+        yield str
         return
     path, log = os.path.join(folder, "config.yaml"), os.path.join(folder, "log")
     with open(path, "w") as f:
@@ -209,10 +282,9 @@ def collector(o, folder, config):
     with open(log, "w") as f:
         p = subprocess.Popen([os.path.abspath(o.collector), "--config", path], stdout=f, stderr=f)
     try:
-        yield
+        yield lambda: open(log).read()
         if p.poll() is not None:
-            with open(log) as f:
-                sys.exit("the Collector ended with status %s: %s" % (p.returncode, f.read()[-2000:]))
+            sys.exit("the Collector ended with status %s: %s" % (p.returncode, open(log).read()[-2000:]))
     finally:
         p.terminate()
         p.wait(20)
@@ -222,32 +294,98 @@ def devices(o, folder):
     return DEVICES % (", nvml: {library: %s}" % o.nvml if o.nvml else "", os.path.join(folder, "metrics.json"))
 
 
+def ways(seconds):
+    """Returns the ways to look: the name, the seconds, where sections are, whether in the process with the capture
+    library, and which run of that process it is compared with. A run with windows has one window."""
+    return (
+        ("bare", seconds, "plain", False, None),
+        ("Python sections per step", seconds, "steps", False, "bare"),
+        ("Python sections per layer and step", seconds, "layers", False, "bare"),
+        ("Collector, devices at 10 Hz", seconds, "plain", False, "bare"),
+        ("nothing, which shows the spread", seconds, "plain", False, "bare"),
+        ("capture library, idle", seconds, "plain", True, "bare"),
+        ("windows of 1 s in 4 s, beyond the idle library", 4, "plain", True, "capture library, idle"),
+        ("windows of 1 s in 10 s, beyond the idle library", 10, "plain", True, "capture library, idle"),
+    )
+
+
+def plan(budget, rounds, kinds, longest=4.0):
+    """Returns how many rounds fit into budget, and the seconds of each run without windows: at least one."""
+    around = 4.5  # the Collectors of one kind in one round
+    runs = sum(w[1] is None for w in ways(None))
+    for n in range(rounds, 0, -1):
+        seconds = (budget / (n * kinds) - around - 14) / runs
+        if seconds >= 1:
+            return n, min(seconds, longest)
+    return 1, 1.0
+
+
 def costs(o, kinds):
-    """Prints, for each way of looking, how much of the bare program's rate it costs, pair by pair."""
-    rates = {}
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    """Prints, for each way of looking, how much of the program's rate it costs, round by round."""
+    end = time.monotonic() + (o.budget or float("inf"))
+    rounds = plan(end - time.monotonic() - 25, o.rounds, len(kinds))[0]  # all processes have started after that
+    rates, refused, model = [], {}, ""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, contextlib.ExitStack() as stack:
         library = {"CUDA_INJECTION64_PATH": os.path.abspath(o.shim), "OTELGPU_CAPTURE_DIR": folder}
-        with Child(o) as plain, Child(o, library) as captured:
-            ways = (
-                ("bare", plain, None, "plain", o.seconds),
-                ("sections of Python", plain, None, "sections", o.seconds),
-                ("Collector, devices at 10 Hz", plain, devices(o, folder), "plain", o.seconds),
-                ("capture library, idle", captured, None, "plain", o.seconds),
-                ("windows of 1 s in 10 s", captured, CAPTURE % (folder, "10s"), "plain", 2.5 * o.seconds),
-                ("windows of 1 s in 4 s", captured, CAPTURE % (folder, "4s"), "plain", 2 * o.seconds),
-            )
-            for _ in range(o.rounds):
+        pairs = [(Child(o), Child(o, library)) for _ in range(rounds)]  # all at once: they are ready sooner
+        try:
+            for pair in pairs:
+                for child in pair:
+                    model = stack.enter_context(child).model
+            started = time.monotonic()
+            seconds = plan(end - started, rounds, len(kinds), o.seconds)[1]
+            for i, (plain, captured) in enumerate(pairs):
+                if i and end - time.monotonic() < (time.monotonic() - started) / i:
+                    break
+                subprocess.run([os.path.abspath(o.collector), "capture", "--folder", folder, "--for", "100ms", "--out",
+                                os.path.join(folder, "out"), str(captured.pid)], capture_output=True)  # CUPTI is loaded
                 for kind in kinds:
-                    for name, child, config, way, seconds in ways:
-                        with collector(o, folder, config):
-                            child.ask(kind, seconds, way)
-                            rates.setdefault((kind, name), []).append(float(child.answer()))
-    for kind in kinds:
-        bare = rates[kind, "bare"]
-        row("%s, %s per second, bare" % (kind, {"decode": "tokens", "train": "steps"}[kind]), "%.1f to %.1f" % (min(bare), max(bare)))
-        for name, *_ in ways[1:]:
-            lost = [100 * (1 - v / b) for v, b in zip(rates[kind, name], bare)]
-            row("%s, cost of: %s" % (kind, name), "%.1f %% (%.1f to %.1f)" % (statistics.median(lost), min(lost), max(lost)))
+                    got = {}
+                    rates.append((kind, got))
+                    for name, length, where, inside, _ in ways(seconds)[::-1 if i % 2 else 1]:
+                        config = devices(o, folder) if "Collector" in name else None
+                        if "windows" in name:
+                            config = CAPTURE % (folder, "%ds" % length)
+                        child = captured if inside else plain
+                        with collector(o, folder, config) as log:
+                            child.ask(kind, length, where)
+                            got[name] = float(child.answer())
+                            if "windows" in name and (why := no_window(log())):
+                                refused[kind, name] = why
+                                del got[name]
+        finally:
+            for kind in kinds:
+                summary(kind, [got for of, got in rates if of == kind], refused, model)
+
+
+def no_window(log):
+    """Returns why a Collector recorded no window; empty: it did."""
+    if why := re.search(r'cannot record a window.*?"reason": "([^"]*)"', log):
+        return why.group(1)
+    return "" if re.search(r'"spans": [1-9]', log) else "no window was recorded"
+
+
+def summary(kind, rounds, refused, model):
+    """Prints the rows of one program; of rounds, which an error may have ended early."""
+    bare = [got["bare"] for got in rounds if "bare" in got]
+    if not bare:
+        return
+    row("%s, %s per second, bare" % (kind, {"decode": "tokens", "train": "steps"}[kind]), "%.1f to %.1f (%s)" % (
+        min(bare), max(bare), model))
+    for name, *_, base in ways(0):
+        lost = [100 * (got[base] - got[name]) / got[base] for got in rounds if name in got and base in got]
+        if lost:
+            row("%s, cost of: %s" % (kind, name), verdict(lost))
+        elif (kind, name) in refused:
+            row("%s, cost of: %s" % (kind, name), "not measured: " + refused[kind, name])
+
+
+def verdict(lost):
+    """Returns the median of the percentages lost, their range, and whether they are within the limit."""
+    within = statistics.median(lost) <= LIMIT
+    return "%.1f %% (%.1f to %.1f in %d rounds): %s %d %%%s" % (
+        statistics.median(lost), min(lost), max(lost), len(lost), "within" if within else "more than", LIMIT,
+        "" if all((x <= LIMIT) == within for x in lost) else " in the median, not in each round")
 
 
 def together(o, workers):
@@ -289,27 +427,28 @@ def pair(o):
         row("both at once: the counter", joules(both))
 
 
-def row(what, result):
-    print("| %s | %s |" % (what, result), flush=True)
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("shim")
     parser.add_argument("collector")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--seconds", type=float, default=4, help="of each run without windows, at most")
+    parser.add_argument("--budget", type=float, help="seconds for decode and train together")
     parser.add_argument("--kinds", default="decode,train,pair")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--nvml")
     parser.add_argument("--worker", action="store_true")
     options = parser.parse_args()
     options.nvml = options.nvml and os.path.abspath(options.nvml)
+    if options.cpu:
+        LAYERS, WIDTH, HEADS, VOCABULARY = 2, 64, 2, 256
+        torch.set_num_threads(1)
     if options.worker:
         worker(options)
-    elif not options.cpu and not torch.cuda.is_available():
-        print("skipped: torch sees no GPU")
     else:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # rows of what is measured are printed
+        if not options.cpu:
+            torch_on_gpu()
         asked = options.kinds.split(",")
         if rated := [kind for kind in ("decode", "train") if kind in asked]:
             costs(options, rated)
