@@ -28,6 +28,10 @@ type Config struct {
 	// Budget is the maximum number of records per second of a window, from 1 to 5,000,000; a window
 	// that exceeds it ends early (default 100000).
 	Budget int `mapstructure:"budget"`
+	// MaxCost is the maximum share of a process's time that its windows may cost, above 0 and at most
+	// 1 (default 0.02). Windows that cost more, by an estimate from above, are opened less often than
+	// Every.
+	MaxCost float64 `mapstructure:"max_cost"`
 	// Kinds are the kinds of activity to record: kernel, copy and memset (default all). The kernels
 	// of a CUDA graph are recorded one by one.
 	Kinds []string `mapstructure:"kinds"`
@@ -49,8 +53,8 @@ var _ confmap.Validator = (*Config)(nil)
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		Folder: defaultFolder, Window: 200 * time.Millisecond, Every: time.Minute, Budget: 100_000, MaxProcesses: 64,
-		Kinds: kindNames(), Spans: profiletrace.DefaultOptions(defaultService),
+		Folder: defaultFolder, Window: 200 * time.Millisecond, Every: time.Minute, Budget: 100_000, MaxCost: 0.02,
+		MaxProcesses: 64, Kinds: kindNames(), Spans: profiletrace.DefaultOptions(defaultService),
 	}
 }
 
@@ -68,6 +72,7 @@ func (c *Config) Validate() error {
 		"`every` must be 0 (no windows) or at least `window`, %v, found %v", c.Window, c.Every)
 	bad.If(c.Budget < 1 || c.Budget > maxBudget,
 		"`budget` must be from 1 to %d records per second, found %d", maxBudget, c.Budget)
+	bad.If(!(c.MaxCost > 0 && c.MaxCost <= 1), "`max_cost` must be above 0 and at most 1, found %v", c.MaxCost)
 	bad.If(c.MaxProcesses < 1, "`max_processes` must be at least 1, found %d", c.MaxProcesses)
 	bad.If(len(c.Kinds) == 0, "`kinds` must not be empty (of %v)", kindNames())
 	for _, k := range c.Kinds {

@@ -171,6 +171,7 @@ func (r *captureReceiver) session(ctx context.Context, path string) bool {
 // follow opens windows until the process ends, and then removes its ring.
 func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string, log *zap.Logger) {
 	var said string
+	spacing, spaced := pace{every: r.cfg.Every, maxCost: r.cfg.MaxCost}, false
 	next := time.NewTimer(0)
 	defer next.Stop()
 	alive := time.NewTicker(rescanInterval)
@@ -184,8 +185,8 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 			return
 		case <-alive.C:
 		case <-next.C:
-			begin := time.Now()
-			res, err := (&window{cfg: r.cfg, ring: q}).run(ctx, r.emit)
+			w := &window{cfg: r.cfg, ring: q}
+			res, err := w.run(ctx, r.emit)
 			if res.Records > 0 && err != nil {
 				log.Error("spans of a window are lost: the next component rejects them", zap.Error(err))
 			}
@@ -203,7 +204,12 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 			if said = res.Message; res.Outcome == "broken" {
 				return
 			}
-			next.Reset(max(r.cfg.Every-time.Since(begin), 0))
+			interval, lost := spacing.next(w.cost)
+			if rare := interval > r.cfg.Every; rare != spaced {
+				spaced = rare
+				r.logSpacing(log, interval, lost)
+			}
+			next.Reset(max(interval-time.Since(w.cost.begin), 0))
 		}
 		if !q.Alive() {
 			_ = os.Remove(path)
@@ -211,6 +217,16 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 			return
 		}
 	}
+}
+
+func (r *captureReceiver) logSpacing(log *zap.Logger, interval, lost time.Duration) {
+	fields := []zap.Field{zap.Duration("interval", interval), zap.Duration("cost_of_a_window", lost)}
+	if interval > r.cfg.Every {
+		log.Warn("windows would cost the process more than `max_cost`; the next ones are further apart than `every` "+
+			"(set a shorter `window` or a longer `every`)", fields...)
+		return
+	}
+	log.Info("windows are opened at the interval of `every` again", fields...)
 }
 
 func (r *captureReceiver) count(ctx context.Context, res Result) {

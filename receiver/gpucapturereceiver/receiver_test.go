@@ -477,7 +477,8 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Folder: "/var/run/otelgpu", Window: 500 * time.Millisecond, Every: 10 * time.Second, Budget: 20_000,
-		Kinds: []string{"kernel", "copy"}, MaxProcesses: 8,
+		MaxCost: 0.01,
+		Kinds:   []string{"kernel", "copy"}, MaxProcesses: 8,
 		Spans: profiletrace.Options{
 			Detail: emit.LevelKernels, Attributes: spanfacts.Full, Extent: link.ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000,
 			MaxEvents: 2_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp", ServiceName: "trainer", JobID: "job-7",
@@ -491,10 +492,12 @@ func TestConfigIsChecked(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 	cfg.Folder, cfg.Window, cfg.Every, cfg.Budget, cfg.MaxProcesses, cfg.Kinds = "", 2*time.Minute, time.Second, 0, 0,
 		[]string{"runtime"}
+	cfg.MaxCost = math.NaN()
 	require.EqualError(t, cfg.Validate(), "`folder` must not be empty\n"+
 		"`window` must be above 0 and at most 1m0s, found 2m0s\n"+
 		"`every` must be 0 (no windows) or at least `window`, 2m0s, found 1s\n"+
 		"`budget` must be from 1 to 5000000 records per second, found 0\n"+
+		"`max_cost` must be above 0 and at most 1, found NaN\n"+
 		"`max_processes` must be at least 1, found 0\n"+
 		"`kinds` has \"runtime\", which is not one of [kernel copy memset]")
 }

@@ -50,6 +50,7 @@ type window struct {
 	parents    map[uint32]uint64
 	pushed     map[uint64]*pushed // by number
 	begin, end clocks
+	cost       cost
 }
 
 // clocks are the readings of the clocks at one moment.
@@ -62,6 +63,7 @@ type clocks struct {
 // emit.
 func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Result, error) {
 	res := Result{Dropped: map[string]int64{}}
+	w.cost.begin = time.Now()
 	before, err := w.ring.Counts()
 	if err != nil {
 		return broken(res, err), nil
@@ -77,6 +79,7 @@ func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Resu
 	state, err := w.read(ctx)
 	after, countErr := w.ring.Counts()
 	err = cmp.Or(err, countErr)
+	w.cost.end, w.cost.before, w.cost.after = time.Now(), before.Pushes, after.Pushes
 	res.Outcome = "recorded"
 	switch {
 	case ctx.Err() != nil:
@@ -99,6 +102,7 @@ func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Resu
 			res.Dropped[reason] += int64(n)
 		}
 	}
+	w.cost.records = w.records(res.Dropped["ring_full"] + res.Dropped["budget"])
 	return w.spans(ctx, res, emit)
 }
 

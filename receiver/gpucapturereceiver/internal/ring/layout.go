@@ -33,6 +33,7 @@ const (
 const (
 	offReady          = 200
 	offHead           = 512
+	offContextsHead   = 520
 	offNamesUsed      = 528
 	offDroppedFull    = 536
 	offDroppedBudget  = 544

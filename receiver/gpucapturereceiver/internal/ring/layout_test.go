@@ -25,7 +25,7 @@ func TestOffsetsEqualTheHeader(t *testing.T) {
 		t.Skip("no gcc: the shim's header cannot be compiled")
 	}
 	fields := map[string]int{
-		"names_used": offNamesUsed, "dropped_full": offDroppedFull, "dropped_budget": offDroppedBudget,
+		"contexts_head": offContextsHead, "names_used": offNamesUsed, "dropped_full": offDroppedFull, "dropped_budget": offDroppedBudget,
 		"dropped_cupti": offDroppedCUPTI,
 		"names_dropped": offNamesDropped, "state": offState, "answered": offAnswered,
 		"reason":        offReason,

@@ -47,6 +47,7 @@ type Counts struct {
 	DroppedBudget uint64 // beyond the window's budget
 	DroppedCUPTI  uint64 // by CUPTI itself
 	NamesDropped  uint64 // records without their name
+	Pushes        uint64 // spans that the program has pushed, with the requests of batches
 }
 
 // Reason is why a window was refused or shortened.
@@ -245,7 +246,7 @@ func (r *Ring) Counts() (c Counts, err error) {
 		c = Counts{
 			Records: r.word64(offHead).Load(), DroppedFull: r.word64(offDroppedFull).Load(),
 			DroppedBudget: r.word64(offDroppedBudget).Load(), DroppedCUPTI: r.word64(offDroppedCUPTI).Load(),
-			NamesDropped: r.word64(offNamesDropped).Load(),
+			NamesDropped: r.word64(offNamesDropped).Load(), Pushes: r.word64(offContextsHead).Load(),
 		}
 	})
 	return c, err
