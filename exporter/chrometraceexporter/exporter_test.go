@@ -48,7 +48,7 @@ func service(trace byte) ptrace.Traces {
 	rs := td.ResourceSpans().AppendEmpty()
 	r := rs.Resource().Attributes()
 	r.PutStr("service.name", "llm")
-	r.PutInt("gpu.job.rank", 3)
+	r.PutStr("gpu.job.rank", "3") // as in OTEL_RESOURCE_ATTRIBUTES
 	r.PutInt("process.pid", 4711)
 	ss := rs.ScopeSpans().AppendEmpty()
 	span := func(name string, id, parent byte, start, end int64) ptrace.Span {

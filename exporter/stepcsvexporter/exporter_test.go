@@ -120,7 +120,9 @@ func TestEveryRankHasItsOwnFile(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(t.TempDir(), "steps.csv")
 	cfg.AllRanks, cfg.Phases = true, []string{"eval"}
-	run(t, cfg, exportertest.NewNopSettings(metadata.Type), steps(0, "train", 1, 1), steps(7, "train", 1, 2))
+	seven := steps(7, "train", 1, 2)
+	seven.ResourceSpans().At(0).Resource().Attributes().PutStr("gpu.job.rank", "7") // as in OTEL_RESOURCE_ATTRIBUTES
+	run(t, cfg, exportertest.NewNopSettings(metadata.Type), steps(0, "train", 1, 1), seven)
 	assert.Len(t, lines(t, cfg.Path), 2)
 	got := lines(t, strings.TrimSuffix(cfg.Path, ".csv")+"-rank7.csv")
 	require.Len(t, got, 3)

@@ -142,8 +142,8 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 // Skipped steps are counted when no retry follows.
 func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 	var rank int64
-	if v, ok := rs.Resource().Attributes().Get(string(semconv.GPUJobRankKey)); ok && v.Type() == pcommon.ValueTypeInt {
-		rank = v.Int()
+	if v, ok := rs.Resource().Attributes().Get(string(semconv.GPUJobRankKey)); ok {
+		rank = max(0, spanfacts.Whole(v))
 	}
 	var rows []stepcsv.Row
 	var written []ptrace.Span

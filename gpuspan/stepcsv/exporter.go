@@ -37,6 +37,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
@@ -111,6 +112,12 @@ func NewExporter(path string, opts ...ExporterOption) (*Exporter, error) {
 	return e, nil
 }
 
+// rankOf returns a rank, which is a text in OTEL_RESOURCE_ATTRIBUTES; 0 if it is no number.
+func rankOf(v attribute.Value) int64 {
+	n, _ := strconv.ParseInt(v.Emit(), 10, 64)
+	return n
+}
+
 // ExportSpans implements sdktrace.SpanExporter. It returns an error if rows cannot be
 // written, which are then lost.
 func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
@@ -128,7 +135,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		}
 		rank := e.rank
 		if v, ok := s.Resource().Set().Value(semconv.GPUJobRankKey); ok {
-			rank = v.AsInt64()
+			rank = rankOf(v)
 		}
 		if rank != 0 && !e.allRanks {
 			continue

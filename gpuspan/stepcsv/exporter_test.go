@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
 	require.NoError(t, err)
 	var res []attribute.KeyValue
 	if rank >= 0 {
-		res = append(res, semconv.GPUJobRankKey.Int(rank))
+		res = append(res, semconv.GPUJobRankKey.String(strconv.Itoa(rank))) // as in OTEL_RESOURCE_ATTRIBUTES
 	}
 	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e), sdktrace.WithResource(resource.NewSchemaless(res...)))
 	tracer := tp.Tracer("t")

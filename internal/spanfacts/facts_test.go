@@ -112,11 +112,11 @@ func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 	var r Resource
 	r.Load(attrs(map[string]any{
 		"hw.id": "GPU-aa", "hw.model": "H100", "gpu.pci.bdf": "0000:01:00.0", "host.name": "n1",
-		"gpu.job.rank": 3,
+		"gpu.job.rank": 3, "gpu.job.world_size": "8", // a text in OTEL_RESOURCE_ATTRIBUTES
 	}))
 	require.Equal(t, Resource{
 		Device:   Identity{ID: "GPU-aa", Model: "H100", BDF: "0000:01:00.0", Ordinal: -1},
-		HostName: "n1", Rank: 3, WorldSize: -1,
+		HostName: "n1", Rank: 3, WorldSize: 8,
 	}, r)
 	for name, tt := range map[string]struct {
 		scope, span map[string]any

@@ -132,13 +132,9 @@ func (r *Resource) Load(attrs pcommon.Map) {
 		case semconv.GPUJobIDKey:
 			r.JobID = Clip(v.Str())
 		case semconv.GPUJobRankKey:
-			if v.Type() == pcommon.ValueTypeInt {
-				r.Rank = v.Int()
-			}
+			r.Rank = Whole(v)
 		case semconv.GPUJobWorldSizeKey:
-			if v.Type() == pcommon.ValueTypeInt {
-				r.WorldSize = v.Int()
-			}
+			r.WorldSize = Whole(v)
 		default:
 			r.Device.read(k, v)
 		}

@@ -5,6 +5,7 @@ package spanfacts
 
 import (
 	"math"
+	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -36,6 +37,20 @@ func Positive(v pcommon.Value) float64 {
 		return x
 	}
 	return 0
+}
+
+// Whole returns a whole number of a resource, otherwise -1. Texts count, because
+// OTEL_RESOURCE_ATTRIBUTES has no other type.
+func Whole(v pcommon.Value) int64 {
+	switch v.Type() {
+	case pcommon.ValueTypeInt:
+		return v.Int()
+	case pcommon.ValueTypeStr:
+		if n, err := strconv.ParseInt(v.Str(), 10, 64); err == nil {
+			return n
+		}
+	}
+	return -1
 }
 
 // index returns an int of 0 or more, otherwise -1.

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -68,7 +69,7 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 			ranked = true
 		case "process.pid":
 			pid = true
-			r.workload.PID = v.Int()
+			r.workload.PID = max(0, spanfacts.Whole(v))
 		case "k8s.namespace.name":
 			r.workload.Namespace = v.Str()
 		case "k8s.pod.name":

@@ -261,13 +261,23 @@ func ProcessOf(attributes []Arg) Process {
 	p.Service, _ = valueOf(attributes, semconv.ServiceNameKey).AsString()
 	p.Instance, _ = valueOf(attributes, semconv.ServiceInstanceIDKey).AsString()
 	p.Host, _ = valueOf(attributes, semconv.HostNameKey).AsString()
-	p.Rank, p.HasRank = valueOf(attributes, semconv.GPUJobRankKey).AsInt()
-	p.PID, _ = valueOf(attributes, semconv.ProcessPidKey).AsInt()
-	p.LocalRank, p.HasLocalRank = valueOf(attributes, semconv.GPUJobLocalRankKey).AsInt()
-	p.WorldSize, _ = valueOf(attributes, semconv.GPUJobWorldSizeKey).AsInt()
+	p.Rank, p.HasRank = valueOf(attributes, semconv.GPUJobRankKey).whole()
+	p.PID, _ = valueOf(attributes, semconv.ProcessPidKey).whole()
+	p.LocalRank, p.HasLocalRank = valueOf(attributes, semconv.GPUJobLocalRankKey).whole()
+	p.WorldSize, _ = valueOf(attributes, semconv.GPUJobWorldSizeKey).whole()
 	p.Job, _ = valueOf(attributes, semconv.GPUJobIDKey).AsString()
 	p.Profile = slices.ContainsFunc(attributes, func(a Arg) bool { return a.Key == string(semconv.GPUTraceDetailKey) })
 	return p
+}
+
+// whole returns a whole number of a resource. Texts count, because OTEL_RESOURCE_ATTRIBUTES has no
+// other type.
+func (v Value) whole() (int64, bool) {
+	if s, ok := v.AsString(); ok {
+		n, err := strconv.ParseInt(s, 10, 64)
+		return n, err == nil
+	}
+	return v.AsInt()
 }
 
 // elementSizes are sizes in bytes of element types as PyTorch names them in its collectives.
