@@ -310,6 +310,9 @@ func (x *writer) writeServer(ps pages, resource pcommon.Map) {
 	}
 	s := devicesamples.LoadSeries{Service: text(string(semconv.ServiceNameKey)), Source: text("service.instance.id")}
 	meter := x.servers[s]
+	if meter == nil && len(x.servers) >= maxServers {
+		maps.DeleteFunc(x.servers, func(_ devicesamples.LoadSeries, m *servermetrics.Meter) bool { return m.Ended() })
+	}
 	metered, ok := x.out.(interface{ Meters() *servermetrics.Meters })
 	if ok && meter == nil && len(x.servers) < maxServers {
 		id := servermetrics.Identity{

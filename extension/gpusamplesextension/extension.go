@@ -76,11 +76,11 @@ func (x *samples) Meters() *servermetrics.Meters { return &x.meters }
 func (x *samples) JobSpans() *jobspans.Newest { return &x.jobs }
 
 // ServerMetrics implements servermetrics.Source.
-func (x *samples) ServerMetrics(dst pmetric.MetricSlice) {
+func (x *samples) ServerMetrics(dst pmetric.MetricSlice, now int64) {
 	view := x.Acquire()
 	x.meters.Measure(view, x.Store)
 	view.Release()
-	x.meters.Append(dst)
+	x.meters.Append(dst, now)
 }
 
 // Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The

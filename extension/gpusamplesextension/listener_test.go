@@ -56,7 +56,7 @@ func TestServersHaveEnergyAndTokensWithoutSpans(t *testing.T) {
 		s.Set(devicesamples.Energy, 100*now.Sub(start).Seconds())
 		dev.Write([]devicesamples.Sample{s})
 		metrics := pmetric.NewMetricSlice()
-		x.ServerMetrics(metrics)
+		x.ServerMetrics(metrics, now.UnixNano())
 		for _, m := range metrics.All() {
 			if m.Name() == "gpu.server.energy" {
 				for _, p := range m.Sum().DataPoints().All() {

@@ -66,10 +66,12 @@ var metrics = sync.OnceValue(func() map[string][]metric {
 	list, _ := servers()
 	for _, s := range list {
 		for q, quantity := range quantities {
-			for rank, text := range s.Metrics[quantity] {
-				name, selection, _ := strings.Cut(strings.TrimSuffix(text, "}"), "{")
-				label, value, _ := strings.Cut(selection, "=")
-				all[name] = append(all[name], metric{s.Name, Quantity(q), rank, label, value})
+			for rank, sum := range s.Metrics[quantity] {
+				for text := range strings.SplitSeq(sum, " + ") {
+					name, selection, _ := strings.Cut(strings.TrimSuffix(text, "}"), "{")
+					label, value, _ := strings.Cut(selection, "=")
+					all[name] = append(all[name], metric{s.Name, Quantity(q), rank, label, value})
+				}
 			}
 		}
 	}

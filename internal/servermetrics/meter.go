@@ -6,8 +6,10 @@ package servermetrics
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -40,8 +42,8 @@ type Meters struct {
 
 // Source is what has meters.
 type Source interface {
-	// ServerMetrics appends the metrics of all servers.
-	ServerMetrics(dst pmetric.MetricSlice)
+	// ServerMetrics appends the metrics of all servers at a time, in Unix nanoseconds.
+	ServerMetrics(dst pmetric.MetricSlice, now int64)
 }
 
 // Meter follows one server.
@@ -54,7 +56,9 @@ type Meter struct {
 	start   int64             // of the first page, Unix ns
 	read    int64             // of the newest one
 	every   int64             // ns between the newest two
-	last    map[place]float64 // counters on the newest page of each process
+	last    map[place]float64 // counters on the newest page of each line
+	lines   map[group][]line
+	newest  int64             // ID of a line
 	seen    map[float64]bool  // processes by their start
 	totals  map[total]float64 // increases of counters since the first page
 	gauges  map[total]float64
@@ -64,16 +68,28 @@ type Meter struct {
 	states  []stretch                      // not counted yet, in the order of time
 	through int64                          // energy is counted until then
 	loads   loads
+	shown   int64 // the newest page that was reported first at time fresh
+	fresh   int64
+	quiet   bool    // gauges have ended
 	pending float64 // J of the idle server that are counted as active; negative: the other way round
 
 	restJoules, restSeconds float64 // of the idle server, in the last minutes
 }
 
 type place struct {
-	q       Quantity
-	key     string
-	started float64
+	q    Quantity
+	key  string
+	line int64
 }
+
+// group are the counters that one process, or several without a known start, have of one model.
+type group struct {
+	started         float64
+	model, instance string
+}
+
+// line is what one process counts of a group, and when it was read last.
+type line struct{ id, read int64 }
 
 type total struct {
 	q     Quantity
@@ -103,22 +119,42 @@ const (
 	maxStretches = 1 << 11
 	// maxTotals bounds the models of a server.
 	maxTotals = 1 << 10
+	// quietAfter is for how long a server without new pages has gauges, at least, and deadAfter
+	// counters, as if it were read.
+	quietAfter, deadAfter = int64(time.Minute), int64(15 * time.Minute)
+	// maxRate is what a process can count per second when it has just started.
+	maxRate = 1000
+	// alternates is how long a process on an address of several is remembered without an answer.
+	alternates = int64(time.Minute)
 )
 
 // New returns the meter of another server.
 func (m *Meters) New(id Identity) *Meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	x := &Meter{
-		all: m, id: id, last: map[place]float64{}, seen: map[float64]bool{}, totals: map[total]float64{},
-		joules: map[string]*[numStates]float64{}, ended: map[string]bool{},
-	}
-	m.list = append(m.list, x)
-	return x
+	x := m.blank(id)
+	return &x
 }
 
-// Add adds a page that was read at time t (Unix nanoseconds). A counter that decreased, or of a
-// process that started since, counts from 0. Several processes may answer on one address.
+func (m *Meters) blank(id Identity) Meter {
+	return Meter{
+		all: m, id: id, last: map[place]float64{}, lines: map[group][]line{}, seen: map[float64]bool{},
+		totals: map[total]float64{}, joules: map[string]*[numStates]float64{}, ended: map[string]bool{},
+	}
+}
+
+// Ended reports whether the meter has nothing to report: it starts again with the next page.
+func (x *Meter) Ended() bool {
+	x.all.mu.Lock()
+	defer x.all.mu.Unlock()
+	return x.start == 0
+}
+
+// Add adds a page that was read at time t (Unix nanoseconds). Several processes may answer on one
+// address. A process that started since the first page counts from 0, and so do counters of a
+// process that fell, because their model was loaded again. If its start is unknown, counters that
+// fell belong to a restarted process if it can have counted them since the last page, otherwise to
+// another one, which has run for long.
 func (x *Meter) Add(p *Page, t int64) {
 	values := p.Values()
 	x.all.mu.Lock()
@@ -130,23 +166,29 @@ func (x *Meter) Add(p *Page, t int64) {
 	first := x.start == 0
 	if first {
 		x.start, x.through = t, t
+		x.all.list = append(x.all.list, x)
 	}
 	x.name = p.Server
-	other := !first && !x.seen[p.Started]
-	restarted := other && int64(p.Started*1e9) >= x.start
 	if len(x.seen) >= maxSeries || len(x.last) >= maxSeries {
 		x.seen = map[float64]bool{}
-		maps.DeleteFunc(x.last, func(at place, _ float64) bool { return at.started != p.Started })
-	}
-	x.seen[p.Started] = true
-	x.gauges = map[total]float64{}
-	fell := map[string]bool{} // models of which a counter did: all of them count from 0
-	for _, v := range values {
-		if v.Quantity >= Input && x.last[place{v.Quantity, v.Key, p.Started}] > v.Value {
-			fell[v.Model] = true
+		for g := range x.lines {
+			if g.started != p.Started {
+				x.keep(g, math.MaxInt64)
+			}
 		}
 	}
-	restarted = restarted || len(fell) > 0
+	other := !first && !x.seen[p.Started]
+	restarted := other && int64(p.Started*1e9) >= x.start
+	fromZero := !first && (!other || restarted)
+	x.seen[p.Started] = true
+	x.gauges = map[total]float64{}
+	groups := map[group][]Value{}
+	for _, v := range values {
+		if v.Quantity >= Input {
+			g := group{p.Started, v.Model, v.Instance}
+			groups[g] = append(groups[g], v)
+		}
+	}
 	running, did := 0., progress{}
 	for _, v := range values {
 		to := total{v.Quantity, v.Model}
@@ -157,36 +199,42 @@ func (x *Meter) Add(p *Page, t int64) {
 			}
 			running += v.Value
 			x.gauges[to] += v.Value
-			continue
 		case Waiting:
 			x.gauges[to] += v.Value
-			continue
 		case KVCache:
 			x.gauges[to] = max(x.gauges[to], v.Value)
-			continue
 		}
-		at := place{v.Quantity, v.Key, p.Started}
-		more := v.Value
-		before, ok := x.last[at]
-		switch {
-		case !ok && len(x.last) >= maxSeries:
-			continue
-		case ok && !fell[v.Model]:
-			more -= before
-		case first || other && !restarted:
-			more = 0
-		}
-		x.last[at] = v.Value
-		if _, ok := x.totals[to]; ok || len(x.totals) < maxTotals {
-			x.totals[to] += more
-		}
-		did.moved = did.moved || more > 0
-		switch v.Quantity {
-		case Prefill, Decode:
-			did.timed = true
-			did.busy += more
-		case Requests:
-			did.ended += more
+	}
+	for g, counters := range groups {
+		id, known, fell := x.lineOf(g, counters, t)
+		restarted = restarted || fell
+		young := !slices.ContainsFunc(counters, func(v Value) bool {
+			return v.Quantity != BusyTime && v.Value > maxRate*float64(t-x.read)*1e-9
+		})
+		for _, v := range counters {
+			at, to := place{v.Quantity, v.Key, id}, total{v.Quantity, v.Model}
+			more := v.Value
+			before, ok := x.last[at]
+			switch {
+			case !ok && len(x.last) >= maxSeries:
+				continue
+			case ok:
+				more -= before
+			case !known && (!fromZero || p.Started == 0 && (fell || g.instance != "") && !young):
+				more = 0
+			}
+			x.last[at] = v.Value
+			if _, ok := x.totals[to]; ok || len(x.totals) < maxTotals {
+				x.totals[to] += more
+			}
+			did.moved = did.moved || more > 0
+			switch v.Quantity {
+			case Prefill, Decode:
+				did.timed = true
+				did.busy += more
+			case Requests:
+				did.ended += more
+			}
 		}
 	}
 	x.extend(now, running, t, restarted, did)
@@ -194,6 +242,54 @@ func (x *Meter) Add(p *Page, t int64) {
 		x.every = t - x.read
 	}
 	x.read = t
+}
+
+// lineOf returns which process counted these values: the one that had to count least to reach them
+// since its last answer. If there is none, it is another line, and it fell if there are others.
+func (x *Meter) lineOf(g group, values []Value, t int64) (id int64, known, fell bool) {
+	newest := int64(0)
+	for _, l := range x.lines[g] {
+		newest = max(newest, l.read)
+	}
+	lines := x.keep(g, newest-alternates)
+	best, least := -1, math.Inf(1)
+	for i, l := range lines {
+		more := 0.
+		for _, v := range values {
+			before, ok := x.last[place{v.Quantity, v.Key, l.id}]
+			switch {
+			case ok && v.Value < before:
+				more = math.Inf(1)
+			case ok:
+				more += v.Value - before
+			}
+		}
+		if more < least {
+			best, least = i, more
+		}
+	}
+	if best >= 0 {
+		lines[best].read = t
+		return lines[best].id, true, false
+	}
+	x.newest++
+	x.lines[g] = append(lines, line{x.newest, t})
+	return x.newest, false, len(lines) > 0
+}
+
+// keep forgets the lines of a group that were read before a time, and returns the others.
+func (x *Meter) keep(g group, since int64) []line {
+	lines := slices.DeleteFunc(x.lines[g], func(l line) bool {
+		if l.read >= since {
+			return false
+		}
+		maps.DeleteFunc(x.last, func(at place, _ float64) bool { return at.line == l.id })
+		return true
+	})
+	if x.lines[g] = lines; len(lines) == 0 {
+		delete(x.lines, g)
+	}
+	return lines
 }
 
 // metricOf are the metrics of the quantities.
@@ -214,8 +310,9 @@ var kindOf = map[Quantity]attribute.KeyValue{
 	Decode:  semconv.GPUServerPhaseKey.String(semconv.GPUServerPhaseDecode),
 }
 
-// Append appends the metrics of all servers.
-func (m *Meters) Append(dst pmetric.MetricSlice) {
+// Append appends the metrics of all servers at time now. Series of a server without new pages end:
+// gauges first, because a load that is not read any more is unknown.
+func (m *Meters) Append(dst pmetric.MetricSlice, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	points := map[string]pmetric.NumberDataPointSlice{}
@@ -239,26 +336,31 @@ func (m *Meters) Append(dst pmetric.MetricSlice) {
 		}
 		return p
 	}
-	for _, x := range m.list {
-		if x.start == 0 {
-			continue
+	set := func(p pmetric.NumberDataPoint, v float64, ended bool) {
+		if ended {
+			p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+		} else {
+			p.SetDoubleValue(v)
 		}
+	}
+	m.list = slices.DeleteFunc(m.list, func(x *Meter) bool {
+		if x.read != x.shown {
+			x.shown, x.fresh, x.quiet = x.read, now, false
+		}
+		silent := now - x.fresh
+		quiet, dead := silent > max(quietAfter, silentPages*x.every), silent > max(deadAfter, silentPages*x.every)
 		only := x.model()
 		for _, model := range slices.Sorted(maps.Keys(x.joules)) {
 			// The energy of a model that is no longer alone ends after its last increase: at 0 W it
 			// would seem to produce tokens without energy.
-			ended := model != only && x.ended[model]
+			ended := dead || model != only && x.ended[model]
 			x.ended[model] = model != only
 			for s, j := range x.joules[model] {
 				if state(s) == unknown && j == 0 {
 					continue
 				}
 				p := x.point(of(semconv.GPUServerEnergyName), model, x.through, true)
-				if ended {
-					p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
-				} else {
-					p.SetDoubleValue(j)
-				}
+				set(p, j, ended)
 				switch state(s) {
 				case idle:
 					p.Attributes().PutStr(string(semconv.GPUServerStateKey), semconv.GPUServerStateIdle)
@@ -271,16 +373,23 @@ func (m *Meters) Append(dst pmetric.MetricSlice) {
 			for _, at := range slices.SortedFunc(maps.Keys(values), func(a, b total) int {
 				return cmp.Or(cmp.Compare(a.q, b.q), cmp.Compare(a.model, b.model))
 			}) {
-				if name := metricOf[at.q]; name != "" {
-					p := x.point(of(name), at.model, x.read, at.q >= Input)
-					if kind, ok := kindOf[at.q]; ok {
-						p.Attributes().PutStr(string(kind.Key), kind.Value.AsString())
-					}
-					p.SetDoubleValue(values[at])
+				counter := at.q >= Input
+				name := metricOf[at.q]
+				if name == "" || !counter && x.quiet {
+					continue
 				}
+				p := x.point(of(name), at.model, x.read, counter)
+				if kind, ok := kindOf[at.q]; ok {
+					p.Attributes().PutStr(string(kind.Key), kind.Value.AsString())
+				}
+				set(p, values[at], dead || quiet && !counter)
 			}
 		}
-	}
+		if x.quiet = quiet; dead {
+			*x = m.blank(x.id)
+		}
+		return dead
+	})
 }
 
 func (x *Meter) point(to pmetric.NumberDataPointSlice, model string, t int64, counter bool) pmetric.NumberDataPoint {

@@ -18,6 +18,7 @@ import (
 type Value struct {
 	Quantity Quantity
 	Model    string
+	Instance string // the label that Prometheus adds to each series of a server
 	Key      string
 	Value    float64
 }
@@ -26,10 +27,12 @@ type Value struct {
 type Page struct {
 	// Server is the name of the server in the catalogue; empty if no metric is known.
 	Server string
-	// Started is when the server's process started, in Unix seconds; 0 if unknown.
+	// Started is when the server's process started, in Unix seconds; 0 if it is unknown, or if the
+	// page has several processes.
 	Started float64
 
-	series []series
+	series  []series
+	several bool // processes
 }
 
 // series is one series of the catalogue, before shards are united.
@@ -48,7 +51,10 @@ const maxSeries, maxValue = 1 << 12, 1 << 53
 func (p *Page) Add(name string, labels map[string]string, v float64) {
 	name = normal(name)
 	if name == startTime {
-		p.Started = max(p.Started, v)
+		if p.several = p.several || p.Started != 0 && p.Started != v; p.several {
+			v = 0
+		}
+		p.Started = v
 		return
 	}
 	if !(v >= 0 && v <= maxValue) || len(p.series) >= maxSeries {
@@ -89,8 +95,8 @@ func (p *Page) Values() (list []Value) {
 		engine = engine || s.metric.server != "Dynamo"
 	}
 	type place struct {
-		q          Quantity
-		model, key string
+		q                    Quantity
+		model, instance, key string
 	}
 	found := map[place]float64{}
 	for _, s := range p.series {
@@ -102,11 +108,11 @@ func (p *Page) Values() (list []Value) {
 			continue
 		}
 		p.Server = s.metric.server
-		at := place{s.metric.quantity, s.model, s.key()}
+		at := place{s.metric.quantity, s.model, s.labels["instance"], s.key()}
 		found[at] = max(found[at], s.value)
 	}
 	for at, v := range found {
-		list = append(list, Value{at.q, at.model, at.key, v})
+		list = append(list, Value{at.q, at.model, at.instance, at.key, v})
 	}
 	slices.SortFunc(list, func(a, b Value) int {
 		return strings.Compare(fmt.Sprint(a.Quantity, a.Model, a.Key), fmt.Sprint(b.Quantity, b.Model, b.Key))

@@ -203,7 +203,7 @@ func TestEnergyOfServersOnOneDevice(t *testing.T) {
 	assert.InDelta(t, 500+400./2, a.energy(active), 1e-6, "alone from 10.5 to 15.5 s, then half until 19.5 s")
 	assert.InDelta(t, 3000, a.energy(active)+a.energy(idle)+b.energy(active)+b.energy(idle), 1e-6)
 	metrics := pmetric.NewMetricSlice()
-	all.Append(metrics)
+	all.Append(metrics, 0)
 	assert.Equal(t, "gpu.server.energy", metrics.At(0).Name())
 	model, _ := metrics.At(0).Sum().DataPoints().At(0).Attributes().Get("gen_ai.request.model")
 	assert.Equal(t, "m", model.Str())
@@ -247,7 +247,7 @@ func TestModelsThatAreLoadedAndReloaded(t *testing.T) {
 		all.Measure(view, st)
 		view.Release()
 		metrics := pmetric.NewMetricSlice()
-		all.Append(metrics)
+		all.Append(metrics, (start+sec)*1e9)
 		for _, x := range metrics.All() {
 			if x.Type() != pmetric.MetricTypeSum {
 				continue

@@ -130,7 +130,7 @@ func TestDisaggregatedServersShareNoEnergy(t *testing.T) {
 				assert.InEpsilon(t, total, r.energy("attributed"), 1e-9)
 				assert.InEpsilon(t, joules[0]+joules[1], r.energy("attributed")+r.energy("unattributed"), 1e-9)
 				md := pmetric.NewMetricSlice()
-				source.ServerMetrics(md)
+				source.ServerMetrics(md, time.Now().UnixNano())
 				sum := map[string]float64{}
 				for _, m := range md.All() {
 					if m.Type() == pmetric.MetricTypeSum {

@@ -316,7 +316,7 @@ func joulesPerToken(t *testing.T, rec *serverRecording, within float64) {
 		p.Started = 0
 		time.Sleep(time.Until(zero.Add(page.at)))
 		meter.Add(p, time.Now().UnixNano())
-		source.ServerMetrics(pmetric.NewMetricSlice()) // as the receiver collects
+		source.ServerMetrics(pmetric.NewMetricSlice(), time.Now().UnixNano()) // as the receiver collects
 	}
 	tokens := 0.
 	td := newTraces("server")
@@ -334,7 +334,7 @@ func joulesPerToken(t *testing.T, rec *serverRecording, within float64) {
 		traced += energy(t, s)
 	}
 	alone := pmetric.NewMetricSlice()
-	source.ServerMetrics(alone)
+	source.ServerMetrics(alone, time.Now().UnixNano())
 	sum := map[string]float64{}
 	for _, m := range alone.All() {
 		if m.Type() == pmetric.MetricTypeSum {

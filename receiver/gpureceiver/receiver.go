@@ -319,7 +319,7 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 		}
 	}
 	if servers, ok := r.samples.(servermetrics.Source); ok {
-		servers.ServerMetrics(sm.Metrics())
+		servers.ServerMetrics(sm.Metrics(), now.UnixNano())
 	}
 	for _, d := range devices {
 		for q := range d.series {
