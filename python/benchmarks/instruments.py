@@ -2,29 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NVML's instruments really do: `make hardware` runs this and prints rows for docs/hardware.md.
 
-    python instruments.py [--seconds 60] [--nvml libnvidia-ml.so.1] [--device 0] [--out readings.json]
+    python instruments.py [--seconds 60] [--nvml libnvidia-ml.so.1] [--device 0] [--out readings.json] [--loads FOLDER]
 
 One process puts steps of known length on the device: idle, a large matrix product, idle, each for 0.2 to 5 s. This
 process reads every instrument each 2 ms and computes, for each of them,
 
 - the lengths of its plateaus, which show how often the driver refreshes it,
 - the delay from an edge of the load until the reading has made half of its change,
+- the time that a reading is the mean of, and by how much it is late, where the load explains the readings,
 - and how far the energy counter and the integral of power agree.
 
-Without torch or a GPU it prints the reason and exits with status 0.
+Without torch or a GPU it prints the reason and exits with status 0. --loads rehearses without both: nothing is computed,
+and the folder gets a file of when the load began and ended, which a stub of NVML follows (tests/nvml_stub.c).
 """
 
 import argparse
 import bisect
 import ctypes
 import json
+import math
 import multiprocessing
+import os
 import random
 import statistics
+import struct
 import sys
 import time
 
-SUCCESS = 0
+SUCCESS, FUNCTION_NOT_FOUND = 0, 13
 FIELD_POWER_AVERAGE, FIELD_POWER_INSTANT = 185, 186  # NVML_FI_DEV_POWER_*
 
 
@@ -51,14 +56,16 @@ class ProcessSample(ctypes.Structure):
 class Nvml:
     """The calls of NVML that are measured. Each instrument returns a number, or None if the driver has no value."""
 
-    def __init__(self, path="libnvidia-ml.so.1", index=0):
+    def __init__(self, path="libnvidia-ml.so.1", index=0, now=time.time):
+        self.now = now  # the clock of the samples of processes
         self.lib = ctypes.CDLL(path)
-        if result := self.lib.nvmlInit_v2():
+        if result := self._call("nvmlInit_v2"):
             raise OSError("nvmlInit returned %d" % result)
         self.device = ctypes.c_void_p()
-        if result := self.lib.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(self.device)):
+        if result := self._call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(self.device)):
             raise OSError("device %d: NVML returned %d" % (index, result))
         self.seen = 0
+        self.ages = []  # s, of the samples of processes when they appeared
         self.instruments = {
             "energy counter": lambda: self._number("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong, 1e-3),
             "power": lambda: self._number("nvmlDeviceGetPowerUsage", ctypes.c_uint, 1e-3),
@@ -70,22 +77,26 @@ class Nvml:
             "throttle reasons": lambda: self._number("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong, 1),
         }
 
+    def _call(self, name, *arguments):
+        """Returns the status of a function, 13 if the driver is too old to have it."""
+        function = getattr(self.lib, name, None)
+        return function(*arguments) if function else FUNCTION_NOT_FOUND
+
     def _number(self, call, kind, scale, *arguments):
         value = kind()
-        function = getattr(self.lib, call, None)
-        if function is None or function(self.device, *arguments, ctypes.byref(value)) != SUCCESS:
+        if self._call(call, self.device, *arguments, ctypes.byref(value)) != SUCCESS:
             return None
         return value.value * scale
 
     def _field(self, field):
         value = FieldValue(field=field)
-        if self.lib.nvmlDeviceGetFieldValues(self.device, 1, ctypes.byref(value)) != SUCCESS or value.result != SUCCESS:
+        if self._call("nvmlDeviceGetFieldValues", self.device, 1, ctypes.byref(value)) != SUCCESS or value.result != SUCCESS:
             return None
         return (value.value & 0xFFFFFFFF) * 1e-3
 
     def _utilization(self):
         value = Utilization()
-        if self.lib.nvmlDeviceGetUtilizationRates(self.device, ctypes.byref(value)) != SUCCESS:
+        if self._call("nvmlDeviceGetUtilizationRates", self.device, ctypes.byref(value)) != SUCCESS:
             return None
         return value.gpu
 
@@ -93,15 +104,16 @@ class Nvml:
         """Returns the utilization in percent of each process with a newer sample. NVML keeps samples, each with its own time."""
         count = ctypes.c_uint(256)
         samples = (ProcessSample * 256)()
-        function = getattr(self.lib, "nvmlDeviceGetProcessUtilization", None)
-        if function is None or function(self.device, samples, ctypes.byref(count), ctypes.c_ulonglong(self.seen)) != SUCCESS:
+        if self._call("nvmlDeviceGetProcessUtilization", self.device, samples, ctypes.byref(count), ctypes.c_ulonglong(self.seen)):
             return {}
         newest = {s.pid: s for s in sorted(samples[:count.value], key=lambda s: s.timestamp) if s.timestamp}
         self.seen = max((s.timestamp for s in newest.values()), default=self.seen)
         return {pid: s.sm for pid, s in newest.items()}
 
     def _process(self):
-        shares = self.processes()
+        first, shares = not self.seen, self.processes()
+        if shares and not first:  # what the driver kept from before is older
+            self.ages.append(self.now() - 1e-6 * self.seen)
         return sum(shares.values()) if shares else None
 
 
@@ -165,6 +177,51 @@ def rates(counter):
     return [(b[0], (b[1] - a[1]) / (b[0] - a[0])) for a, b in zip(at, at[1:]) if b[0] > a[0]]
 
 
+def busy(edges):
+    """Returns the function of the seconds of load up to a time. The first edge begins the idle time before the first load."""
+    total, sums = 0.0, []
+    for i, t in enumerate(edges):
+        total += t - edges[i - 1] if i and not i % 2 else 0.0
+        sums.append(total)
+
+    def until(t):
+        i = bisect.bisect(edges, t) - 1
+        return 0.0 if i < 0 else sums[i] + (t - edges[i] if i % 2 else 0.0)
+    return until
+
+
+WINDOWS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.17, 0.2, 0.25, 0.5, 1.0)  # s, of which a reading can be the mean
+
+
+def mean_of(readings, edges, windows=WINDOWS):
+    """Returns the seconds that readings are the mean of, and by how many they are late: the pair that explains the readings at
+    their changes best by the load. None if it explains less than 90 % of their variance. A change that was read late shows
+    neither."""
+    until, pairs = busy(edges), list(zip(readings, readings[1:]))
+    usual = statistics.median(b[0] - a[0] for a, b in pairs) if pairs else 0
+    at = [b for a, b in pairs if a[1] != b[1] and b[0] - a[0] <= 2 * usual and edges[0] + 1.5 < b[0] < edges[-1]]
+    at = at[::len(at) // 400 + 1]
+    if len(at) < 20:
+        return None
+    mean = statistics.fmean(v for _, v in at)
+    total = sum((v - mean) ** 2 for _, v in at)
+
+    def left(window, late):
+        shares = [(until(t - late) - until(t - late - window)) / window for t, _ in at]
+        middle = statistics.fmean(shares)
+        square = sum((x - middle) ** 2 for x in shares)
+        product = sum((x - middle) * (v - mean) for x, (_, v) in zip(shares, at))
+        return total - product * product / square if square else total
+
+    best = (total, None)
+    for window in windows:
+        _, coarse = min((left(window, 0.02 * i), 0.02 * i) for i in range(11))
+        for late in (coarse + 0.005 * i for i in range(-4, 5)):
+            if late >= 0 and (now := left(window, late)) < best[0]:
+                best = (now, (window, late))
+    return best[1] if best[0] < 0.1 * total else None
+
+
 def integral(power, begin, end):
     """Returns the joules between two times, by trapezoids."""
     inside = [(t, v) for t, v in power if begin <= t <= end]
@@ -192,56 +249,104 @@ def energies(path):
             for scope in resource["scopeMetrics"]:
                 for metric in scope["metrics"]:
                     for point in metric.get("sum", {}).get("dataPoints", ()):
-                        attributes = {a["key"]: a["value"] for a in point.get("attributes", []) + resource["resource"].get("attributes", [])}
+                        attributes = point.get("attributes", []) + resource["resource"].get("attributes", [])
+                        attributes = {a["key"]: a["value"] for a in attributes}
                         if pid := attributes.get("process.pid"):
                             found.setdefault(int(pid["intValue"]), {})[metric["name"]] = point.get("asDouble", 0)
     return found
 
 
-def summary(readings, edges):
-    """Returns the rows of docs/hardware.md as (what, result)."""
+def refreshes(name, readings, edges):
+    """Returns the seconds between two refreshes. Each reading of a process is a new sample, also of the same value, and
+    there is none while the process is idle."""
+    if name != "process utilization":
+        return plateaus(readings)
+    times = [t for t, _ in readings]
+    return [b - a for a, b in zip(times, times[1:]) if bisect.bisect(edges, a) == bisect.bisect(edges, b)]
+
+
+def quantiles(values):
+    return "%.1f, %.1f, %.1f ms" % tuple(1e3 * quantile(values, q) for q in (.05, .5, .95))
+
+
+def summary(readings, edges, ages=()):
+    """Returns the rows of docs/hardware.md as (what, result). Three times are the quantiles 0.05, 0.5 and 0.95."""
     rows = []
     for name, list_ in readings.items():
         if not list_:
             rows.append((name, "not available"))
             continue
-        lengths = plateaus(list_)
-        steps = delays(rates(list_) if name == "energy counter" else list_, edges)
-        text = "%d readings" % len(list_)
-        if lengths:
-            text += "; refreshed after %.1f, %.1f, %.1f ms (p5, p50, p95)" % tuple(1e3 * quantile(lengths, q) for q in (.05, .5, .95))
-        if steps:
-            text += "; %.0f, %.0f, %.0f ms behind an edge of the load (p5, p50, p95 of %d)" % (
-                *(1e3 * quantile(steps, q) for q in (.05, .5, .95)), len(steps))
-        rows.append((name, text))
+        slopes = rates(list_) if name == "energy counter" else list_
+        parts = ["%d readings" % len(list_)]
+        lengths = refreshes(name, list_, edges)
+        if len(lengths) >= len(edges):
+            parts.append("refreshed after " + quantiles(lengths))
+        else:
+            parts.append("changed with the load only" if lengths else "never changed")
+        if steps := delays(slopes, edges):
+            parts.append("%s behind an edge of the load (of %d)" % (quantiles(steps), len(steps)))
+        if name == "process utilization" and ages:
+            parts.append("%s old when they appear" % quantiles(ages))
+        elif name == "energy counter" and lengths:
+            if found := mean_of(slopes, edges, (quantile(lengths, .5),)):
+                parts.append("%.0f ms late" % (1e3 * found[1]))
+        elif found := mean_of(list_, edges):
+            parts.append("a mean of %.0f ms, %.0f ms late" % (1e3 * found[0], 1e3 * found[1]))
+        rows.append((name, "; ".join(parts)))
     for name in ("power", "power, average", "power, instantaneous"):
         if (ratio := agreement(readings.get("energy counter", []), readings.get(name, []))) is not None:
             rows.append(("energy counter / integral of " + name, "%.4f" % ratio))
+    if times := [t for t, _ in readings.get("power", ())]:
+        rows.append(("time between two readings of everything", quantiles([b - a for a, b in zip(times, times[1:])] or [0.0])))
     return rows
 
 
-def load(seconds, ready, edges):
-    """Alternates between idle and matrix products, and sends the times of the edges."""
-    import torch
-
-    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    b = a @ a
-    torch.cuda.synchronize()
-    ready.set()
+def lengths():
+    """Yields the seconds of idle time and of load in turn. They end at any time of a refresh period of 100 ms."""
     generator = random.Random(1)
-    times = [time.monotonic()]
-    end = times[0] + seconds
-    while times[-1] < end:
-        length = generator.choice((0.2, 0.5, 1.0, 2.0, 5.0))
-        if len(times) % 2:
-            time.sleep(length)
-        else:
-            until = time.monotonic() + length
-            while time.monotonic() < until:
-                for _ in range(4):  # about 6 ms, so that the device ends within 6 ms of the host's clock
-                    torch.matmul(a, a, out=b)
-                torch.cuda.synchronize()
+    while True:
+        yield generator.choice((0.2, 0.5, 1.0, 2.0, 5.0)) + generator.uniform(0, 0.1)
+
+
+def tell(file, times):
+    """Writes for a stub of NVML when this process began and ended to work."""
+    with open(file + ".new", "wb") as f:
+        f.write(struct.pack("%dd" % (len(times) + 2), os.getpid(), len(times), *times))
+    os.replace(file + ".new", file)
+
+
+def load(seconds, ready, edges, file=None):
+    """Alternates between idle and matrix products, and sends the times of the edges. With a file, it tells a stub instead."""
+    times = []
+
+    def edge():
         times.append(time.monotonic())
+        if file:
+            tell(file, times)
+
+    def compute(until):
+        while time.monotonic() < until:
+            for _ in range(4):  # about 6 ms, so that the device ends within 6 ms of the host's clock
+                torch.matmul(a, a, out=b)
+            torch.cuda.synchronize()
+
+    def wait(until):
+        time.sleep(max(0.0, until - time.monotonic()))
+
+    if not file:
+        import torch
+
+        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        b = a @ a
+        torch.cuda.synchronize()
+    ready.set()
+    edge()
+    end = times[0] + seconds
+    for length in lengths():
+        if times[-1] >= end:
+            break
+        (wait if len(times) % 2 or file else compute)(times[-1] + length)
+        edge()
     edges.put(times)
 
 
@@ -251,19 +356,22 @@ def main(arguments=None):
     parser.add_argument("--nvml", default="libnvidia-ml.so.1")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--out", help="file for all readings, as JSON")
+    parser.add_argument("--loads", help="rehearse with a stub of NVML that reads from this folder when the load runs")
     o = parser.parse_args(arguments)
     try:
         nvml = Nvml(o.nvml, o.device)
-        import torch
+        if not o.loads:
+            import torch
+
+            if not torch.cuda.is_available():
+                print("skipped: torch sees no GPU")
+                return
     except (OSError, ImportError) as e:
         print("skipped: %s" % e)
         return
-    if not torch.cuda.is_available():
-        print("skipped: torch sees no GPU")
-        return
     context = multiprocessing.get_context("spawn")
     ready, edges = context.Event(), context.Queue()
-    process = context.Process(target=load, args=(o.seconds, ready, edges))
+    process = context.Process(target=load, args=(o.seconds, ready, edges, o.loads and os.path.join(o.loads, "load")))
     process.start()
     if not ready.wait(120):
         process.terminate()
@@ -271,11 +379,11 @@ def main(arguments=None):
     readings = read(nvml, o.seconds)
     times = edges.get(timeout=30)
     process.join()
-    for what, result in summary(readings, times):
+    for what, result in summary(readings, times, nvml.ages):
         print("| %s | %s |" % (what, result), flush=True)
     if o.out:
         with open(o.out, "w") as f:
-            json.dump({"edges": times, "readings": readings}, f)
+            json.dump({"edges": times, "ages": nvml.ages, "readings": readings}, f)
 
 
 if __name__ == "__main__":

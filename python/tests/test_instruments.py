@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The analysis of benchmarks/instruments.py on simulated instruments, and its calls of NVML on a library in C."""
 
+import ctypes
 import importlib.util
 import json
+import os
 import pathlib
+import random
+import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -69,7 +74,7 @@ def test_summary_has_a_row_for_each_instrument():
     assert float(rows["energy counter / integral of power"]) == pytest.approx(1, abs=0.01)
 
 
-STUB = r"""
+CONSTANTS = r"""
 typedef struct { unsigned field, scope; long long timestamp, latency; unsigned type; int result; union { unsigned u; double d; } value; } field_value;
 typedef struct { unsigned gpu, memory; } utilization;
 typedef struct { unsigned pid; unsigned long long timestamp; unsigned sm, memory, encoder, decoder; } process;
@@ -95,18 +100,23 @@ int nvmlDeviceGetProcessUtilization(void *d, process *p, unsigned *n, unsigned l
 """
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
+def library(folder, name, source):
     if not shutil.which("gcc"):
         pytest.skip("no C compiler")
+    path = folder / (name + ".so")
+    subprocess.run(["gcc", "-x", "c", "-shared", "-fPIC", "-o", str(path), str(source), "-lm"], check=True)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def constants(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nvml")
-    (folder / "stub.c").write_text(STUB)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(folder / "nvml.so"), str(folder / "stub.c")], check=True)
-    return str(folder / "nvml.so")
+    (folder / "stub.c").write_text(CONSTANTS)
+    return library(folder, "constants", folder / "stub.c")
 
 
-def test_every_call_reads_its_own_field(stub):
-    nvml = instruments.Nvml(stub)
+def test_every_call_reads_its_own_field(constants):
+    nvml = instruments.Nvml(constants)
     values = {name: instrument() for name, instrument in nvml.instruments.items()}
     assert values == {
         "energy counter": pytest.approx(5000000000.123), "power": pytest.approx(123.456), "power, average": None,
@@ -115,10 +125,10 @@ def test_every_call_reads_its_own_field(stub):
     }
     assert nvml.instruments["process utilization"]() is None  # nothing newer
     with pytest.raises(OSError, match="NVML returned 2"):
-        instruments.Nvml(stub, 1)
+        instruments.Nvml(constants, 1)
 
 
-def test_read_takes_each_instrument_once_per_interval(stub):
+def test_read_takes_each_instrument_once_per_interval(constants):
     now = [100.0]
 
     def sleep(seconds):
@@ -128,11 +138,134 @@ def test_read_takes_each_instrument_once_per_interval(stub):
         now[0] += 1e-6
         return now[0]
 
-    got = instruments.read(instruments.Nvml(stub), 0.1, 0.01, clock, sleep)
+    got = instruments.read(instruments.Nvml(constants), 0.1, 0.01, clock, sleep)
     assert 9 <= len(got["power"]) <= 11
     assert len(got["process utilization"]) == 1
     assert got["throttle reasons"] == []
     assert all(100 <= t <= 100.2 for t, _ in got["power"])
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    """A device that follows loads in the test's time."""
+    return library(tmp_path_factory.mktemp("device"), "device", pathlib.Path(__file__).with_name("nvml_stub.c"))
+
+
+def measure(device, folder, monkeypatch, seconds=45, late=0.0, prepare=lambda stub: None):
+    """Returns what instruments.py reads each 4 ms. The device's time advances by 20 µs per call, and of 30 reads one is late by up to
+    late."""
+    monkeypatch.setenv("OTELGPU_STUB_LOADS", str(folder))
+    stub, generator, now = ctypes.CDLL(device), random.Random(3), [1000.0]
+    set_time = stub.stub_time
+    set_time.argtypes = [ctypes.c_double]
+
+    def clock():
+        now[0] += 2e-5
+        set_time(now[0])
+        return now[0]
+
+    def sleep(duration):
+        now[0] += duration + generator.random() * late * (generator.random() < 0.033)
+
+    edges, steps = [1000.003], instruments.lengths()
+    while edges[-1] < 1000 + seconds:
+        edges.append(edges[-1] + next(steps))
+    instruments.tell(str(folder / "load"), edges)
+    stub.stub_forget()
+    clock()
+    prepare(stub)
+    nvml = instruments.Nvml(device, now=lambda: now[0])
+    readings = instruments.read(nvml, seconds, 0.004, clock, sleep)
+    stub.stub_freeze(0)
+    stub.stub_no_instant(0)
+    return readings, edges, nvml.ages
+
+
+@pytest.fixture(scope="module")
+def measured(device, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return measure(device, tmp_path_factory.mktemp("loads"), monkeypatch)
+
+
+def check(rows, late=0.0):
+    """Compares the rows with what nvml_stub.c does, within a reading's time."""
+    slack = 8 + 1e3 * late
+    for name, period, mean, delay in (
+            ("energy counter", 100, None, 12), ("power", 100, 1000, 20), ("power, average", 100, 1000, 20),
+            ("power, instantaneous", 100, 25, 5), ("utilization", None, 200, 0)):
+        row = rows[name]
+        if period:
+            assert float(re.search(r"refreshed after [0-9.]+, ([0-9.]+),", row)[1]) == pytest.approx(period, abs=slack), row
+        found = re.search(r"(?:a mean of (\d+) ms, )?(\d+) ms late", row)
+        assert mean is None or float(found[1]) == mean, row
+        assert float(found[2]) == pytest.approx(delay, abs=slack), row
+        steps = float(re.search(r"[0-9.]+, ([0-9.]+), [0-9.]+ ms behind", row)[1])
+        # The middle of the mean, and a refresh later on average.
+        assert steps == pytest.approx((mean or period) / 2 + delay + (period or 200) / 2, abs=slack + 45), row
+    assert float(re.search(r"refreshed after [0-9.]+, ([0-9.]+),", rows["process utilization"])[1]) == pytest.approx(170, abs=slack)
+    assert float(re.search(r"([0-9.]+), [0-9.]+, [0-9.]+ ms old", rows["process utilization"])[1]) == pytest.approx(30, abs=slack)
+    for name in ("SM clock", "throttle reasons"):
+        assert "changed with the load only" in rows[name] and "behind an edge" in rows[name]
+    for name in ("power", "power, average", "power, instantaneous"):
+        assert float(rows["energy counter / integral of " + name]) == pytest.approx(1, abs=0.04)
+
+
+def test_rows_are_the_truth_of_the_device(measured):
+    check(dict(instruments.summary(*measured)))
+
+
+def test_rows_are_the_truth_on_a_busy_machine(device, tmp_path, monkeypatch):
+    check(dict(instruments.summary(*measure(device, tmp_path, monkeypatch, late=0.04))), late=0.01)
+
+
+WRONG = {
+    "plateaus": lambda f: lambda readings: [2 * x for x in f(readings)],
+    "delays": lambda f: lambda readings, edges: [x + 0.12 for x in f(readings, edges)],
+    "rates": lambda f: lambda counter: [(t - 0.05, v) for t, v in f(counter)],
+    "busy": lambda f: lambda edges: f([t + 0.03 for t in edges]),
+    "integral": lambda f: lambda power, begin, end: 1.05 * f(power, begin, end),
+    "WINDOWS": lambda _: (0.1, 0.2, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_estimator_fails(measured, monkeypatch, name):
+    wrong = WRONG[name](getattr(instruments, name))
+    monkeypatch.setattr(instruments, name, wrong)
+    if name == "WINDOWS":
+        monkeypatch.setattr(instruments.mean_of, "__defaults__", (wrong,))
+    with pytest.raises(AssertionError):
+        check(dict(instruments.summary(*measured)))
+
+
+def test_a_counter_that_stands_still_is_no_refresh(device, tmp_path, monkeypatch):
+    rows = dict(instruments.summary(*measure(device, tmp_path, monkeypatch, 10, prepare=lambda stub: stub.stub_freeze(1))))
+    assert rows["energy counter"].endswith("readings; never changed")
+    assert not any("integral" in name for name in rows)
+
+
+def test_a_driver_without_instantaneous_power(device, tmp_path, monkeypatch):
+    rows = dict(instruments.summary(*measure(device, tmp_path, monkeypatch, 10, prepare=lambda stub: stub.stub_no_instant(1))))
+    assert rows["power, instantaneous"] == "not available"
+    assert "refreshed after" in rows["power"]
+
+
+def test_a_driver_without_most_functions(tmp_path):
+    (tmp_path / "old.c").write_text("int nvmlInit_v2(void) { return 0; } int nvmlDeviceGetHandleByIndex_v2(int i, void *d) { return 0; }")
+    nvml = instruments.Nvml(library(tmp_path, "old", tmp_path / "old.c"))
+    assert {name: instrument() for name, instrument in nvml.instruments.items()} == dict.fromkeys(nvml.instruments)
+    (tmp_path / "none.c").write_text("int nothing;")
+    with pytest.raises(OSError, match="nvmlInit returned 13"):
+        instruments.Nvml(library(tmp_path, "none", tmp_path / "none.c"))
+
+
+def test_the_rehearsal_prints_every_row(device, tmp_path):
+    out = subprocess.run(
+        [sys.executable, instruments.__file__, "--nvml", device, "--loads", str(tmp_path), "--seconds", "0.2", "--out", str(tmp_path / "o")],
+        check=True, capture_output=True, text=True, env=dict(os.environ, OTELGPU_STUB_LOADS=str(tmp_path))).stdout
+    for name in instruments.Nvml(device).instruments:
+        assert "| %s | " % name in out
+    assert json.loads((tmp_path / "o").read_text())["edges"]
 
 
 def test_energies_are_the_last_of_each_process(tmp_path):
