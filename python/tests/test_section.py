@@ -370,6 +370,27 @@ def test_a_value_of_the_wrong_kind_costs_its_attribute_only(exporter, gpu, fresh
     assert fresh.counts["error"] == 4 and len(caplog.records) == 2
 
 
+def test_a_section_and_a_step_across_a_jump_of_the_devices_clock_have_host_times(exporter, gpu, fresh):
+    with otelgpu.section("before"):
+        pass
+    for step in otelgpu.loop("train", total_steps=1):
+        with step.phase("forward"):
+            gpu.torch.cuda.current_stream().run(0.001)
+        assert otelgpu.flush(5)
+        with otelgpu.section("across"):
+            gpu.offset += 600e9
+        with step.phase("backward"):
+            gpu.torch.cuda.current_stream().run(0.001)
+    got = spans(exporter)
+    assert got["before"].attributes["gpu.duration"] < 600
+    for name in ("across", "train"):
+        a = got[name].attributes
+        assert a["gpu.timing.status"] == "clock_jump" and a["gpu.timing.source"] == "host" and "gpu.duration" not in a
+        assert got[name].end_time - got[name].start_time < 600e9
+    assert not any(k.startswith("gpu.step.phase") for k in got["train"].attributes)
+    assert got["backward"].attributes["gpu.duration"] < 600 and fresh.counts["error"] == 2
+
+
 def test_numbers_that_cannot_be_true_cost_their_attribute_only(exporter, gpu, fresh, caplog):
     with otelgpu.section("copy", type="copy", items=-5, flops=float("nan"), read=2**70, size=1000, copy="host_to_device"):
         gpu.torch.cuda.current_stream().run(0.001)

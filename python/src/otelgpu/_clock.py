@@ -5,7 +5,9 @@
 An anchor is an event on an idle stream, recorded and polled between two reads of the host's clock. It happened
 between them, so half of their distance bounds the error of the midpoint. Events of the program are interpolated
 linearly between the two surrounding anchors; the larger of the two bounds applies. To it are added the resolution of
-events and the curvature that two clocks can have relative to each other between anchors.
+events and the curvature that two clocks can have relative to each other between anchors. The host knows the time of an
+event's submission and a time at which it had finished. They outrank anchors, which mislead after a jump of the
+device's clock.
 """
 
 from __future__ import annotations
@@ -22,6 +24,15 @@ KEPT = 240
 WANDER = 1e-6
 """Maximum deviation of two quartz clocks from a straight line between two anchors, as a fraction of the distance."""
 
+BEND = 1e-5
+"""Maximum difference between the rate near an anchor and the mean rate up to the next anchor, which may be hours away."""
+
+MAX_DRIFT = 5e-4
+"""Maximum difference of the two clocks' rates. A larger one between two anchors is a jump of a clock."""
+
+MIN_JUMP = 20_000
+"""A section that is longer than the time between its submission and its end by so many ns has no duration."""
+
 UNKNOWN_RATE = 2e-4
 """Maximum rate error of a device's clock before the second anchor: more than any quartz has."""
 
@@ -35,6 +46,7 @@ class Anchor(NamedTuple):
     host: float  # ns of the monotonic clock, the middle of the bracket
     half: float  # ns, half of the bracket
     length: float = 0.0  # ns of the device since the anchor before
+    jumped: bool = False  # one of the clocks, since the anchor before
 
 
 class DeviceClock:
@@ -72,14 +84,19 @@ class DeviceClock:
         if best is not None:
             if self._anchors:
                 try:
-                    best = best._replace(length=self._anchors[-1].event.elapsed_time(best.event) * 1e6)
+                    last = self._anchors[-1]
+                    length, passed = last.event.elapsed_time(best.event) * 1e6, best.host - last.host
+                    allowed = passed * MAX_DRIFT + last.half + best.half + 2 * RESOLUTION_NS
+                    best = best._replace(length=length, jumped=abs(length - passed) > allowed)
                 except Exception:
                     self._anchors.clear()  # the device was reset, and its clock may have been, too
             self._anchors.append(best)
 
-    def place(self, event: Any) -> Tuple[float, Optional[float]]:
-        """Returns the event's time in ns of the monotonic clock, and its bound, None if unknown. Requires an anchor that
-        was taken after the event was seen to be finished."""
+    def place(self, event: Any, length: float = 0.0, history: Optional[Tuple[float, float]] = None,
+              ) -> Tuple[float, Optional[float]]:
+        """Returns the event's time in ns of the monotonic clock, and its bound, None if unknown. history is when the host
+        submitted the event, and when it had seen the end of a section of that length in ns that the event starts.
+        Requires an anchor that was taken after the event was seen to be finished."""
         anchors = self._anchors
         # Search from the end: events are nearly always recent.
         for i in range(len(anchors) - 2, -1, -1):
@@ -90,19 +107,41 @@ class DeviceClock:
         else:
             left, right = anchors[0], anchors[1] if len(anchors) > 1 else anchors[0]
             at = left.event.elapsed_time(event) * 1e6
-        length = right.length if right is not left else 0.0
+        # elapsed_time is a float32 of milliseconds, so the nearer anchor is exacter.
+        rest = right.length - at if right is not left else -at
+        if abs(rest) < abs(at):
+            rest = event.elapsed_time(right.event) * 1e6
+        near = min(abs(at), abs(rest))
         host = right.host - left.host
-        rate = host / length if length > 0 else 1.0
+        known = host > 0 and right.length > 0 and not right.jumped
+        rate = host / right.length if known else 1.0
+        after, before = left.host + at * rate, right.host - rest * rate
+        time = after if near == abs(at) else before
         # Extrapolate if the event is older than all anchors.
-        outside = max(-at, at - length, 0.0)
-        half = max(left.half, right.half)
-        bend = WANDER * (abs(host) + outside)
-        if outside > 0:
-            half += outside * ((left.half + right.half) / length if length > 0 else UNKNOWN_RATE)
-        # elapsed_time is a float32 of milliseconds: 24 bits of the distance.
-        rounding = max(abs(at), abs(length)) / (1 << 24)
-        bound = None if getattr(event, "late", False) else half + bend + RESOLUTION_NS + rounding
-        return left.host + at * rate, bound
+        outside = max(-at, -rest, 0.0)
+        half = max(left.half, right.half) + RESOLUTION_NS + near / (1 << 24)
+        half += WANDER * (host + outside) if outside > 0 else min(WANDER * host, BEND * near)
+        if not known:
+            half += max(abs(at), abs(rest)) * UNKNOWN_RATE
+            if right.jumped:
+                time, half = (after + before) / 2, half + abs(after - before) / 2
+        elif outside > 0:
+            half += outside * (left.half + right.half) / right.length
+        if history is not None:
+            first = history[0]
+            last = max(history[1] - length * (1 - UNKNOWN_RATE) + RESOLUTION_NS, first)
+            low, high = max(time - half, first), min(time + half, last)
+            if low > high:
+                time, half = last, last - first
+            else:
+                time = min(max(time, first), last)
+                half = max(time - low, high - time, RESOLUTION_NS)
+        return time, None if getattr(event, "late", False) else half
+
+
+def fits(length: float, first: float, last: float) -> bool:
+    """Reports whether that much time of the device, in ns, can have passed between two times of the host."""
+    return 0 <= length <= (last - first) * (1 + MAX_DRIFT) + MIN_JUMP
 
 
 def wall_offset() -> int:

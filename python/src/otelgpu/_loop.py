@@ -19,6 +19,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from . import _capture
 from . import _names as n
+from ._clock import fits
 from ._names import CopyDirection, HostMemory, OperationType, Precision, Verbosity
 from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, _text, amount, count, line, lines, log, runtime
 from ._section import Linkable, Section, current_step, failure
@@ -93,7 +94,7 @@ class Step:
         self._start_event: Any = None
         self._end_event: Any = None
         self._stream_id: Optional[int] = None
-        self._host_start = self._host_end = 0
+        self._host_start = self._host_end = self._submitted = 0
         self._wall_start = 0
         self._range: Any = None  # NVTX
         self._done = False
@@ -287,16 +288,20 @@ class Step:
             return
         first, last = self._start_event, self._end_event
         timed = first is not None and last is not None and self.status == "ok"
+        seen = time.monotonic_ns()
         host_ns = self._host_end - self._host_start
         end = float(self._host_end)
         out: Dict[str, Any] = {n.OPERATION_TYPE: "step", n.STEP_INDEX: self.index}
         total = float(host_ns)
         if first is not None and last is not None and timed:
             total = first.elapsed_time(last) * 1e6
+            if not fits(total, self._submitted, seen):
+                timed, total, self.status = False, float(host_ns), rt.jumped()
+        if timed:
             self.elapsed = total / 1e9
             out[n.STEP_DURATION] = out[n.DURATION] = self.elapsed
             if clock is not None and clock.newest:
-                start, bound = clock.place(self._start_event)
+                start, bound = clock.place(first, total, (self._submitted, seen))
                 if bound is not None:
                     out[n.TIMING_ERROR] = bound / 1e9
                 out[n.START_DELAY] = (start - self._host_start) / 1e9
@@ -306,6 +311,8 @@ class Step:
         with self._lock:
             self._done = True
             self._untimed += max(self._open, 0)  # not read before the deadline
+            if self.status == "clock_jump":
+                self._unknown.update(self._phases)
             out.update(self._parts(total, timed))
         out.update(rt.timing(timed, self.status, self.device))
         self._check_items(rt)
@@ -596,10 +603,10 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Optional[S
         if backend is not None and not backend.capturing(on):
             step.device = key[0]
             step._stream_id = rt.stream_number(key)
-        step._host_start = time.monotonic_ns()
+        step._host_start = step._submitted = time.monotonic_ns()
         if step.device is not None and backend is not None:
             if boundary is not None and boundary[0] == step._stream_id:
-                step._start_event = boundary[1]
+                step._start_event, step._submitted = boundary[1:]
             else:
                 step._start_event = backend.record(on)
         step._wall_start = time.time_ns()
@@ -667,8 +674,9 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
             on, key = backend.stream(stream)
             number = rt.stream_number(key)
             if number == step._stream_id and not backend.capturing(on):
+                submitted = time.monotonic_ns()
                 step._end_event = backend.record(on)
-                boundary = (number, step._end_event)
+                boundary = (number, step._end_event, submitted)
         step._host_end = time.monotonic_ns()
         step.end_phases()
         step.end_range()

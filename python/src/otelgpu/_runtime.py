@@ -25,7 +25,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from . import _capture, _ids
 from . import _names as n
-from ._clock import DeviceClock, wall_offset
+from ._clock import DeviceClock, fits, wall_offset
 from ._report import Collector, Report, duration
 from ._settings import Settings
 from ._device import Backend, find_backend
@@ -257,6 +257,11 @@ class Runtime:
         if reason:
             step.abandon()
 
+    def jumped(self) -> str:
+        """Reports a jump of the device's clock, and returns the status of what it hit."""
+        self.trouble("the device's clock jumped", "such sections have host times")
+        return "clock_jump"
+
     def drop(self, root: Node, reason: str) -> None:
         """Counts a nest without spans, and releases its steps."""
         root.submitted = True
@@ -457,7 +462,7 @@ class Runtime:
                 rest.append((seen, root))
                 continue
             try:
-                self._settle(root, hopeless, offset)
+                self._settle(root, 0 if hopeless else seen, offset)
             except Exception as e:
                 self.counts["dropped.error"] += root.size
                 self.trouble("making a span", repr(e))
@@ -475,16 +480,19 @@ class Runtime:
             time.sleep(PAUSE)
             self.yielded = time.monotonic_ns()
 
-    def _settle(self, root: Node, hopeless: bool, offset: int) -> None:
+    def _settle(self, root: Node, seen: float, offset: int) -> None:
         for node in root.walk():
-            clock = self.clocks.get(node.device) if node.device is not None and not hopeless else None
+            clock = self.clocks.get(node.device) if node.device is not None and seen else None
             node.declared = self.converted(node.declared)
             node.start, node.end = float(node.host_start), float(node.host_end)
             if node.timed and node.status == "ok" and clock is not None:
                 try:
-                    elapsed = float(node.start_event.elapsed_time(node.end_event)) / 1e3
-                    node.start, node.bound = clock.place(node.start_event)
-                    node.end, node.elapsed = node.start + elapsed * 1e9, elapsed
+                    length = float(node.start_event.elapsed_time(node.end_event)) * 1e6
+                    if fits(length, node.host_start, seen):
+                        node.start, node.bound = clock.place(node.start_event, length, (node.host_start, seen))
+                        node.end, node.elapsed = node.start + length, length / 1e9
+                    else:
+                        node.status = self.jumped()
                 except Exception as e:
                     node.elapsed, node.status = None, "device_error"
                     node.start, node.end = float(node.host_start), float(node.host_end)
