@@ -412,6 +412,45 @@ def test_numbers_that_cannot_be_true_cost_their_attribute_only(exporter, gpu, fr
     assert otelgpu.report()["copy"].all.to_device == 1000 and otelgpu.report()["copy"].all.read is None
 
 
+def test_wrong_links_and_attributes_cost_only_themselves(exporter, gpu, fresh):
+    request = exporter.tracer.start_span("request")
+    with otelgpu.section("batch", links=[(request, float("nan")), (request, 3), "nothing"]):
+        pass
+    with otelgpu.section("no links", links=5, attributes="text"):
+        pass
+    assert otelgpu.flush(5) and fresh.counts["error"] == 4
+    batch, other = exporter.get_finished_spans()
+    assert [dict(link.attributes) for link in batch.links] == [{}, {"gpu.operation.items": 3, "gpu.batch.share": 1.0}]
+    assert other.name == "no links" and not other.links
+
+
+def test_a_step_on_a_device_that_fails_has_host_times(exporter, gpu):
+    for step in otelgpu.loop("train", total_steps=3):
+        if step.index == 1:  # fails at the end of the first step, and at the start of the last one
+            gpu.fail = RuntimeError("CUDA error: unspecified launch failure")
+    gpu.fail = None
+    assert otelgpu.flush(5)
+    steps = exporter.get_finished_spans()
+    assert [s.attributes["gpu.step.index"] for s in steps] == [1, 2, 3]
+    assert all(s.attributes["gpu.timing.status"] == "device_error" and "gpu.duration" not in s.attributes for s in steps)
+
+
+def test_sections_that_overlap_without_nesting_leave_no_parent_behind(exporter, gpu):
+    a, b, c = (otelgpu.section(name) for name in "abc")
+    a.__enter__()
+    b.__enter__()
+    a.__exit__(None, None, None)
+    c.__enter__()
+    b.__exit__(None, None, None)
+    c.__exit__(None, None, None)
+    with otelgpu.section("later"):
+        pass
+    got = spans(exporter)
+    assert got["b"].parent.span_id == got["a"].context.span_id
+    assert got["c"].parent.span_id == got["b"].context.span_id
+    assert got["a"].parent is None and got["later"].parent is None
+
+
 def test_sections_within_host_work_have_the_times_of_the_device(exporter, gpu):
     with otelgpu.section("compile", type="host"):
         with otelgpu.section("kernel"):

@@ -330,7 +330,7 @@ class Step:
             out[n.ERROR_TYPE] = self.failure[0]
             span.set_status(Status(StatusCode.ERROR, self.failure[1]))
         span.set_attributes(out)
-        seconds = total / 1e9 if timed or first is None else None
+        seconds = total / 1e9 if timed or first is None and self.status == "ok" else None
         rt.report.step(self._name, seconds, out)
         if lines.isEnabledFor(logging.INFO):
             lines.info("%s step %d%s", self._name, self.index, line(seconds, host_ns / 1e9, None, self.failure))
@@ -595,20 +595,22 @@ def _begin(name: str, index: int, item_type: Optional[str], schedule: Optional[S
             rt.counts["unsampled"] += 1
             return idle
         step = Step(rt, name, index, item_type)
-        on: Any = None
-        key: Any = None
-        backend = rt.device_backend() if rt.settings.sync != "none" else None
-        if backend is not None:
-            on, key = backend.stream(stream)
-        if backend is not None and not backend.capturing(on):
-            step.device = key[0]
-            step._stream_id = rt.stream_number(key)
         step._host_start = step._submitted = time.monotonic_ns()
-        if step.device is not None and backend is not None:
-            if boundary is not None and boundary[0] == step._stream_id:
-                step._start_event, step._submitted = boundary[1:]
-            else:
-                step._start_event = backend.record(on)
+        try:
+            backend = rt.device_backend() if rt.settings.sync != "none" else None
+            if backend is not None:
+                on, key = backend.stream(stream)
+                if not backend.capturing(on):
+                    number = rt.stream_number(key)
+                    if boundary is not None and boundary[0] == number:
+                        step._start_event, step._submitted = boundary[1:]
+                    else:
+                        step._host_start = step._submitted = time.monotonic_ns()
+                        step._start_event = backend.record(on)
+                    step.device, step._stream_id = key[0], number
+        except Exception as e:
+            step.status = "device_error"
+            rt.trouble("the first event of a step", repr(e))
         step._wall_start = time.time_ns()
         ranges = rt.settings.ranges
         if ranges is not None:
@@ -670,13 +672,17 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
     try:
         backend = rt.backend
         boundary = None
-        if step._start_event is not None and backend is not None:
-            on, key = backend.stream(stream)
-            number = rt.stream_number(key)
-            if number == step._stream_id and not backend.capturing(on):
-                submitted = time.monotonic_ns()
-                step._end_event = backend.record(on)
-                boundary = (number, step._end_event, submitted)
+        try:
+            if step._start_event is not None and backend is not None:
+                on, key = backend.stream(stream)
+                number = rt.stream_number(key)
+                if number == step._stream_id and not backend.capturing(on):
+                    submitted = time.monotonic_ns()
+                    step._end_event = backend.record(on)
+                    boundary = (number, step._end_event, submitted)
+        except Exception as e:
+            step.status = "device_error"
+            rt.trouble("the last event of a step", repr(e))
         step._host_end = time.monotonic_ns()
         step.end_phases()
         step.end_range()

@@ -15,8 +15,9 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from . import _capture
+from . import _names as n
 from ._names import VERBOSITIES, CopyDirection, HostMemory, OperationType, Precision, Verbosity
-from ._runtime import HANG_DEADLINE, MAX_NEST, PLAIN, Node, Runtime, _text, runtime
+from ._runtime import HANG_DEADLINE, MAX_NEST, PLAIN, Node, Runtime, _text, count, runtime
 
 _current: "contextvars.ContextVar[Optional[Section]]" = contextvars.ContextVar("otelgpu_section", default=None)
 current_step: "contextvars.ContextVar[Any]" = contextvars.ContextVar("otelgpu_step", default=None)
@@ -80,9 +81,9 @@ class Section:
     _runtime: Optional[Runtime] = None  # while the section is open
     _ran_in: Optional[Runtime] = None
     _node: Optional[Node] = None
-    _outer: Optional["Section"] = None
+    _outer: Optional["Section"] = None  # current before this one
     _nested: List["Section"] = []  # further uses of this object while it is open; replaced by the first
-    _token: Any = None
+    _inside = False  # current in its context, or above a current section
     _span: Any = None
     _stream: Any = None
     _failure: Optional[Tuple[str, str]] = None
@@ -130,6 +131,7 @@ class Section:
         """Links the section to a request that it serves, with that many of its items. A batch serves many requests."""
         try:
             self._requests += 1
+            items = None if items is None else runtime().value(n.OPERATION_ITEMS, count, items)
             self._linked_items += items or 0
             if not self._links:
                 self._links = []
@@ -249,9 +251,9 @@ class Section:
 
     def _until_done(self, future: Any) -> Any:
         """Hands the open section over to a future, whose end is the section's."""
+        self._suspend()
         ended = Section(self.name)
         ended.__dict__.update(self.__dict__)
-        ended._suspend()
 
         def done(_: Any) -> None:
             error = None
@@ -262,31 +264,39 @@ class Section:
             ended.__exit__(None, error, None)
 
         future.add_done_callback(done)
-        self._token, self._runtime, self._pushed = None, None, False  # the with statement has nothing to end
+        self._runtime = None  # the with statement has nothing to end
         if ended._node is not None and ended._node.step is not None:
             ended._node.step.running(ended, ended._node)
         return future
 
     def _suspend(self) -> None:
         """Makes the section no longer current, without ending it."""
-        token, self._token = self._token, None
-        if token is not None:
-            self._leave(token)
+        if self._inside:
+            self._leave()
         if self._pushed:
             self._pushed = False
             _capture.pop()
 
     def _resume(self) -> None:
         if self._runtime is not None and self._span is not None:
-            self._token = _current.set(self)
+            self._enter()
             self._pushed = _capture.push_span(self._span.get_span_context(), self._links)
 
-    def _leave(self, token: Any) -> None:
-        try:
-            _current.reset(token)
-        except ValueError:  # in a different task or thread
-            if _current.get() is self:
-                _current.set(self._outer)
+    def _enter(self) -> None:
+        self._inside, self._outer = True, _current.get()
+        _current.set(self)
+
+    def _leave(self) -> None:
+        self._inside = False
+        here = _current.get()
+        if here is self:
+            _current.set(self._outer)
+            return
+        # A section that began later is still open, or this is a different task or thread.
+        while here is not None and here._outer is not self:
+            here = here._outer
+        if here is not None:
+            here._outer = self._outer
 
     def _again(self) -> "Section":
         again = object.__new__(Section)
@@ -296,7 +306,7 @@ class Section:
 
     def _begin(self, rt: Runtime) -> None:
         self._failure = self._known = None
-        for link in self._given_links:
+        for link in rt.value("links", tuple, self._given_links) or ():
             request, items = cast(Tuple[Any, Optional[int]], link if isinstance(link, tuple) else (link, None))
             self.link(request, items)
         here = otel_context.get_current()
@@ -316,12 +326,11 @@ class Section:
             if outer._span is span or not parent.is_valid:
                 node.context = None  # child of the section, not of a span of the program
             node.up, node.top = outer._node, outer._node.top or outer._node
-            self._outer = outer
         self._span = span
         if node.step is not None and not node.step.opened(self, node):
             node.step = None  # it has ended
         self._runtime, self._ran_in, self._node = rt, rt, node
-        self._token = _current.set(self)
+        self._enter()
         ranges = rt.settings.ranges
         if ranges is not None:
             self._range = ranges, ranges.start(node.name, self.category)
@@ -364,9 +373,8 @@ class Section:
         if self._pushed:
             self._pushed = False
             _capture.pop()
-        if self._token is not None:
-            token, self._token = self._token, None
-            self._leave(token)
+        if self._inside:
+            self._leave()
         if self._range is not None:
             ranges, started = self._range
             self._range = None
@@ -398,7 +406,7 @@ class Section:
             values = rt.converted(values)
         node.declared = values
         if self.attributes:
-            node.attributes = dict(self.attributes)
+            node.attributes = rt.value("attributes", dict, self.attributes) or {}
         if self._requests:
             node.links, node.requests, node.linked_items = self._links, self._requests, self._linked_items
             self._links, self._requests, self._linked_items = [], 0, 0
