@@ -38,6 +38,10 @@ type ServerConfig struct {
 	Interval time.Duration `mapstructure:"interval"`
 }
 
+// slowestAnswer is how long a server may take to answer. Some answer between two batches, and others
+// not while they tokenize long prompts.
+const slowestAnswer = 5 * time.Second
+
 // maxMetricsSize bounds how much of a server's response is read.
 const maxMetricsSize = 16 << 20
 
@@ -99,7 +103,7 @@ func (s *scraper) note(err error) {
 }
 
 func (s *scraper) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Interval, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Interval, slowestAnswer))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.cfg.Endpoint, nil)
 	if err != nil {
@@ -114,8 +118,11 @@ func (s *scraper) read(ctx context.Context) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%q answered %s", s.cfg.Endpoint, res.Status)
 	}
-	at := before.Add(time.Since(before) / 2).UnixNano()
-	s.checkClock(res.Header.Get("Date"), at)
+	took := time.Since(before)
+	at := before.Add(took / 2).UnixNano()
+	if took <= dateInterval { // else it is unknown when the answer was written
+		s.checkClock(res.Header.Get("Date"), at)
+	}
 	return s.parse(io.LimitReader(res.Body, maxMetricsSize), at)
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -132,6 +134,43 @@ func TestTheClockOfAServerIsCompared(t *testing.T) {
 			assert.Equal(t, "server svc", list[0].Source)
 			assert.Contains(t, list[0].Found, want)
 			assert.Contains(t, list[0].Other, " GMT")
+		})
+	}
+}
+
+// slowServer answers after a while, with the time at which it does.
+type slowServer time.Duration
+
+func (d slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case <-time.After(time.Duration(d)):
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}},
+			Body: io.NopCloser(strings.NewReader("llamacpp:requests_processing 3\n")),
+		}, nil
+	}
+}
+
+// llama.cpp answers between two batches of a prompt.
+func TestSlowAnswersAreRead(t *testing.T) {
+	for takes, want := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+				var meters servermetrics.Meters
+				s := &scraper{
+					cfg: ServerConfig{Endpoint: "http://server/metrics"}, client: &http.Client{Transport: slowServer(takes)},
+					out: st, meter: meters.New(servermetrics.Identity{}),
+				}
+				for range 20 {
+					err := s.read(t.Context())
+					assert.Equal(t, want, err == nil, "%v", err)
+				}
+				assert.Equal(t, want, !s.meter.Ended())
+				assert.Empty(t, st.ContradictionEntries(), "its clock is right")
+			})
 		})
 	}
 }

@@ -87,7 +87,7 @@ func TestSeriesOfAServerThatIsGoneEnd(t *testing.T) {
 		dst := pmetric.NewMetricSlice()
 		all.Append(dst, second*1e9)
 		for _, x := range dst.All() {
-			points := pmetric.NewNumberDataPointSlice()
+			var points pmetric.NumberDataPointSlice
 			if x.Type() == pmetric.MetricTypeSum {
 				points = x.Sum().DataPoints()
 			} else {
