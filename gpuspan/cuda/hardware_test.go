@@ -32,7 +32,7 @@ func TestHardware(t *testing.T) {
 	defer func() { require.NoError(t, b.Close()) }()
 	c := &checks{T: t, back: b, drv: b.Driver(), patience: time.Minute, print: os.Stdout}
 	if deadline, ok := t.Deadline(); ok {
-		c.patience = min(c.patience, time.Until(deadline)/3) // all takes less than 2.5 times that
+		c.patience = min(c.patience, time.Until(deadline)/6) // all takes less than five times that
 	}
 	c.all()
 	c.nsys()

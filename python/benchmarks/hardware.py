@@ -70,10 +70,9 @@ class Run:
         self.missing.append("%s: %s" % (name, why))
         print("-- " + self.missing[-1], flush=True)
 
-    def take(self, part, later):
-        """Runs a part in its share of the time left."""
-        share = self.left() / (part.wants + sum(x.wants for x in later))
-        seconds = min(max(part.wants * min(share, 1), part.needs), self.left())
+    def take(self, part):
+        """Runs a part in the time left: the first parts take it from the last ones."""
+        seconds = min(part.wants, self.left())
         if seconds < part.needs:
             self.miss(part.name, "not run: it needs %d s, and %d s are left (run it alone with --only %s)" % (
                 part.needs, max(seconds, 0), part.name))
@@ -203,8 +202,8 @@ def main(arguments=None):
             prepare(options.kit, run.folder)
             for pid in smi(["--query-compute-apps=pid"]):
                 run.miss("device", "process %s uses it as well: the figures include what it does" % pid)
-            for i, part in enumerate(parts):
-                run.take(part, parts[i + 1:])
+            for part in parts:
+                run.take(part)
         except KeyboardInterrupt:
             run.miss("the run", "interrupted after %.0f s" % (time.monotonic() - begin))
         run.summary()

@@ -78,13 +78,17 @@ def test_no_part_affects_the_others(hardware, monkeypatch, capsys):
 def test_the_run_ends_before_its_limit(hardware, monkeypatch, capsys):
     hang = "import time; print('| x | 1 |', flush=True); time.sleep(300)"
     monkeypatch.setattr(hardware, "PARTS", [part(hardware, str(i), hang, wants=60, needs=.1) for i in range(5)])
-    limits = []
-    monkeypatch.setattr(hardware, "execute", lambda command, seconds, *_: limits.append(seconds))
-    now = [1000.0]
+    limits, now = [], [1000.0]
+
+    def execute(command, seconds, *_):
+        limits.append(seconds)
+        now[0] += seconds + 2 * hardware.GRACE  # each is killed in the end
+
+    monkeypatch.setattr(hardware, "execute", execute)
     monkeypatch.setattr(hardware.time, "monotonic", lambda: now[0])
     hardware.main([hardware.kit, "--seconds", "120"])
-    assert limits == pytest.approx([118.6 / 5, 118.6 / 4, 118.6 / 3, 118.6 / 2, 60]), "in shares of what is left"
-    capsys.readouterr()
+    assert limits == pytest.approx([60, 58.2]) and now[0] <= 1119, "the first ones take it from the last ones"
+    assert capsys.readouterr().out.count("not run: it needs 0 s, and 0 s are left") == 3 * 2
 
 
 def test_an_interrupted_run_prints_what_it_has(hardware):
@@ -123,7 +127,8 @@ def test_rounds_fit_into_the_budget(looking):
 
 def test_a_way_that_costs_more_than_the_limit_is_named(looking, capsys):
     rounds = [{"bare": 100.0, "Python sections per step": 99.0, "Python sections per layer and step": 90.0 + i,
-               "capture library, idle": 100.0, "windows of 1 s in 4 s, beyond the idle library": 97.0 + i} for i in range(3)]
+               "capture library, idle": 100.0, "windows of 1 s in 4 s, beyond the idle library": 97.0 + i,
+               ("estimate", "windows of 1 s in 4 s, beyond the idle library"): 0.1 + i / 100} for i in range(3)]
     rounds.append({"bare": 101.0})  # an error ended this round
     looking.summary("decode", rounds, {("decode", "windows of 1 s in 10 s, beyond the idle library"): "busy"}, "a model")
     assert capsys.readouterr().out.splitlines() == [
@@ -133,6 +138,8 @@ def test_a_way_that_costs_more_than_the_limit_is_named(looking, capsys):
         "| decode, cost of: capture library, idle | 0.0 % (0.0 to 0.0 in 3 rounds): within 2 % |",
         "| decode, cost of: windows of 1 s in 4 s, beyond the idle library | "
         "2.0 % (1.0 to 3.0 in 3 rounds): within 2 % in the median, not in each round |",
+        "| decode, ms lost by one of the windows of 1 s in 4 s, beyond the idle library, and as the receiver estimates it from above | "
+        "80 (40 to 120); 100 to 120 |",
         "| decode, cost of: windows of 1 s in 10 s, beyond the idle library | not measured: busy |",
     ]
 
@@ -140,7 +147,8 @@ def test_a_way_that_costs_more_than_the_limit_is_named(looking, capsys):
 def test_a_window_that_recorded_nothing_is_no_measurement(looking):
     assert looking.no_window("") == "no window was recorded"
     assert looking.no_window('warn\tcannot record a window; will retry\t{"pid": 1, "outcome": "no_cupti", "reason": "no libcupti"}') == "no libcupti"
-    assert looking.no_window('info\tTraces\t{"resource spans": 1, "spans": 1204}') == ""
+    assert looking.no_window('info\tTraces\t{"resource spans": 1, "spans": 1204}') == "no window was recorded"
+    assert looking.no_window('info\tTraces\t{"resource spans": 1, "spans": 1204}\nwarn\t{"cost_of_a_window": 0.0084}') == ""
 
 
 def test_one_framework_does_not_affect_the_others(monkeypatch, capsys, tmp_path):
