@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/spansums"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Limits of the parts of a State that a saved page needs to follow a selection.
@@ -28,8 +29,8 @@ type Bin struct {
 	Energy   float64 `json:"energy,omitempty"`
 	Requests int64   `json:"requests,omitempty"`
 	Used     float64 `json:"used,omitempty"`    // energy of requests
-	Metered  float64 `json:"metered,omitempty"` // energy of work whose items are known
-	Items    float64 `json:"items,omitempty"`   // of work whose energy is known
+	Metered  float64 `json:"metered,omitempty"` // energy of work whose items are known, of State.ItemType
+	Items    float64 `json:"items,omitempty"`   // of this work
 	GPUTime  float64 `json:"gpuTime,omitempty"` // of requests
 }
 
@@ -38,6 +39,7 @@ type Point struct {
 	End      float64 `json:"end"`
 	Duration float64 `json:"duration"`
 	Trace    string  `json:"trace"`
+	Slow     bool    `json:"slow,omitempty"` // more than twice the median of its service
 }
 
 // Past is an operation's count, time, energy and own energy in one bin.
@@ -69,12 +71,26 @@ func (b bins) list() []Bin {
 	return out
 }
 
-func (x *Bin) add(q *Request) {
+// add counts a request, and joules per item only for one type of items.
+func (x *Bin) add(q *Request, itemType string) {
 	x.Requests++
 	x.Used += q.Energy
 	x.GPUTime += q.GPUTime
-	x.Metered += q.metered
-	x.Items += q.meteredItems
+	if q.ItemType == itemType {
+		x.Metered += q.metered
+		x.Items += q.meteredItems
+	}
+}
+
+// mainItem returns the type of items that used the most energy.
+func mainItem(list []Request) string {
+	energy := map[string]float64{}
+	for i := range list {
+		energy[list[i].ItemType] += list[i].metered
+	}
+	return slices.MaxFunc(append(slices.Sorted(maps.Keys(energy)), ""), func(a, b string) int {
+		return cmp.Compare(energy[a], energy[b])
+	})
 }
 
 // addTo adds the buckets from the first to the last index to the bins.
@@ -128,10 +144,12 @@ func points(list []Request) []Point {
 			longest[k] = q
 		}
 	}
+	middle := medians(list)
 	out := make([]Point, 0, len(longest))
 	for _, k := range slices.Sorted(maps.Keys(longest)) {
 		q := longest[k]
-		out = append(out, Point{q.End, q.Duration, q.Trace})
+		m := middle[q.Service]
+		out = append(out, Point{q.End, q.Duration, q.Trace, m > 0 && q.Duration > semconv.FindingSlowRequestThreshold*m})
 	}
 	slices.SortStableFunc(out, func(a, b Point) int { return cmp.Compare(a.End, b.End) })
 	return out
@@ -153,6 +171,21 @@ func medianRequest(list []Request) float64 {
 	return rounded(times[len(times)/2])
 }
 
+// medians returns the medians of services with enough requests for one.
+func medians(list []Request) map[string]float64 {
+	services := map[string][]Request{}
+	for i := range list {
+		services[list[i].Service] = append(services[list[i].Service], list[i])
+	}
+	out := map[string]float64{}
+	for service, list := range services {
+		if len(list) >= leastRequests {
+			out[service] = medianRequest(list)
+		}
+	}
+	return out
+}
+
 // Before has the rates of as much time before a selection; unknown ones are omitted.
 type Before struct {
 	Seconds   float64  `json:"seconds"`
@@ -164,7 +197,7 @@ type Before struct {
 }
 
 // before returns the rates before a query's time, nil if not all of that is kept.
-func (m *Model) before(q Query, wanted func(service string) bool) *Before {
+func (m *Model) before(q Query, itemType string, wanted func(service string) bool) *Before {
 	length := q.To.Sub(q.From)
 	since := q.From.Add(-length)
 	if since.Before(m.now().Add(-keptSeconds * time.Second)) {
@@ -175,7 +208,7 @@ func (m *Model) before(q Query, wanted func(service string) bool) *Before {
 	var total Bin
 	for _, r := range m.requests.All() {
 		if r.End >= from && r.End < to && wanted(r.Service) {
-			total.add(r)
+			total.add(r, itemType)
 		}
 	}
 	out.PerItem = rounded(ratio(total.Metered, total.Items))

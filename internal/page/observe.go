@@ -205,14 +205,17 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 	q := m.request(f, r)
 	q.Model = cmp.Or(f.RequestModel, q.Model)
 	if !q.shared { // counts of batches precede the engine's own
-		q.Items, q.shared, q.metered, q.meteredItems = 0, true, 0, 0
+		q.Items, q.ItemType, q.shared, q.metered, q.meteredItems = 0, "", true, 0, 0
 	}
 	if f.HasEnergy {
 		q.Energy += f.Energy
-		q.meter(f.Energy, f.Items)
 	}
-	q.Items += f.Items
-	q.ItemType = cmp.Or(f.ItemType, q.ItemType)
+	if q.ItemType = cmp.Or(q.ItemType, f.ItemType); f.ItemType == "" || f.ItemType == q.ItemType { // of others there is no sum
+		q.Items += f.Items
+		if f.HasEnergy {
+			q.meter(f.Energy, f.Items)
+		}
+	}
 	q.FirstItem = max(q.FirstItem, f.TimeToFirstItem)
 	duration := 0.0
 	if v, ok := s.Attributes().Get(string(semconv.GPURequestDurationKey)); ok {

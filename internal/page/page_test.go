@@ -775,3 +775,54 @@ func TestJoulesPerItemAreOfTheSameWork(t *testing.T) {
 	assert.Equal(t, []float64{13, 102, 4}, []float64{q.Energy, q.Items, q.ItemEnergy})
 	assert.Equal(t, []float64{13, 8, 2}, []float64{s.Bins[0].Used, s.Bins[0].Metered, s.Bins[0].Items})
 }
+
+// Joules per item are of one type of items, and a request is slow among those of its service.
+func TestRequestsOfServicesAreNotMixed(t *testing.T) {
+	m := at()
+	for i := range 40 {
+		service, length, attributes := "images", 5*time.Second, map[string]any{
+			"gpu.energy": 900.0, "gpu.operation.items": 1, "gpu.operation.item.type": "image",
+		}
+		if i%2 == 0 {
+			service, length, attributes = "chat", 100*time.Millisecond, map[string]any{
+				"gpu.energy": 1000.0, "gpu.operation.items": 500, "gpu.operation.item.type": "token",
+			}
+		}
+		if i == 0 {
+			length = time.Second
+		}
+		td := traces(t, span{
+			name: "llm_request", kind: "request", start: 10 * time.Second, length: length, trace: byte(i), attributes: attributes,
+		})
+		td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", service)
+		m.Traces(td)
+	}
+	s := m.State(Query{})
+	assert.Equal(t, "token", s.ItemType)
+	metered, items, slow := 0.0, 0.0, 0
+	for _, b := range s.Bins {
+		metered, items = metered+b.Metered, items+b.Items
+	}
+	for _, p := range s.Points {
+		if p.Slow {
+			slow++
+			assert.InDelta(t, 1, p.Duration, 1e-9)
+		}
+	}
+	assert.Equal(t, []float64{20_000, 10_000, 1}, []float64{metered, items, float64(slow)})
+}
+
+// Of a request with items of two types, the first type counts.
+func TestItemsOfOneRequestAreOfOneType(t *testing.T) {
+	m := at()
+	for i, attributes := range []map[string]any{
+		{"gpu.energy": 8.0, "gpu.operation.items": 2, "gpu.operation.item.type": "token"},
+		{"gpu.energy": 5.0, "gpu.operation.items": 100, "gpu.operation.item.type": "image"},
+	} {
+		m.Traces(traces(t, span{
+			name: fmt.Sprint("part ", i), kind: "share", start: 3 * time.Second, length: time.Second, attributes: attributes,
+		}))
+	}
+	q := m.State(Query{}).Requests[0]
+	assert.Equal(t, []float64{13, 2, 4}, []float64{q.Energy, q.Items, q.ItemEnergy})
+}

@@ -55,6 +55,7 @@ type State struct {
 	Requests   []Request         `json:"requests"`
 	Points     []Point           `json:"points"`                  // requests on the time axis, the longest of many
 	ReqMedian  float64           `json:"requestMedian,omitempty"` // s, of all requests of the range
+	ItemType   string            `json:"itemType,omitempty"`      // of the bins' items: the one that used the most energy
 	Bins       []Bin             `json:"bins"`                    // totals by time
 	Before     *Before           `json:"before,omitempty"`        // the time before From
 	Traces     []*Trace          `json:"traces,omitempty"`        // of a saved page, in which a server cannot be asked
@@ -254,18 +255,21 @@ func (m *Model) State(q Query) *State {
 	for _, entries := range m.sources {
 		s.Contradictions = append(s.Contradictions, entries()...)
 	}
-	s.Before = m.before(q, wanted)
 	s.Goodput = m.jobsOf(now.Unix())
 	m.stepsOf(s, from, to, total, wanted)
 	for _, q := range m.requests.All() {
 		if q.End >= from && q.Start <= to && wanted(q.Service) {
-			total.at(int64(q.End/1000) / bucketSeconds).add(q)
 			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
 			r := *q
 			r.Parts, r.ItemEnergy = slices.Clone(q.Parts), ratio(q.metered, q.meteredItems)
 			s.Requests = append(s.Requests, r)
 		}
 	}
+	s.ItemType = mainItem(s.Requests)
+	for i := range s.Requests {
+		total.at(int64(s.Requests[i].End/1000)/bucketSeconds).add(&s.Requests[i], s.ItemType)
+	}
+	s.Before = m.before(q, s.ItemType, wanted)
 	s.Health.Coverage = ratio(joined.sum, joined.count)
 	slices.SortFunc(s.Requests, func(a, b Request) int {
 		return cmp.Or(cmp.Compare(b.Energy, a.Energy), cmp.Compare(b.GPUTime, a.GPUTime), cmp.Compare(a.Trace, b.Trace))

@@ -7,7 +7,7 @@ function requests() {
   const most = Math.max(...list.map((q) => q.energy || 0), 1e-12), kinds = new Set(), sum = (k) => (state.bins || []).reduce((t, b) => t + (b[k] || 0), 0);
   for (const q of list) for (const p of q.parts || []) kinds.add(p.name);
   const names = [...kinds].slice(0, 5), all = sum("requests"), items = sum("items");
-  return [el("p", {class: "hint"}, `${all > list.length ? `Top ${list.length} of ${plural(all, "request")} by energy; all used` : `${plural(all, "request")}:`} ${scaled(sum("used"), "J")}${items ? `, ${sig(sum("metered") / items)} J per item` : ""}${sum("gpuTime") ? `, ${seconds(sum("gpuTime"))} of GPU time` : ""}. Click a request to see its trace.`),
+  return [el("p", {class: "hint"}, `${all > list.length ? `Top ${list.length} of ${plural(all, "request")} by energy; all used` : `${plural(all, "request")}:`} ${scaled(sum("used"), "J")}${items ? `, ${sig(sum("metered") / items)} J per ${itemName()}` : ""}${sum("gpuTime") ? `, ${seconds(sum("gpuTime"))} of GPU time` : ""}. Click a request to see its trace.`),
     table("Requests by use of the GPU", [
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
       {title: "took", help: "as the server saw it", of: (q) => q.duration, cell: (q) => or(q.duration, seconds)},

@@ -35,7 +35,7 @@ function compared(same, d, size, better) {
   const than = `than the ${seconds(state.before.seconds)} before`, word = d * better > 0 ? "better" : d * better < 0 ? "worse" : d > 0 ? "more" : "less";
   return el("span", {class: "compared " + (word === "worse" && !same ? "greater" : "dim"), title: than}, same ? "≈ unchanged" : `${d > 0 ? "▲" : "▼"} ${size} ${word} `, same ? "" : el("span", {class: "dim"}, than));
 }
-const itemName = () => (state.requests.find((q) => q.itemType) || {itemType: "item"}).itemType.replace(/s$/, "");
+const itemName = () => (state.itemType || "item").replace(/s$/, "");
 
 // shownCells returns the cells of a device in the selection, or all.
 function shownCells(d, key) {

@@ -277,13 +277,13 @@ function rankTrack() {
 function requestTrack() {
   const list = state.points || [];
   if (!list.length) return null;
-  const H = 44, lengths = list.map((p) => p.duration), lo = Math.log10(Math.min(...lengths)), hi = Math.max(Math.log10(Math.max(...lengths)), lo + 0.3), y = (v) => H - 4 - (Math.log10(v) - lo) / (hi - lo) * (H - 8), middle = state.requestMedian, slow = (p) => middle && p.duration > 2 * middle && list.length > 3;
+  const H = 44, lengths = list.map((p) => p.duration), lo = Math.log10(Math.min(...lengths)), hi = Math.max(Math.log10(Math.max(...lengths)), lo + 0.3), y = (v) => H - 4 - (Math.log10(v) - lo) / (hi - lo) * (H - 8), middle = state.requestMedian, slow = (p) => p.slow;
   const dots = (of) => of.map((p) => `M${axis.x(p.end).toFixed(1)} ${y(p.duration).toFixed(1)}h0`).join(""), total = (state.bins || []).reduce((t, b) => t + (b.requests || 0), 0);
   const near = (t) => list.reduce((a, b) => (Math.abs(b.end - t) < Math.abs(a.end - t) ? b : a)), pick = (t) => { const close = list.filter((p) => Math.abs(axis.x(p.end) - axis.x(t)) < 5); return close.length ? close.reduce((a, b) => (b.duration > a.duration ? b : a)) : near(t); };
-  return {key: "requests", label: "Requests", sub: middle ? `${count(total)} · median ${seconds(middle)}` : count(total), H, scale: [[0, seconds(10 ** hi)], [H - 13, seconds(10 ** lo)]], legend: list.some(slow) ? [["a request", "dots"], ["more than twice the median", "slow"]] : [["a request", "dots"]],
+  return {key: "requests", label: "Requests", sub: middle ? `${count(total)} · median ${seconds(middle)}` : count(total), H, scale: [[0, seconds(10 ** hi)], [H - 13, seconds(10 ** lo)]], legend: list.some(slow) ? [["a request", "dots"], ["more than twice the median of its service", "slow"]] : [["a request", "dots"]],
     parts: [svg("path", {d: dots(list.filter((p) => !slow(p))), class: "dots"}), svg("path", {d: dots(list.filter(slow)), class: "dots slow"})],
     trace: (t) => pick(t).trace,
-    says: (t) => { const p = pick(t); return Math.abs(axis.x(p.end) - axis.x(t)) > 40 ? [`no request at ${clock(t)}`] : [`request ${p.trace.slice(0, 8)}, ended ${clock(p.end)}`, `took ${seconds(p.duration)}${middle ? `, ${sig(p.duration / middle)} times the median` : ""}`, "click: its trace"]; }};
+    says: (t) => { const p = pick(t); return Math.abs(axis.x(p.end) - axis.x(t)) > 40 ? [`no request at ${clock(t)}`] : [`request ${p.trace.slice(0, 8)}, ended ${clock(p.end)}`, `took ${seconds(p.duration)}${slow(p) ? ", more than twice the median of its service" : ""}`, "click: its trace"]; }};
 }
 
 const mib = (v) => (v === null || v === undefined ? null : v * 2 ** 20);
