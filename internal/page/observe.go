@@ -210,7 +210,8 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 	if f.HasEnergy {
 		q.Energy += f.Energy
 	}
-	if q.ItemType = cmp.Or(q.ItemType, f.ItemType); f.ItemType == "" || f.ItemType == q.ItemType { // of others there is no sum
+	q.ItemType = cmp.Or(q.ItemType, f.ItemType)
+	if f.ItemType == "" || f.ItemType == q.ItemType { // items of other types have no sum with them
 		q.Items += f.Items
 		if f.HasEnergy {
 			q.meter(f.Energy, f.Items)
