@@ -256,6 +256,34 @@ def energies(path):
     return found
 
 
+def shares(alone, both):
+    """Returns the rows of processes that ran alone, by their kind, and together, by when. A run has the joules of the device above
+    its idle power (None: no counter), and for each kind of process how much work it did, the joules that the Collector attributes
+    to it and their error (None: nothing), and the mean of its SM utilization in percent.
+
+    A process beside another one does less. Its own energy is therefore what the same work took alone."""
+    def joules(v):
+        return "not available" if v is None else "%.0f J" % v
+
+    rows = []
+    for kind, run in alone.items():
+        work, energy, error, _ = run["processes"][kind]
+        rows.append(("%s alone: the counter above idle; attributed ± error" % kind, "%s; %s ± %s" % tuple(
+            map(joules, (run["joules"], energy, error)))))
+    for when, run in both.items():
+        for kind, (work, energy, error, _) in run["processes"].items():
+            share = work / (alone[kind]["processes"][kind][0] or 1)
+            own = None if alone[kind]["joules"] is None else alone[kind]["joules"] * share
+            text = "%s for %.0f %% of the work; %s ± %s" % (joules(own), 100 * share, joules(energy), joules(error))
+            if None not in (own, energy, error):
+                text += ", %s" % ("within" if abs(energy - own) <= error else "beyond")
+            rows.append(("%s beside the other, %s: its work's joules alone; attributed ± error" % (kind, when), text))
+        used = ["not available" if p[3] is None else "%s %.0f %%" % (kind, p[3]) for kind, p in run["processes"].items()]
+        rows.append(("both, %s: the counter above idle; attributed; SM utilization by NVML" % when, "%s; %s; %s" % (
+            joules(run["joules"]), joules(sum(p[1] or 0 for p in run["processes"].values())), ", ".join(used))))
+    return rows
+
+
 def refreshes(name, readings, edges):
     """Returns the seconds between two refreshes. Each reading of a process is a new sample, also of the same value, and
     there is none while the process is idle."""
@@ -356,7 +384,8 @@ def main(arguments=None):
     parser.add_argument("--nvml", default="libnvidia-ml.so.1")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--out", help="file for all readings, as JSON")
-    parser.add_argument("--loads", help="rehearse with a stub of NVML that reads from this folder when the load runs")
+    parser.add_argument("--loads", default=os.environ.get("OTELGPU_STUB_LOADS"),
+                        help="rehearse with a stub of NVML that reads from this folder when the load runs")
     o = parser.parse_args(arguments)
     try:
         nvml = Nvml(o.nvml, o.device)

@@ -149,22 +149,46 @@ def nothing(name):
 
 
 def arithmetic(device, end):
+    """Returns how many products of matrices were computed."""
     n = 4096 if device != "cpu" else 512
     a = torch.randn(n, n, device=device, dtype=torch.bfloat16)
-    while time.monotonic() < end:
-        for _ in range(20):
-            a @ a
-        if device != "cpu":
-            torch.cuda.synchronize()
+    return repeat(device, end, lambda: a @ a)
 
 
 def memory(device, end):
+    """Returns how often the memory was read and written."""
     a = torch.zeros(1 << (28 if device != "cpu" else 22), device=device)
+    return repeat(device, end, lambda: a.add_(1))
+
+
+def repeat(device, end, work):
+    times = 0
     while time.monotonic() < end:
         for _ in range(20):
-            a.add_(1)
+            work()
         if device != "cpu":
             torch.cuda.synchronize()
+        times += 20
+    return times
+
+
+def rehearsal(folder, nvml, kind, end):
+    """Lets a stub of NVML follow this process (tests/nvml_stub.c), and returns for how many seconds it had the device."""
+    import instruments
+
+    stub, file = ctypes.CDLL(nvml), os.path.join(folder, kind)
+    stub.stub_had.restype = ctypes.c_double
+    stub.stub_forget()
+    before = stub.stub_had(os.getpid())
+    rehearsal.times = getattr(rehearsal, "times", None) or [time.monotonic()]
+    rehearsal.times.append(time.monotonic())
+    instruments.tell(file, rehearsal.times)
+    time.sleep(max(0.0, end - time.monotonic()))
+    rehearsal.times.append(time.monotonic())
+    instruments.tell(file, rehearsal.times)
+    time.sleep(0.2)  # the other one wrote its time, too
+    stub.stub_forget()
+    return stub.stub_had(os.getpid()) - before
 
 
 def sections_of_otelgpu():
@@ -219,8 +243,11 @@ def worker(o):
             program.layer = section if way == "layers" else plain
             print(rates[kind](time.monotonic() + float(seconds)), flush=True)
         else:
-            {"arithmetic": arithmetic, "memory": memory}[kind](device, time.monotonic() + float(seconds))
-            print(seconds, flush=True)
+            end, folder = time.monotonic() + float(seconds), os.environ.get("OTELGPU_STUB_LOADS")
+            if o.cpu and o.nvml and folder:
+                print(rehearsal(folder, o.nvml, kind, end), flush=True)
+            else:
+                print({"arithmetic": arithmetic, "memory": memory}[kind](device, end), flush=True)
 
 
 class Child:
@@ -229,7 +256,7 @@ class Child:
     def __init__(self, o, env=None):
         self.process = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), o.shim, o.collector, "--worker", "--kinds", o.kinds,
-             *(["--cpu"] if o.cpu else [])],
+             *(["--cpu"] if o.cpu else []), *(["--nvml", o.nvml] if o.nvml else [])],
             stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
         self.pid = self.process.pid
 
@@ -403,43 +430,53 @@ def verdict(lost):
         "" if all((x <= LIMIT) == within for x in lost) else " in the median, not in each round")
 
 
-def together(o, workers):
-    """Returns the joules of the device while the workers run, by NVML, and what the Collector attributes to each."""
+def pair(o):
+    """Compares what the Collector attributes to each of two processes that share the device with their joules alone: when it has
+    never seen them apart, and when it has."""
     import instruments
 
     try:
         nvml = instruments.Nvml(o.nvml or "libnvidia-ml.so.1")
         counter = nvml.instruments["energy counter"]
     except OSError:
-        counter = lambda: None
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        with collector(o, folder, devices(o, folder) if counter() is not None else None):
-            time.sleep(3)  # the Collector has measured the idle device
-            before = counter()
-            for kind, child in workers.items():
-                child.ask(kind, 2.5 * o.seconds)
-            for child in workers.values():
-                child.answer()
-            after = counter()
-            time.sleep(4)  # the driver's last samples of processes
-        shares = instruments.energies(os.path.join(folder, "metrics.json"))
-    of = {kind: shares.get(child.pid, {}) for kind, child in workers.items()}
-    return after and after - before, {kind: (v.get("gpu.process.energy"), v.get("gpu.process.energy_error")) for kind, v in of.items()}
-
-
-def pair(o):
-    """Compares what the Collector attributes to each of two processes that share the device with their joules alone."""
-    def joules(v):
-        return "not available" if v is None else "%.0f J" % v
-
-    with Child(o) as one, Child(o) as other:
+        nvml, counter = None, lambda: None
+    with Child(o) as one, Child(o) as other, tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         workers = {"arithmetic": one, "memory": other}
-        both, shares = together(o, workers)
-        for kind, child in workers.items():
-            alone, own = together(o, {kind: child})
-            row("%s alone in %g s: the counter; attributed ± error; attributed beside the other" % (kind, 2.5 * o.seconds), "%s; %s ± %s; %s ± %s" % (
-                joules(alone), *(joules(v) for v in own[kind]), *(joules(v) for v in shares[kind])))
-        row("both at once: the counter", joules(both))
+
+        def attributed(pid):
+            v = instruments.energies(os.path.join(folder, "metrics.json")).get(pid, {})
+            return [v.get(name) for name in ("gpu.process.energy", "gpu.process.energy_error")]
+
+        def together(*kinds):
+            """Runs workers at once, and returns what instruments.shares compares."""
+            pids = {kind: workers[kind].pid for kind in kinds}
+            used, known = {pid: [] for pid in pids.values()}, {kind: attributed(pid) for kind, pid in pids.items()}
+            before, begin = counter(), time.monotonic()
+            time.sleep(2)
+            idle = before is not None and (counter() - before) / (time.monotonic() - begin)
+            before, begin = counter(), time.monotonic()
+            for kind in kinds:
+                workers[kind].ask(kind, 1.75 * o.seconds)
+            while nvml and time.monotonic() < begin + 1.75 * o.seconds:
+                time.sleep(0.2)
+                for pid, sm in nvml.processes().items():
+                    used.get(pid, []).append(sm)
+            work = {kind: float(workers[kind].answer()) for kind in kinds}
+            time.sleep(0.2)  # the counter is refreshed
+            joules = None if before is None else counter() - before - idle * (time.monotonic() - begin)
+            time.sleep(4)  # the driver's last samples of processes
+            done = {}
+            for kind, pid in pids.items():
+                energy, error = (v if v is None else v - (u or 0) for u, v in zip(known[kind], attributed(pid)))
+                done[kind] = work[kind], energy, error, statistics.fmean(used[pid]) if used[pid] else None
+            return {"joules": joules, "processes": done}
+
+        with collector(o, folder, devices(o, folder) if counter() is not None else None):
+            time.sleep(3)  # the Collector measures the idle device
+            first = together(*workers)
+            alone = {kind: together(kind) for kind in workers}
+            for what, result in instruments.shares(alone, {"never seen apart": first, "seen apart": together(*workers)}):
+                row(what, result)
 
 
 if __name__ == "__main__":

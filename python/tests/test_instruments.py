@@ -284,6 +284,29 @@ def test_energies_are_the_last_of_each_process(tmp_path):
     assert instruments.energies(tmp_path / "none") == {}
 
 
+def test_shares_are_compared_with_the_work_alone():
+    def ran(joules, **processes):
+        return {"joules": joules, "processes": processes}
+
+    # Beside the other, each does half of its work; the memory-bound one is attributed too much, by more than its error.
+    alone = {"arithmetic": ran(4000.0, arithmetic=(100, 3990.0, 80.0, 97.0)), "memory": ran(1800.0, memory=(50, 1810.0, 40.0, 99.0))}
+    both = {"seen apart": ran(2900.0, arithmetic=(50, 1940.0, 90.0, 49.0), memory=(25, 1000.0, 90.0, 50.0))}
+    assert dict(instruments.shares(alone, both)) == {
+        "arithmetic alone: the counter above idle; attributed ± error": "4000 J; 3990 J ± 80 J",
+        "memory alone: the counter above idle; attributed ± error": "1800 J; 1810 J ± 40 J",
+        "arithmetic beside the other, seen apart: its work's joules alone; attributed ± error":
+            "2000 J for 50 % of the work; 1940 J ± 90 J, within",
+        "memory beside the other, seen apart: its work's joules alone; attributed ± error":
+            "900 J for 50 % of the work; 1000 J ± 90 J, beyond",
+        "both, seen apart: the counter above idle; attributed; SM utilization by NVML":
+            "2900 J; 2940 J; arithmetic 49 %, memory 50 %",
+    }
+    nothing = ran(None, arithmetic=(100, None, None, None))
+    rows = dict(instruments.shares({"arithmetic": nothing}, {"first": nothing}))
+    assert rows["arithmetic alone: the counter above idle; attributed ± error"] == "not available; not available ± not available"
+    assert rows["arithmetic beside the other, first: its work's joules alone; attributed ± error"].startswith("not available for 100 %")
+
+
 def test_without_a_gpu_it_prints_the_reason(capsys):
     instruments.main(["--nvml", "libdoesnotexist.so"])
     assert capsys.readouterr().out.startswith("skipped: ")
