@@ -43,11 +43,32 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		},
 		"gen_ai before 1.27": {
 			"gen_ai", ptrace.SpanKindServer, "x",
-			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.completion_tokens": 7},
+			attrs{"gen_ai.usage.completion_tokens": 7},
 			attrs{
-				"gpu.operation.type": "request", "gpu.operation.name": "chat", "gpu.timing.source": "host",
+				"gpu.operation.type": "request", "gpu.timing.source": "host",
 				"gpu.operation.items": int64(7), "gpu.operation.item.type": "token",
 			},
+		},
+		"gen_ai of an aborted stream": {
+			"gen_ai", ptrace.SpanKindServer, "chat llama",
+			attrs{"gen_ai.operation.name": "chat"},
+			attrs{
+				"gpu.operation.type": "request", "gpu.operation.name": "chat", "gpu.timing.source": "host",
+				"gpu.operation.item.type": "token",
+			},
+		},
+		"gen_ai of an embedding": {
+			"gen_ai", ptrace.SpanKindServer, "embeddings bge",
+			attrs{"gen_ai.operation.name": "embeddings", "gen_ai.usage.input_tokens": 7},
+			attrs{
+				"gpu.operation.type": "request", "gpu.operation.name": "embeddings", "gpu.timing.source": "host",
+				"gpu.operation.item.type": "token",
+			},
+		},
+		"gen_ai of an agent": {
+			"gen_ai", ptrace.SpanKindInternal, "invoke_agent planner",
+			attrs{"gen_ai.operation.name": "invoke_agent", "gen_ai.usage.output_tokens": 70},
+			attrs{},
 		},
 		"gen_ai of a client": {
 			"gen_ai", ptrace.SpanKindClient, "x",
