@@ -149,15 +149,13 @@ typedef struct { unsigned pid; unsigned long long timestamp; unsigned sm, memory
 int nvmlDeviceGetProcessUtilization(void *d, process *p, unsigned *n, unsigned long long since) {
     unsigned found = 0;
     update();
-    for (double t = shown(0.17, 0), from = t - 6; t > from; t -= 0.17) { // appears 30 ms after its time
-        if (t > now() - 0.03) continue;
-        for (int i = 0; i < LOADS; i++) {
-            double sm = (had(i, t) - had(i, t - 0.17)) / 0.17;
-            unsigned long long at = 1e6 * wall(t) + 0.5; // the difference of the clocks is read each time
-            if (sm < 0.005 || at <= since + 5000) continue;
-            if (found == *n) return 7;
-            p[found++] = (process){loads[i].pid, at, round(100 * sm), 1, 0, 0};
-        }
+    // One sample of each process: its mean since the caller's last one. It appears 30 ms after its time.
+    double t = floor((now() - 0.03) / 0.17) * 0.17, from = fmax(t - 6, since ? t - (1e6 * wall(t) - since) * 1e-6 : 0);
+    for (int i = 0; i < LOADS && t - from > 0.1; i++) {
+        double sm = (had(i, t) - had(i, from)) / (t - from);
+        if (sm < 0.005) continue;
+        if (found == *n) return 7;
+        p[found++] = (process){loads[i].pid, 1e6 * wall(t) + 0.5, round(100 * sm), 1, 0, 0};
     }
     return *n = found, found ? 0 : 6;
 }
