@@ -113,6 +113,7 @@ type device struct {
 	series  [NumFields]*series
 	events  []Event // by time, at most maxEvents
 	newest  int64   // newest sample of any field
+	arrived int64   // when it was written
 	settled int64   // oldest newest sample among the live fields; never decreases
 	primary *series // its times are used for the device: the first live field, if possible one that is not slow
 }
@@ -121,12 +122,16 @@ const maxEvents = 1024
 
 // refresh recomputes what a write changed. A field without a sample for gapFactor intervals is no
 // longer live and delays nothing.
-func (d *device) refresh() {
+func (d *device) refresh(now int64) {
+	before := d.newest
 	d.newest, d.primary = 0, nil
 	for _, s := range d.series {
 		if s != nil && s.len() > 0 {
 			d.newest = max(d.newest, s.read)
 		}
+	}
+	if d.newest != before {
+		d.arrived = now
 	}
 	settled := d.newest
 	for _, s := range d.series {

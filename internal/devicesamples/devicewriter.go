@@ -42,7 +42,7 @@ func (w *deviceWriter) Write(samples []Sample) {
 	for i := range samples {
 		st.write(w.d, &samples[i], now)
 	}
-	w.d.refresh()
+	w.d.refresh(now.UnixNano())
 	if now.Sub(st.swept) > sweepEvery {
 		st.swept = now
 		st.sweep(now)

@@ -72,6 +72,10 @@ func (x DeviceView) Board() (DeviceView, bool) {
 // decreases unless the clock is set back. 0 before the first sample.
 func (x DeviceView) Newest() int64 { return x.d.settled }
 
+// Arrived returns the time of the newest sample of any field, and when it was written. The store's
+// clock measures the latter, the source's the former. 0 before the first sample.
+func (x DeviceView) Arrived() (newest, at int64) { return x.d.newest, x.d.arrived }
+
 // Interval returns the time between two samples: the requested or the measured one, whichever is
 // longer. 0 if unknown.
 func (x DeviceView) Interval() time.Duration {

@@ -38,8 +38,8 @@ type checks struct {
 	counts map[uint64]bool // servers whose count was reported as wrong
 }
 
-// check runs the checks. now is on the clock of spans.
-func (b *board) check(now int64, settle time.Duration, report func(plausibility.Contradiction)) {
+// check runs the checks.
+func (b *board) check(settle time.Duration, report func(plausibility.Contradiction)) {
 	x := &b.checks
 	contradict := func(c plausibility.Contradiction) {
 		c.Source, c.Device = b.meter.dev.Device().Source, b.meter.dev.Device().ID
@@ -74,7 +74,7 @@ func (b *board) check(now int64, settle time.Duration, report func(plausibility.
 			Other:  fmt.Sprintf("`settle` of %.3g s", settle.Seconds()),
 		})
 	}
-	e.Widen(x.counter.Deviation, b.checkClock(now, contradict))
+	e.Widen(x.counter.Deviation, b.checkClock(contradict))
 	b.checkIdle(contradict)
 	b.checkServers(report)
 }
@@ -105,12 +105,17 @@ func serverSource(service string) string {
 	return "server " + service
 }
 
-// checkClock returns by how much the clock of the samples may be off.
-func (b *board) checkClock(now int64, contradict func(plausibility.Contradiction)) time.Duration {
+// checkClock returns by how much the clock of the samples may be off. It compares a sample with the
+// time of its arrival: a source that reads histories delivers more rarely than this is called.
+func (b *board) checkClock(contradict func(plausibility.Contradiction)) time.Duration {
 	x, interval := &b.checks, b.meter.dev.Interval()
-	if newest := b.meter.dev.Newest() - b.meter.shift; newest != x.newest {
+	if newest, at := b.meter.dev.Arrived(); newest != x.newest {
 		x.newest = newest
-		if offset, judged := x.clock.Add(now, newest, interval); judged && offset != 0 {
+		// The shift may correct the source's clock already, or be for the services' clocks.
+		if age, shift := time.Duration(at-newest), b.meter.shift; (age + time.Duration(shift)).Abs() < age.Abs() {
+			newest -= shift
+		}
+		if offset, judged := x.clock.Add(at, newest, interval); judged && offset != 0 {
 			contradict(plausibility.OffsetOf(offset, interval))
 		}
 	}

@@ -354,7 +354,7 @@ func (e *engine) tick(now time.Time, views []devicesamples.DeviceView,
 	}
 	for _, b := range e.boards {
 		if e.settle(view, b, now, false) {
-			b.check(now.UnixNano(), e.cfg.Settle, e.contradict)
+			b.check(e.cfg.Settle, e.contradict)
 			report(b)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 type judgement struct {
 	known, inside, all, none int // spans with energy, inside the stated error, of all, with less than a tenth
 	reasons                  map[string]int
+	shift                    time.Duration // of the processor
 }
 
 // judge runs consecutive spans of 0.2, 1 and 3 s for length on a device of known power, whose
@@ -30,7 +31,7 @@ func (j *judgement) judge(t *testing.T, kind string, seed uint64, length time.Du
 ) {
 	synctest.Test(t, func(t *testing.T) {
 		truth := instrumenttest.NewTruth(kind, length+time.Minute, rand.New(rand.NewPCG(seed, 2)))
-		r := newRig(t).join(func(c *Config) { c.EnergyOnMIG = true })
+		r := newRig(t).join(func(c *Config) { c.EnergyOnMIG, c.Shift = true, j.shift })
 		zero := time.Now()
 		r.wg.Go(func() {
 			for at := zero; ; at = at.Add(100 * time.Millisecond) {
