@@ -39,6 +39,7 @@ type collect struct {
 	found        int64                 // events that the profile was given
 	activities   int64                 // of devices among them
 	ranks        mergedRanks
+	numbered     map[int64]int64 // ranks, from 1, by process ids that are numbers
 	pids         map[int64]int64 // first process id of a device's activities, or of calls: -1
 	several      bool            // there are others
 	proton       bool            // some events are of Triton's Proton in nanoseconds
@@ -59,7 +60,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	var rank int64
 	switch j.Phase {
 	case 'X':
-		rank, j.PID = c.ranks.cut(j.PID)
+		rank, j.PID = c.rankOf(j.PID)
 	case 'i', 'I':
 		if string(j.Name) == "[memory]" {
 			return c.memory(j)
@@ -171,6 +172,25 @@ func (c *collect) Event(j *chromejson.Event) error {
 	return c.p.Add(e)
 }
 
+// rankOf returns the number of the rank of a process id in a merged file, and the id without its
+// prefix; 0: it has none.
+func (c *collect) rankOf(pid []byte) (n int64, rest []byte) {
+	if c.numbered != nil {
+		if id, ok := chromejson.Int(pid); ok {
+			return c.numbered[id], pid
+		}
+	}
+	return c.ranks.cut(pid)
+}
+
+// number sets the ranks of a file whose process ids are numbers.
+func (c *collect) number(ranks map[int64]int64) {
+	c.numbered = ranks
+	for _, n := range ranks {
+		c.ranks[strconv.FormatInt(n-1, 10)] = n
+	}
+}
+
 // streamWait reads a wait of a stream for an event, which PyTorch writes with
 // enable_cuda_sync_events.
 func (c *collect) streamWait(rank int64, args []byte) {
@@ -230,7 +250,7 @@ func (c *collect) clock(j *chromejson.Event) bool {
 
 // memory adds an event of PyTorch's allocator; events of host memory are omitted.
 func (c *collect) memory(j *chromejson.Event) error {
-	if n, _ := c.ranks.cut(j.PID); n > 0 {
+	if n, _ := c.rankOf(j.PID); n > 0 {
 		c.p.Skip("event of the allocator, in a file merged from several ranks")
 		return nil
 	}
@@ -281,7 +301,7 @@ func (c *collect) arguments(e *event.Event, rank int64, j *chromejson.Event, nam
 		}
 		c.deviceArgs(e, j.Args, &device, &stream)
 		if pid, ok := chromejson.Int(j.PID); device && ok && rank == 0 && pid != e.Device {
-			c.sole(e.Device, pid)
+			c.sole(e.Device, pid, nil)
 		}
 		if !device {
 			if e.Device = c.deviceOf(j.PID); stream && string(j.PID) == "-1" && bytes.Contains(j.Args, []byte(`"op_name"`)) {
@@ -297,7 +317,7 @@ func (c *collect) arguments(e *event.Event, rank int64, j *chromejson.Event, nam
 	switch e.Kind {
 	case event.KindRuntime:
 		if c.runtimeArgs(e, j.Args); e.Correlation != 0 && rank == 0 {
-			c.sole(-1, e.Process)
+			c.sole(-1, e.Process, j.Args)
 		}
 	case event.KindFrame:
 		e.Correlation = pythonID.number(j.Args, &c.pythonAt)
@@ -311,20 +331,29 @@ func (c *collect) arguments(e *event.Event, rank int64, j *chromejson.Event, nam
 }
 
 // sole notes that calls, or activities of one device, are of several processes: a file was merged
-// from several ranks.
-func (c *collect) sole(row, pid int64) {
+// from several ranks. Calls in the row of the device that their arguments name are of its driver.
+func (c *collect) sole(row, pid int64, args []byte) {
 	switch first, ok := c.pids[row]; {
 	case !ok && c.pids == nil:
 		c.pids = map[int64]int64{row: pid}
 	case !ok:
 		c.pids[row] = pid
-	case first != pid && !c.several:
+	case first != pid && !c.several && (row >= 0 || deviceArg(args) != pid):
 		c.several = true
 		c.meta.faults = append(c.meta.faults, fmt.Sprintf("the file seems to be merged from several ranks, "+
 			"whose process IDs (such as %d and %d) do not tell devices and calls apart: findings may be wrong "+
 			"(convert the files of the ranks, or give each process ID a prefix with its rank, such as \"[rank0] 4000\")",
 			first, pid))
 	}
+}
+
+// deviceArg returns the device in the arguments of an event; -1: they have none.
+func deviceArg(args []byte) int64 {
+	device := int64(-1)
+	chromejson.Fields(args, func(k, v []byte) bool {
+		return string(k) != "device" || !setInt(&device, v)
+	})
+	return device
 }
 
 // deviceOf returns the device of a row: the number itself, or the one at the end of "GPU 3". For a

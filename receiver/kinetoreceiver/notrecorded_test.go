@@ -5,11 +5,13 @@ package kinetoreceiver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -313,14 +315,75 @@ func TestMergedRanksWithHugeProcessIDsAreRead(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestRanksThatCannotBeToldApartAreNamed(t *testing.T) {
-	for _, distinct := range []bool{true, false} {
-		path := mergedFile(t, distinct, func(rank int, pid any) any { return pid.(float64) + float64(100_000*(rank+1)) })
-		st, err := ReadFile(t.Context(), path, Options{Detail: DetailSteps}, func(context.Context, ptrace.Traces) error { return nil })
-		require.NoError(t, err)
-		require.Len(t, st.Faults, 1)
-		assert.Contains(t, st.Faults[0], "merged from several ranks, whose process IDs (such as 10")
+// As public programs merge files: a number is added to the process ids of each rank, or all of them
+// are the rank. Programs that sort the events leave only the first to tell ranks apart by.
+func TestMergedRanksWithNumbers(t *testing.T) {
+	added := func(rank int, pid any) any { return pid.(float64) + float64(100_000*(rank+1)) }
+	replaced := func(rank int, _ any) any { return 2 - rank } // the first in the file is the second
+	unchanged := func(rank int, pid any) any {
+		if pid == 0.0 { // a device's
+			return rank
+		}
+		return pid
 	}
+	for _, c := range []struct {
+		name             string
+		distinct, sorted bool
+		pid              func(int, any) any
+		operators        []string // by device; none: only a notice
+	}{
+		{"added, distinct", true, false, added, []string{"aten::mm", "aten::bmm"}},
+		{"added, same", false, false, added, []string{"aten::mm", "aten::bmm"}},
+		{"added, sorted", false, true, added, []string{"aten::mm", "aten::bmm"}},
+		{"replaced", false, false, replaced, []string{"aten::bmm", "aten::mm"}},
+		{"replaced, sorted", false, true, replaced, nil},
+		{"unchanged", true, false, unchanged, []string{"aten::mm", "aten::bmm"}},
+		{"unchanged, sorted", true, true, unchanged, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := mergedFile(t, c.distinct, c.pid)
+			if c.sorted {
+				sortEvents(t, path)
+			}
+			st, err := ReadFile(t.Context(), path, Options{Detail: DetailSteps}, func(context.Context, ptrace.Traces) error { return nil })
+			require.NoError(t, err)
+			if c.operators == nil {
+				require.Len(t, st.Faults, 1)
+				assert.Contains(t, st.Faults[0], "merged from several ranks, whose process IDs")
+				return
+			}
+			assert.Empty(t, st.Faults)
+			require.Len(t, st.Devices, 2)
+			for i, operator := range c.operators {
+				require.Len(t, st.Devices[i].Operators, 1)
+				assert.Equal(t, operator, st.Devices[i].Operators[0].Name)
+				assert.EqualValues(t, 120, st.Devices[i].Operators[0].Kernels)
+			}
+		})
+	}
+}
+
+func sortEvents(t *testing.T, path string) {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var trace map[string]any
+	require.NoError(t, json.Unmarshal(text, &trace))
+	slices.SortStableFunc(trace["traceEvents"].([]any), func(a, b any) int {
+		return cmp.Compare(a.(map[string]any)["ts"].(float64), b.(map[string]any)["ts"].(float64))
+	})
+	text, err = json.Marshal(trace)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+}
+
+// The driver of an MTIA device writes calls in the device's row.
+func TestCallsInTheRowOfTheirDeviceAreNoOtherRank(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mtia.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"traceEvents":[
+		{"ph":"X","cat":"mtia_runtime","name":"synchronizeStream","pid":865,"tid":5,"ts":1,"dur":2,"args":{"correlation":1,"device":17}},
+		{"ph":"X","cat":"mtia_runtime","name":"synchronize","pid":17,"tid":6,"ts":1,"dur":2,"args":{"correlation":1,"device":17}},
+		{"ph":"X","cat":"mtia_ccp_events","name":"merge","pid":17,"tid":3,"ts":4,"dur":2,"args":{"correlation":9,"stream":3}}]}`), 0o600))
+	assert.Empty(t, statsOf(t, path).Faults)
 }
 
 // A name with quotes loses its event only.

@@ -27,6 +27,18 @@ const (
 	gradients       = `"Input Dims":[[2,8,100,64],[2,8,100,64],[2,8,100,64],[2,8,100,64],[],[],[],[],[],[],[],[]],"Input type":["c10::Half","c10::Half","c10::Half","c10::Half"]`
 )
 
+// cuBLAS names the engine, which the inputs' type does not state.
+func TestKernelsNameTF32(t *testing.T) {
+	for kernel, want := range map[string]string{
+		"cutlass_80_tensorop_s1688gemm_128x128_16x4_nt_align1": "tf32",
+		"ampere_sgemm_128x64_nn":                               "fp32",
+	} {
+		b, _ := convert(t, "["+operator("aten::mm", 0, 100, `"Input type":["float","float"],"Input Dims":[[64,128],[128,32]]`)+
+			","+gpu(1, 30, 100, 200, 7, kernel, "")+"]", Options{Detail: DetailKernels})
+		assert.Equal(t, want, find(t, b, kernel).Attributes().AsRaw()["gpu.flop.precision"])
+	}
+}
+
 func TestInputsGiveFLOPs(t *testing.T) {
 	for name, c := range map[string]struct {
 		op, args  string

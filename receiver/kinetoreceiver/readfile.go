@@ -123,23 +123,46 @@ var recording = link.Recording{
 func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	emit func(context.Context, ptrace.Traces) error,
 ) (Stats, error) {
-	p := profiletrace.New(o, profiletrace.Source{
-		Scope: scopeName, Root: "pytorch profile", Service: defaultService, Recording: recording,
-	})
-	defer p.Close()
-	c := &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}, ranks: mergedRanks{}}
+	c := newCollect(o)
+	defer func() { c.p.Close() }()
 	st, err := c.read(ctx, path, r)
 	if err != nil {
 		return st, err
+	}
+	if c.several && path != "" {
+		if ranks := numberedRanks(ctx, path); ranks != nil {
+			c.p.Close()
+			c = newCollect(o)
+			c.number(ranks)
+			if st, err = c.reread(ctx, path); err != nil {
+				return st, err
+			}
+		}
 	}
 	if err := c.knowCaptures(ctx); err != nil {
 		return st, err
 	}
 	records := st.Records
-	st.Stats, err = p.Emit(ctx, emit)
+	st.Stats, err = c.p.Emit(ctx, emit)
 	st.Records = records
 	st.Faults = append(st.Faults, graphFaults(&st.Graphs)...)
 	return st, err
+}
+
+func newCollect(o Options) *collect {
+	p := profiletrace.New(o, profiletrace.Source{
+		Scope: scopeName, Root: "pytorch profile", Service: defaultService, Recording: recording,
+	})
+	return &collect{p: p, shapes: o.Shapes, opts: o, texts: map[string]int64{}, ranks: mergedRanks{}}
+}
+
+func (c *collect) reread(ctx context.Context, path string) (Stats, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return Stats{}, err
+	}
+	defer f.Close()
+	return c.read(ctx, path, f)
 }
 
 // read passes the events of a file to the profile.

@@ -281,10 +281,13 @@ func (c *collect) activity(e *event.Event, d *described, p *plane, l *line) erro
 		if strings.Contains(vocabulary.CollectiveName(f.category), "_") {
 			e.Detail.Collective = vocabulary.CollectiveName(f.category)
 		}
-	case f.Direction != "" || strings.HasPrefix(name, "Memcpy"):
-		e.Kind = event.KindCopy
-	case strings.HasPrefix(name, "Memset"):
+	case f.kind == event.KindMemset || strings.HasPrefix(name, "Memset"):
 		e.Kind = event.KindMemset
+	case f.kind == event.KindCopy || strings.HasPrefix(name, "Memcpy"):
+		e.Kind = event.KindCopy
+		if e.Detail.Direction == "" {
+			e.Detail.Direction, e.Detail.HostMemory = vocabulary.CopyKind(name)
+		}
 	}
 	if operator != "" {
 		e.Detail.Operator = c.p.Names.ID(operator)

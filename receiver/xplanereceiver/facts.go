@@ -45,10 +45,11 @@ func (p *plane) decode(b []byte) (name string, v value, err error) {
 // facts is what the statistics of an event state.
 type facts struct {
 	event.Detail
-	operator    string // of XLA
-	module      string // of XLA: the program that the operator is in
-	path        string // of the framework: jit(step)/layer0/dot_general
-	category    string // of the operator
+	kind        event.Kind // of an activity that moves bytes
+	operator    string     // of XLA
+	module      string     // of XLA: the program that the operator is in
+	path        string     // of the framework: jit(step)/layer0/dot_general
+	category    string     // of the operator
 	correlation int64
 	allocator   string
 }
@@ -74,10 +75,14 @@ func (f *facts) add(name string, v value) {
 		f.Step, f.HasStep = v.exact, true
 	case "kernel_details":
 		f.launch(v.text)
-	case "memcpy_details", "memset_details":
+	case "memcpy_details":
+		f.kind = event.KindCopy
+		f.moved(v.text)
+	case "memset_details":
+		f.kind = event.KindMemset
 		f.moved(v.text)
 	case "theoretical_occupancy_pct":
-		f.Occupancy, f.HasOccupancy = v.number/100, true
+		f.occupied(v.number)
 	case "cuda_graph_id":
 		f.Graph = v.exact
 	case "cuda_graph_node_id":
@@ -129,11 +134,17 @@ func (f *facts) launch(s string) {
 		case "block":
 			f.Block = triple(value)
 		case "occ_pct":
-			if pct, err := strconv.ParseFloat(value, 64); err == nil {
-				f.Occupancy, f.HasOccupancy = pct/100, true
-			}
+			pct, _ := strconv.ParseFloat(value, 64)
+			f.occupied(pct)
 		}
 	})
+}
+
+// occupied sets the occupancy. XLA writes 0 if it does not know it, as on ROCm.
+func (f *facts) occupied(pct float64) {
+	if pct > 0 {
+		f.Occupancy, f.HasOccupancy = pct/100, true
+	}
 }
 
 // moved reads what a copy or memset moved.

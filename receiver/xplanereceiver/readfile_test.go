@@ -46,6 +46,29 @@ func TestEachRowBecomesWhatItIs(t *testing.T) {
 	}
 }
 
+// As XLA of 2024 writes them on an MI300X: no kind of memory, and values that nobody set.
+func TestActivitiesOfROCm(t *testing.T) {
+	gpu := planeOf("/device:GPU:0", []string{"CopyDeviceToDevice", "fill", "gemm"},
+		row(8, "Stream #8(MemcpyOther)", 0,
+			at(1, 1_000_000, 9_000_000, textStat(statCopy, "kind:Unknown size:655360 dest:2 async:1")),
+			at(2, 20_000_000, 1_000_000, textStat(statMemset, "kind:Unknown num_bytes:64"))),
+		row(1, "Stream #1(Kernel)", 0, at(3, 30_000_000, 5_000_000,
+			textStat(statDetails, "regs:2191500840 static_shared:32462 grid:1280,1,1 block:256,1,1 occ_pct:0"))))
+	list, _, err := spans(t, write(t, message{}.in(1, gpu)), kernels)
+	require.NoError(t, err)
+	copied, set, gemm := named(list, "CopyDeviceToDevice")[0], named(list, "fill")[0], named(list, "gemm")[0]
+	assert.Equal(t, "copy", copied.Text("gpu.operation.type"))
+	assert.Equal(t, "device_to_device", copied.Text("gpu.copy.direction"))
+	assert.EqualValues(t, 655_360, copied.Int("gpu.io.size"))
+	assert.Equal(t, "memset", set.Text("gpu.operation.type"))
+	assert.Equal(t, "kernel", gemm.Text("gpu.operation.type"))
+	for _, key := range []string{
+		"gpu.kernel.registers", "gpu.kernel.shared_memory.size", "gpu.kernel.occupancy.estimate",
+	} {
+		assert.NotContains(t, gemm.Attributes, key)
+	}
+}
+
 func TestAbsoluteTimesNeedNoStart(t *testing.T) {
 	const start = 1_790_003_000_000_000_000
 	m := message{}.in(1, planeOf("/device:GPU:0", []string{"gemm"}, row(7, "Stream #7(Compute)", start, at(1, 5000, 2000))))

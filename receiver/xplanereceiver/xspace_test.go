@@ -49,11 +49,12 @@ const (
 	statStart
 	statStop
 	statDetails
+	statMemset
 )
 
 var statNames = []string{
 	"", "correlation_id", "hlo_op", "step_num", "memcpy_details", "profile_start_time", "profile_stop_time",
-	"kernel_details",
+	"kernel_details", "memset_details",
 }
 
 func planeOf(name string, names []string, lines ...message) message {

@@ -63,6 +63,13 @@ const maxBytes = 1 << 48
 // more.
 const unstatedOccupancy = 48 << 10
 
+// Limits of what a kernel uses: CDNA has 512 registers for a thread, and no multiprocessor has more
+// than some hundreds of KiB of shared memory. Old versions of XLA write what was in memory.
+const (
+	maxRegisters    = 1 << 10
+	maxSharedMemory = 1 << 20
+)
+
 // bounded removes numbers that no device can have from the detail of an activity, as if they were
 // not stated.
 func (d *Detail) bounded() {
@@ -70,7 +77,8 @@ func (d *Detail) bounded() {
 		d.Bytes, d.HasBytes = 0, false
 	}
 	d.HasGrid = d.HasGrid && min(d.Grid[0], d.Grid[1], d.Grid[2], d.Block[0], d.Block[1], d.Block[2]) >= 0
-	d.HasResources = d.HasResources && min(d.Registers, d.SharedMemory, d.Scalars) >= 0
+	d.HasResources = d.HasResources && min(d.Registers, d.SharedMemory, d.Scalars) >= 0 &&
+		d.Registers <= maxRegisters && d.SharedMemory <= maxSharedMemory
 	d.HasOccupancy = d.HasOccupancy && 0 <= d.Occupancy && d.Occupancy <= 1 &&
 		(d.Occupancy > 0 || d.SharedMemory < unstatedOccupancy)
 	d.BlocksPerSM, d.WarpsPerSM = max(0, d.BlocksPerSM), max(0, d.WarpsPerSM)

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/internal/boundedmap"
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/timeline"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 )
 
 func (d *Device) operators(r *Report, f *Context) {
@@ -65,19 +65,9 @@ func (d *Device) operators(r *Report, f *Context) {
 	}
 }
 
-// PrecisionOf returns the engine of a product of fp32: the record does not state whether TF32 was
-// allowed, but names of kernels on tensor cores show it.
-func PrecisionOf(precision, kernel string) string {
-	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") ||
-		strings.Contains(kernel, "tensorop_s")) {
-		return "tf32"
-	}
-	return precision
-}
-
 // over sets the rate of work that took t, mostly in the kernel.
 func (r *Rate) over(t time.Duration, p Peak, kernel string) {
-	r.Precision = PrecisionOf(r.Precision, kernel)
+	r.Precision = vocabulary.PrecisionOf(r.Precision, kernel)
 	if t <= 0 {
 		return
 	}

@@ -105,9 +105,10 @@ func (s *Sweep) stated(a *Activity) {
 }
 
 // begin counts the work at its first kernel, whose name gives the type of elements if the operator
-// does not.
+// does not, and the engine.
 func (w *Work) begin(kernel string) {
 	w.counted = true
+	w.Precision = vocabulary.PrecisionOf(w.Precision, kernel)
 	if w.elements > 0 && w.Bytes == 0 {
 		w.Bytes = w.elements * float64(elementOf(kernel))
 	}

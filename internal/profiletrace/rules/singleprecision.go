@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/finding"
 	"github.com/otelgpu/otelgpu/internal/profiletrace/facts"
+	"github.com/otelgpu/otelgpu/internal/profiletrace/vocabulary"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -84,7 +85,7 @@ func (j *judge) namedSingle(
 		return 0, nil
 	}
 	for _, k := range r.ByKernel {
-		if strings.Contains(k.Name, "sgemm") && facts.PrecisionOf("fp32", k.Name) == "fp32" {
+		if strings.Contains(k.Name, "sgemm") && vocabulary.PrecisionOf("fp32", k.Name) == "fp32" {
 			gain += part * float64(k.Alone)
 			where = append(where, finding.Location{Name: k.Name, Time: k.Alone, Count: k.Count})
 		}

@@ -122,6 +122,16 @@ func ElementSize(t string) int64 {
 	return 0
 }
 
+// PrecisionOf returns the engine of a product of fp32: the record does not state whether TF32 was
+// allowed, but names of kernels on tensor cores show it.
+func PrecisionOf(precision, kernel string) string {
+	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") ||
+		strings.Contains(kernel, "tensorop_s")) {
+		return "tf32"
+	}
+	return precision
+}
+
 // CollectiveSize returns gpu.io.size of a collective by the convention of NCCL's tests: the
 // gathered whole of a gather, else one rank's send buffer. Zero when not known.
 func CollectiveSize(name string, in, out, element int64) int64 {
