@@ -123,7 +123,7 @@ const (
 	// counters, as if it were read.
 	quietAfter, deadAfter = int64(time.Minute), int64(15 * time.Minute)
 	// maxRate is what a process can count per second when it has just started.
-	maxRate = 1000
+	maxRate = 1e4
 	// alternates is how long a process on an address of several is remembered without an answer.
 	alternates = int64(time.Minute)
 )
