@@ -46,6 +46,7 @@ func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
 	store := devicesamples.NewStore(cfg.bounds(), nil)
 	x := &samples{Store: store, telemetry: tb, logger: set.Logger, servers: cfg.Servers}
 	x.SetLogger(set.Logger)
+	x.meters.Logger = set.Logger
 	return x, x.observe()
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
@@ -18,6 +20,8 @@ const (
 	// sharesLag is by how much later than samples the shares of processes are known at most, and
 	// sharesKept for how long a device has them after the last one.
 	sharesLag, sharesKept = int64(5 * time.Second), int64(time.Minute)
+	// knownAfter is for how long a server is read before its devices must be known.
+	knownAfter = int64(time.Minute)
 )
 
 const (
@@ -188,6 +192,12 @@ func (m *Meters) Measure(view devicesamples.View, users Users) {
 			}
 			b.meters = append(b.meters, x)
 			used[x] = append(used[x], b)
+		}
+		if used[x] == nil && !x.logged && x.read-x.start >= knownAfter && m.Logger != nil {
+			x.logged = true
+			m.Logger.Warn("A server has tokens but no energy, because its devices are unknown, have no samples here, or are "+
+				"MIG instances (set `devices` or `pod` of its entry under `servers`; logged once)",
+				zap.String("server", x.id.Address))
 		}
 	}
 	until := map[*Meter]int64{}

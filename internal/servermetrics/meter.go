@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/otel/attribute"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -36,6 +37,9 @@ type Identity struct {
 // requests and while they do not. The zero value is ready to use; all methods are safe for
 // concurrent use.
 type Meters struct {
+	// Logger logs once of each server that its energy is unknown. Nil: nothing does.
+	Logger *zap.Logger
+
 	mu   sync.Mutex
 	list []*Meter
 }
@@ -71,6 +75,7 @@ type Meter struct {
 	shown   int64 // the newest page that was reported first at time fresh
 	fresh   int64
 	quiet   bool    // gauges have ended
+	logged  bool    // that its energy is unknown
 	pending float64 // J of the idle server that are counted as active; negative: the other way round
 
 	restJoules, restSeconds float64 // of the idle server, in the last minutes

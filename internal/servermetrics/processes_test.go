@@ -10,7 +10,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/internal/devicesamples"
 )
 
 // readText returns the page of a text.
@@ -130,4 +135,37 @@ func TestSeriesOfAServerThatIsGoneEnd(t *testing.T) {
 	until(2330, true)
 	assert.Equal(t, both, last)
 	assert.Equal(t, 20., counted[len(counted)-1], "it starts again")
+}
+
+// A server behind the proxy of a container runtime on a machine of several GPUs, and a misspelled
+// device.
+func TestAServerWithoutDevicesIsLogged(t *testing.T) {
+	st := devicesamples.NewStore(devicesamples.NewDefaultConfig(), nil)
+	for _, id := range []string{"GPU-1", "GPU-2"} {
+		dev, err := st.Register(component.MustNewID(strings.ToLower(strings.ReplaceAll(id, "-", ""))), devicesamples.Device{ID: id, Ordinal: -1})
+		require.NoError(t, err)
+		defer dev.Close()
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	all := Meters{Logger: zap.New(core)}
+	known := all.New(Identity{Address: "known", Devices: []string{"GPU-2"}})
+	proxy := all.New(Identity{Address: "proxy", PID: func() int64 { return 7 }})
+	misspelled := all.New(Identity{Address: "misspelled", Devices: []string{"GPU-3"}})
+	for second := int64(1000); second <= 1120; second += 10 {
+		for _, m := range []*Meter{known, proxy, misspelled} {
+			m.Add(readText(t, "vllm:num_requests_running 3\n"), second*1e9)
+		}
+		view := st.Acquire()
+		all.Measure(view, st)
+		view.Release()
+		if second == 1050 {
+			assert.Zero(t, logs.Len(), "it may be found later")
+		}
+	}
+	var servers []any
+	for _, l := range logs.All() {
+		servers = append(servers, l.ContextMap()["server"])
+		assert.Contains(t, l.Message, "set `devices` or `pod`")
+	}
+	assert.ElementsMatch(t, []any{"proxy", "misspelled"}, servers)
 }
