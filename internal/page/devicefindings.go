@@ -238,7 +238,7 @@ func (m *Model) busy(id string, w *window) bool {
 // deviceName returns a device's name for people.
 func (m *Model) deviceName(id string) string {
 	if d := m.devices[id]; d != nil {
-		return cmp.Or(d.name, id)
+		return m.title(d)
 	}
 	return id
 }

@@ -130,6 +130,7 @@ type bucket struct {
 // device is one device: what spans covered of it, and its own metrics.
 type device struct {
 	id, name, model string
+	host            string // of its metrics, otherwise of its first spans
 	covered         [keptSeconds]second
 	samples         [keptSeconds]sample
 	recent          ring[recent]
@@ -289,15 +290,35 @@ func (m *Model) shorten() {
 	m.health.OperationsSince = m.since * bucketSeconds
 }
 
-func (m *Model) device(id *spanfacts.Identity) *device {
-	key := cmp.Or(id.ID, id.Name)
-	if key == "" && id.Ordinal >= 0 {
-		key = fmt.Sprint("device ", id.Ordinal)
+func (m *Model) device(id *spanfacts.Identity, host string) *device {
+	key, name := id.ID, id.Name
+	if key == "" { // a name or number identifies it on its host
+		if name == "" && id.Ordinal >= 0 {
+			name = fmt.Sprint("device ", id.Ordinal)
+		}
+		if key = name; host != "" && name != "" {
+			key += " on " + host
+		}
 	}
 	if key == "" {
 		return nil
 	}
-	return m.deviceOf(key, id.Name, id.Model)
+	d := m.deviceOf(key, name, id.Model)
+	if d != nil && d.host == "" {
+		d.host = host
+	}
+	return d
+}
+
+// title returns a device's name for people: with its host, if the devices are of several.
+func (m *Model) title(d *device) string {
+	name := cmp.Or(d.name, d.id)
+	for _, other := range m.devices {
+		if d.host != "" && other.host != "" && other.host != d.host {
+			return name + " on " + d.host
+		}
+	}
+	return name
 }
 
 func (m *Model) deviceOf(key, name, model string) *device {

@@ -86,7 +86,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		b.Add(&one, 1)
 	}
 	if f.Time > 0 && f.Duration > 0 || f.Recorded() {
-		if d := m.device(&f.Device); d != nil {
+		if d := m.device(&f.Device, r.HostName); d != nil {
 			d.cover(f.Start, f.End, m.latest)
 			d.recent.put(recent{f.Start, f.End, f.Name, f.Key.Trace}, maxRecent)
 			if len(d.services) < maxServices && r.Service != "" && !slices.Contains(d.services, r.Service) {
@@ -247,13 +247,13 @@ func (m *Model) Metrics(md pmetric.Metrics) {
 		r.Load(rm.Resource().Attributes())
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, x := range sm.Metrics().All() {
-				m.metric(x, r.Service, rm.Resource().Attributes())
+				m.metric(x, &r, rm.Resource().Attributes())
 			}
 		}
 	}
 }
 
-func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
+func (m *Model) metric(x pmetric.Metric, r *spanfacts.Resource, resource pcommon.Map) {
 	var points pmetric.NumberDataPointSlice
 	delta := false
 	switch x.Type() {
@@ -270,11 +270,11 @@ func (m *Model) metric(x pmetric.Metric, service string, resource pcommon.Map) {
 		switch {
 		case p.Flags().NoRecordedValue(): // the series has ended
 		case measured:
-			m.point(x.Name(), measure, p, delta)
+			m.point(x.Name(), measure, p, delta, r.HostName)
 		case x.Name() == semconv.HWErrorsName:
 			m.errorPoint(p, delta)
 		case x.Name() == semconv.GPUSectionTimeName:
-			m.sectionPoint(service, resource, p, delta)
+			m.sectionPoint(r.Service, resource, p, delta)
 		case x.Name() == semconv.GPUJobTimeName, x.Name() == semconv.GPUJobRestartsName:
 			m.jobPoint(x.Name(), p)
 		}
@@ -288,7 +288,7 @@ var measureOf = map[string]int{
 	semconv.GPUThrottleTimeName: throttled, semconv.HWGPUMemoryLimitName: measures,
 }
 
-func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta bool) {
+func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta bool, host string) {
 	id := text(p, string(semconv.HWIDKey))
 	if id == "" {
 		return
@@ -297,6 +297,7 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 	if d == nil {
 		return
 	}
+	d.host = cmp.Or(host, d.host)
 	v := number(p)
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
 	switch {

@@ -826,3 +826,36 @@ func TestItemsOfOneRequestAreOfOneType(t *testing.T) {
 	q := m.State(Query{}).Requests[0]
 	assert.Equal(t, []float64{13, 2, 4}, []float64{q.Energy, q.Items, q.ItemEnergy})
 }
+
+// Devices of several hosts are named with their host; a device without an ID is another one on
+// another host.
+func TestDevicesOfSeveralHostsAreToldApart(t *testing.T) {
+	m := at()
+	names := func() (list []string) {
+		for _, d := range m.State(Query{}).Devices {
+			list = append(list, d.Name)
+		}
+		return list
+	}
+	for _, host := range []string{"b", "a"} {
+		for _, id := range []string{"", "GPU-10-" + host, "GPU-9-" + host} {
+			td := traces(t, span{name: "gemm", kind: "section", start: 3 * time.Second, length: time.Second})
+			rs := td.ResourceSpans().At(0)
+			rs.Resource().Attributes().PutStr("host.name", host)
+			scope := rs.ScopeSpans().At(0).Scope().Attributes()
+			scope.Remove("hw.name")
+			if scope.PutStr("hw.id", id); id == "" {
+				scope.PutInt("gpu.device.ordinal", 0)
+			} else {
+				scope.PutStr("hw.name", "gpu"+strings.Split(id, "-")[1])
+			}
+			m.Traces(td)
+		}
+		if host == "b" {
+			assert.Equal(t, []string{"gpu9", "gpu10", "device 0"}, names())
+		}
+	}
+	assert.Equal(t, []string{
+		"gpu9 on a", "gpu10 on a", "device 0 on a", "gpu9 on b", "gpu10 on b", "device 0 on b",
+	}, names())
+}

@@ -13,6 +13,7 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 	most := min(40, shownRecent/max(1, len(m.devices)))
 	for _, d := range m.devices {
 		out := d.strip(now, span)
+		out.Name = m.title(d)
 		skip := len(d.recent.list) - most
 		d.recent.each(func(r *recent) {
 			if skip--; skip < 0 {
@@ -22,7 +23,9 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 		s.Devices = append(s.Devices, out)
 	}
 	slices.SortFunc(s.Devices, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+		x, y := m.devices[a.ID], m.devices[b.ID] // gpu10 after gpu9
+		return cmp.Or(cmp.Compare(x.host, y.host), cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.ID, b.ID))
 	})
 }
 
@@ -32,7 +35,7 @@ func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells keep their seconds as time passes
 	out := Device{
-		ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20),
+		ID: d.id, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20),
 		Recent: []Recent{},
 	}
 	for at := first; at <= newest; at += step {
