@@ -108,35 +108,7 @@ func (p *power) newest() float64 { return p.pts[len(p.pts)-1].t }
 
 // after returns the index of the first point with time > t.
 func (p *power) after(t float64) int {
-	lo, hi := 0, len(p.pts)
-	if p.gap > 0 { // points are nearly equidistant
-		if i := hi - 1 - int((p.pts[hi-1].t-t)/p.gap); i > 0 && i < hi {
-			if p.pts[i].t > t {
-				for step := 1; ; step *= 2 {
-					hi = i
-					if i -= step; i <= 0 {
-						break
-					}
-					if p.pts[i].t <= t {
-						lo = i + 1
-						break
-					}
-				}
-			} else {
-				for step := 1; ; step *= 2 {
-					lo = i + 1
-					if i += step; i >= len(p.pts) {
-						break
-					}
-					if p.pts[i].t > t {
-						hi = i
-						break
-					}
-				}
-			}
-		}
-	}
-	return lo + sort.Search(hi-lo, func(i int) bool { return p.pts[lo+i].t > t })
+	return sort.Search(len(p.pts), func(i int) bool { return p.pts[i].t > t })
 }
 
 // at returns the integral up to t and the steps up to t. Power before the first and after the last

@@ -33,7 +33,7 @@ func readRecording(t *testing.T, name string) *recording {
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	r := &recording{energy: []float64{0}}
-	for _, x := range strings.Fields(lines[1]) {
+	for x := range strings.FieldsSeq(lines[1]) {
 		w, err := strconv.ParseFloat(x, 64)
 		if err != nil {
 			t.Fatal(err)
