@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import threading
 import time
 import types
@@ -242,6 +243,37 @@ def test_a_forked_child_has_a_state_of_its_own(exporter, gpu):
     assert os.waitpid(pid, 0)[1] == 0
     assert answer == "(True, ['in the child'], 1)"
     assert set(spans(exporter)) == {"before"}
+
+
+def test_a_forked_child_leaves_sections_of_its_parent_without_its_locks(exporter, gpu, fresh):
+    held, free = threading.Event(), threading.Event()
+
+    def hold(step):
+        with fresh.lock, step._lock:  # as the reading thread may at any time
+            held.set()
+            free.wait()
+
+    pid = None
+    for step in otelgpu.loop("train", total_steps=1):
+        with step.phase("forward"):
+            with otelgpu.section("inner"):
+                events, holder = gpu.events_made, threading.Thread(target=hold, args=(step,))
+                holder.start()
+                held.wait()
+                pid = os.fork()
+                if pid == 0:
+                    signal.alarm(60)  # ends a child that waits for a lock
+                else:
+                    free.set()
+                    holder.join()
+        if pid == 0:
+            called = gpu.events_made - events
+            with step.phase("backward"):
+                pass
+    if pid == 0:
+        os._exit(called)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert {"inner", "forward", "train"} == set(spans(exporter))
 
 
 def test_reading_does_not_end_another_threads_capture(exporter, gpu):

@@ -669,6 +669,8 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
         return None
     if rt.open_step is step:
         rt.open_step = None
+    if rt is not runtime():
+        return None  # the process before a fork has the step
     try:
         backend = rt.backend
         boundary = None
@@ -688,8 +690,7 @@ def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
         step.end_range()
         if isinstance(failed, Exception):
             step.failure = failure(failed)
-        if rt is runtime():
-            rt.submit_step(step)
+        rt.submit_step(step)
         return boundary
     except Exception as e:
         rt.trouble("ending a step", repr(e))

@@ -351,7 +351,7 @@ class Runtime:
             if not lost and not self.steps:
                 return
             self.counts["dropped.exit"] += lost + len(self.steps)
-        log.warning("otelgpu: %d sections were still on the device %g s after the end of the program and are lost",
+        log.warning("otelgpu: %d sections are lost: the device or the exporter of spans had not finished %g s after the end of the program",
                     lost, timeout)
 
     # -- the reading thread -------------------------------------------------------------------------------------------
@@ -725,6 +725,7 @@ def _job_of_ranks() -> Tuple[str, int, int]:
 
 
 _runtime = Runtime()
+_before_fork: List[Runtime] = []  # kept, because the destruction of their events would call the driver
 
 
 def runtime() -> Runtime:
@@ -735,8 +736,9 @@ def _after_fork() -> None:
     """Gives a forked child its own empty state. The parent's locks may be locked, and its thread does not exist
     here."""
     global _runtime
-    settings, _runtime = _runtime.settings, Runtime()
-    _runtime.settings = settings
+    _before_fork.append(_runtime)
+    _runtime = Runtime()
+    _runtime.settings = _before_fork[-1].settings
 
 
 def _exit() -> None:

@@ -327,8 +327,8 @@ class Section:
                 node.context = None  # child of the section, not of a span of the program
             node.up, node.top = outer._node, outer._node.top or outer._node
         self._span = span
-        if node.step is not None and not node.step.opened(self, node):
-            node.step = None  # it has ended
+        if node.step is not None and not (node.step._runtime is rt and node.step.opened(self, node)):
+            node.step = None  # it has ended, or belongs to the process before a fork
         self._runtime, self._ran_in, self._node = rt, rt, node
         self._enter()
         ranges = rt.settings.ranges
@@ -379,8 +379,8 @@ class Section:
             ranges, started = self._range
             self._range = None
             ranges.end(started)
-        if node is None:
-            return
+        if node is None or rt is not runtime():
+            return  # the process before a fork has the section; a thread that does not exist here may have its locks
         if node.start_event is not None:
             try:
                 # During a capture, an event would become a node of the graph.
