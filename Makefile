@@ -24,7 +24,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style gremlins mutate fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware hardware-kit run check jaeger pictures
+.PHONY: docs apidiff snapshot test-snapshot push-images image-base test-module modules vulncheck actionlint release-prepare release-tags help test test-integration race efence test-arm lint style gremlins mutate fmt vet generate build build-modules build-full build-cluster capture capture-release wheel bench hardware hardware-kit hardware-rehearsal run check jaeger pictures
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -157,6 +157,15 @@ hardware-kit: capture build ## build bin/hardware.zip: what python/benchmarks/ha
 	cd gpuspan && CGO_ENABLED=0 $(GO) test -c -trimpath -ldflags='-s -w' -tags hardware -o $(BIN)/hardware/hardware.test ./cuda
 	$${OTELGPU_PYTHON:-python3} -m pip install -q --target $(BIN)/hardware/site --python-version 3.12 --only-binary :all: opentelemetry-sdk --no-compile
 	cd $(BIN)/hardware && $${OTELGPU_PYTHON:-python3} -m zipfile -c ../hardware.zip *
+
+STUBS = $(BIN)/stubs
+hardware-rehearsal: hardware-kit ## rehearse `make hardware` without a GPU, on stubs of the driver, CUPTI and NVML (gcc; torch for CPUs)
+	rm -rf $(STUBS) && mkdir -p $(STUBS)/loads
+	gcc -std=gnu11 -O2 -w -shared -fPIC -fvisibility=hidden -o $(STUBS)/libcuda.so gpuspan/internal/ctest/csrc/cuda.c -lm -lpthread
+	gcc -std=gnu11 -O2 -w -shared -fPIC -o $(STUBS)/libcupti.so receiver/gpucapturereceiver/testdata/stub/cupti.c -lpthread
+	gcc -std=gnu11 -O2 -w -shared -fPIC -o $(STUBS)/libnvidia-ml.so python/tests/nvml_stub.c -lm -lpthread
+	GPUSPAN_CUDA_LIBRARY=$(STUBS)/libcuda.so OTELGPU_CUPTI_LIBRARY=$(STUBS)/libcupti.so OTELGPU_STUB_LOADS=$(STUBS)/loads \
+		$${OTELGPU_PYTHON:-python3} python/benchmarks/hardware.py $(BIN)/hardware.zip --cpu --nvml $(STUBS)/libnvidia-ml.so
 
 run: ## run the Collector with its built-in pipeline
 	$(GO) run ./cmd/otelcol-gpu

@@ -33,7 +33,7 @@ PARTS = [
     Part("instruments", 85, 35, lambda r, s: [*r.script("instruments.py"), "--seconds", "%d" % max(min(60, s - 22), 5), *r.nvml()]),
     Part("looking", 330, 80, lambda r, s: [
         *r.script("looking.py"), r.shim, r.collector, "--kinds", "decode,train", "--budget", "%d" % (s - 5), *r.cpu(), *r.nvml()]),
-    Part("pair", 80, 70, lambda r, s: [*r.script("looking.py"), r.shim, r.collector, "--kinds", "pair", *r.cpu(), *r.nvml()]),
+    Part("pair", 100, 80, lambda r, s: [*r.script("looking.py"), r.shim, r.collector, "--kinds", "pair", *r.cpu(), *r.nvml()]),
     Part("frameworks", 90, 25, lambda r, s: [*r.script("frameworks.py"), "--budget", "%d" % (s - 3)]),
     Part("library", 90, 20, lambda r, s: [
         str(r.folder / "hardware.test"), "-test.run", "^TestHardware$", "-test.v", "-test.timeout", "%ds" % (s - 2)]),
@@ -78,7 +78,7 @@ class Run:
                 part.needs, max(seconds, 0), part.name))
             return
         print("-- %s, at most %d s" % (part.name, seconds), flush=True)
-        count, last, begin = len(self.rows), [""], time.monotonic()
+        count, last, begin = len(self.rows), ["", ""], time.monotonic()
         try:
             status = execute(part.command(self, seconds), seconds, self.environment, lambda line: self.line(part.name, line, last))
         except OSError as e:
@@ -89,7 +89,8 @@ class Run:
         if status is None:
             self.miss(part.name, "ended by its limit of %d s, %s" % (seconds, so_far))
         elif status != 0:
-            self.miss(part.name, "ended with status %d %s: %s" % (status, so_far, last[0] or "no message"))
+            why = "; ".join(dict.fromkeys(filter(None, last))) or "no message"
+            self.miss(part.name, "ended with status %d %s: %s" % (status, so_far, why))
         elif not found and not any(x.startswith(part.name + ": ") for x in self.missing):
             self.miss(part.name, "it printed no rows")
         print("-- %s took %.0f s" % (part.name, time.monotonic() - begin), flush=True)
@@ -100,6 +101,8 @@ class Run:
             print(line, flush=True)
             return
         if len(line.strip()) > 9:  # no brace or colon
+            last[-1] = line.strip()
+        if "rror: " in line:  # of a process that the part has started, perhaps
             last[0] = line.strip()
         for word in ("skipped: ", "failed: "):
             if line.startswith(word):

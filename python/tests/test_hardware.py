@@ -48,7 +48,7 @@ def test_no_part_affects_the_others(hardware, monkeypatch, capsys):
     sleeper = "import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(300)']);"
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('| half | 2 |', flush=True); time.sleep(300)"
     monkeypatch.setattr(hardware, "PARTS", [
-        part(hardware, "crash", "print('| first | 1 |', flush=True); raise ValueError('no such thing')"),
+        part(hardware, "crash", "print('| first | 1 |', flush=True); print('CUDA error: busy'); raise SystemExit('a worker ended')"),
         part(hardware, "silent", "print('nothing here')"),
         part(hardware, "hang", stubborn, wants=.5, needs=.5),
         part(hardware, "pipe", sleeper + "print('| leaves a process | 3 |')"),
@@ -66,7 +66,7 @@ def test_no_part_affects_the_others(hardware, monkeypatch, capsys):
     lines = missing.splitlines()
     assert lines[:7] == [
         "- device: process 4711 uses it as well: the figures include what it does",
-        "- crash: ended with status 1 after 1 rows: ValueError: no such thing",
+        "- crash: ended with status 1 after 1 rows: CUDA error: busy; a worker ended",
         "- silent: it printed no rows",
         lines[3],
         "- package: skipped: torch is not installed",
