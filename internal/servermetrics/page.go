@@ -149,15 +149,14 @@ func Read(r io.Reader) (*Page, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)
 	for lines.Scan() {
-		line := lines.Text()
-		end := strings.IndexAny(line, "{ ")
+		line := strings.TrimLeft(lines.Text(), " \t")
+		end := strings.IndexAny(line, "{ \t")
 		if end <= 0 || line[0] == '#' || !Known(line[:end]) {
 			continue
 		}
-		labels, rest := map[string]string{}, line[end:]
-		if rest[0] == '{' {
-			var ok bool
-			if labels, rest, ok = readLabels(rest[1:]); !ok {
+		labels, rest := map[string]string{}, strings.TrimLeft(line[end:], " \t")
+		if list, ok := strings.CutPrefix(rest, "{"); ok {
+			if labels, rest, ok = readLabels(list); !ok {
 				return nil, fmt.Errorf("labels of %s have no end", line[:end])
 			}
 		}
@@ -178,11 +177,12 @@ func Read(r io.Reader) (*Page, error) {
 func readLabels(s string) (labels map[string]string, rest string, ok bool) {
 	labels = map[string]string{}
 	for {
-		s = strings.TrimLeft(s, ", ")
+		s = strings.TrimLeft(s, ", \t")
 		if strings.HasPrefix(s, "}") {
 			return labels, s[1:], true
 		}
 		key, after, found := strings.Cut(s, "=")
+		after = strings.TrimLeft(after, " \t")
 		if !found || !strings.HasPrefix(after, `"`) {
 			return nil, "", false
 		}

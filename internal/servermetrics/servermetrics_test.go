@@ -515,6 +515,23 @@ func TestBadPagesAreErrors(t *testing.T) {
 	}
 }
 
+// What the text format and OpenMetrics allow.
+func TestSpellingsOfASeries(t *testing.T) {
+	for _, text := range []string{
+		`vllm:num_requests_running{engine="0",model_name="m"} 3`,
+		`vllm:num_requests_running{engine="0",model_name="m",} 3.0 1700000000.123`,
+		`vllm:num_requests_running {model_name = "m" , engine="0"}	3e0`,
+		"\t" + `vllm:num_requests_running	{ engine="0", model_name="m" } 3 # {trace_id="a b"} 0.5 1700000000` + "\r",
+	} {
+		p, err := Read(strings.NewReader("# TYPE vllm:num_requests_running gauge\n" + text + "\n# EOF\n"))
+		require.NoError(t, err, text)
+		require.Len(t, p.Values(), 1, text)
+		assert.Equal(t, Value{
+			Quantity: Running, Model: "m", Key: "vllm_num_requests_running,engine=0,model_name=m", Value: 3,
+		}, p.Values()[0], text)
+	}
+}
+
 func TestValuesThatNoServerCanHaveAreIgnored(t *testing.T) {
 	p, err := Read(strings.NewReader("vllm:num_requests_running +Inf\nvllm:num_requests_waiting NaN\nvllm:generation_tokens_total -1\n"))
 	require.NoError(t, err)
