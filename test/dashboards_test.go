@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/semconv"
 	"github.com/otelgpu/otelgpu/test/internal/integration"
 )
@@ -371,6 +372,43 @@ func traceQueries(t *testing.T) (all []query) {
 		}
 	}
 	return append(all, documented(t, "traceql")...)
+}
+
+// A metric that several quantities share is selected, or its series are told apart, by the attribute
+// that distinguishes them: the mean utilization of a device is not that of its encoder.
+func TestQueriesTellTheQuantitiesOfAMetricApart(t *testing.T) {
+	rows, keys := map[string]int{}, map[string]string{}
+	for _, q := range gpuquantity.All() {
+		if m := q.Info().Metric; m.Key != "" && !m.Off {
+			name := strings.ReplaceAll(m.Name, ".", "_") + "_"
+			rows[name]++
+			keys[name] = strings.ReplaceAll(string(m.Key), ".", "_")
+		}
+	}
+	seen := 0
+	apart := func(where, query, text string) {
+		for name, n := range rows {
+			if n > 1 && strings.Contains(query, name) {
+				seen++
+				assert.Contains(t, text, keys[name], "%s: %s", where, query)
+			}
+		}
+	}
+	for name, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			for _, x := range p.Targets {
+				apart(name+": "+p.Title, x.Expr, x.Expr+x.LegendFormat)
+			}
+		}
+	}
+	for _, file := range alertFiles(t) {
+		b, err := os.ReadFile(filepath.Join("..", "config", "alerts", file))
+		require.NoError(t, err)
+		for line := range strings.Lines(string(b)) {
+			apart(file, line, line)
+		}
+	}
+	require.Greater(t, seen, 5)
 }
 
 // TraceQL compares a number only with a literal of the same type: an integer silently matches no

@@ -150,7 +150,7 @@ func withPanels(board string) string {
 			"W": "watt", "J": "joule", "Hz": "hertz", "By": "decbytes", "Cel": "celsius", "1": "percentunit",
 		}[m.Unit], "short")
 		title := strings.TrimPrefix(strings.TrimPrefix(name, "hw."), "gpu.")
-		title = strings.ToUpper(title[:1]) + strings.ReplaceAll(title[1:], ".", " ")
+		title = strings.TrimSuffix(strings.ToUpper(title[:1])+strings.ReplaceAll(title[1:], ".", " "), "_ratio")
 		panel := fmt.Sprintf(panelText, n+1, title, m.Brief, 100+n/3*8, n%3*8, unit, expr)
 		board = strings.Replace(board, "\n  ]\n}", ",\n"+panel+"\n  ]\n}", 1)
 	}

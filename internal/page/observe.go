@@ -290,7 +290,8 @@ var measureOf = map[string]int{
 
 func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta bool, host string) {
 	id := text(p, string(semconv.HWIDKey))
-	if id == "" {
+	task := text(p, string(semconv.HWGPUTaskKey)) // of the utilization of encoders and decoders
+	if id == "" || task != "" && task != semconv.HWGPUTaskGeneral {
 		return
 	}
 	d := m.deviceOf(id, text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey)))

@@ -827,6 +827,21 @@ func TestItemsOfOneRequestAreOfOneType(t *testing.T) {
 	assert.Equal(t, []float64{13, 2, 4}, []float64{q.Energy, q.Items, q.ItemEnergy})
 }
 
+// A device that only decodes video is not busy.
+func TestEncodersAndDecodersAreNotTheDevicesUtilization(t *testing.T) {
+	m := at()
+	for task, busy := range map[string]float64{"general": 0.1, "encoder": 0.9, "decoder": 0.8} {
+		m.put("hw.gpu.utilization", 2*time.Second, busy, false, map[string]any{"hw.gpu.task": task})
+	}
+	var got []float64
+	for _, v := range m.State(Query{Range: time.Minute}).Devices[0].Busy {
+		if v != nil {
+			got = append(got, *v)
+		}
+	}
+	assert.Equal(t, []float64{0.1}, got)
+}
+
 // Devices of several hosts are named with their host; a device without an ID is another one on
 // another host.
 func TestDevicesOfSeveralHostsAreToldApart(t *testing.T) {
