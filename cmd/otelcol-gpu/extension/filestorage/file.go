@@ -22,7 +22,7 @@ import (
 )
 
 // files is the extension of contrib, with remedies for files that cannot be opened, and a warning
-// about requests that nobody reads.
+// about requests of earlier configurations.
 type files struct {
 	storage.Extension
 	directory string

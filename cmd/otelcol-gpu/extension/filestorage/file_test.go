@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/queuestorage"
 )
 
-// watcher is a storage that is told when the pipelines run.
+// watcher is a storage that can act when the pipelines run.
 type watcher interface {
 	storage.Extension
 	Ready() error
