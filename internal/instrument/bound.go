@@ -11,6 +11,9 @@ const (
 	kappa      = 2.1  // standard errors in a bound
 	lineShare  = 1.7
 	floorError = 0.003 // of the energy
+	// commonShare is the part of the window by which all knots may be off together, with what power
+	// changes between two readings.
+	commonShare = 0.6
 )
 
 // distances returns the times from t to the knots around it.
@@ -170,6 +173,7 @@ type mark struct {
 	value       float64 // J of the curve
 	most, step  float64
 	time, shape float64 // standard errors, shape with its calibration
+	power       float64 // W, 0 unless it shapes the curve
 	over, under float64 // see hidden
 }
 
@@ -196,6 +200,7 @@ func (e *Energy) mark(at int64) *mark {
 		if integral, steps = e.power.at(m.t + p.lag); m.t == t && !math.IsNaN(p.rate) {
 			m.value = p.c0 + p.rate*(integral-p.x0)
 		}
+		m.power = e.power.pts[max(e.power.after(m.t+p.lag)-1, 0)].w
 	}
 	if p.metered {
 		if near := &e.marks[1-e.newestMark]; near.valid && near.piece == i {
@@ -264,6 +269,8 @@ func (e *Energy) Bound(start, end int64, energy float64) float64 {
 	if apart <= 1 {
 		b = min(b, e.near(p, q, s, t, max(m.step, n.step)))
 	}
+	// If all values are as old as they can be, or none is, all knots are off by half of the window.
+	b = max(b, max(p.window, q.window)*commonShare*math.Abs(n.power-m.power)+floorError*energy)
 	if early := e.earlyShare(m.piece, n.piece, s, t); early > 0 {
 		if e.power.known() && apart <= 1 {
 			b = max(b, 1.3*e.powerBound(s, t, energy))
