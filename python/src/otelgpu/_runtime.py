@@ -13,7 +13,6 @@ import atexit
 import collections
 import functools
 import logging
-import math
 import os
 import sys
 import threading
@@ -64,16 +63,16 @@ def _text(value: Any, limit: int = 256) -> str:
 def count(value: Any) -> int:
     """Returns a number of items or bytes, which an attribute of OTLP can have."""
     number = int(value)
-    if not 0 <= number < 1 << 61:  # the sum of three also fits
-        raise ValueError(f"{_text(value, 40)} is not a whole number from 0 to 2^61")
+    if not 0 <= number < 1 << 53:  # as in Go; exact as a float, and the sum of three fits
+        raise ValueError(f"{_text(value, 40)} is not a whole number from 0 to 2^53")
     return number
 
 
 def amount(value: Any) -> float:
     """Returns a number of operations."""
     number = float(value)
-    if not 0 <= number < math.inf:
-        raise ValueError(f"{number} is not a finite number from 0")
+    if not 0 <= number <= 1e30:  # as in Go
+        raise ValueError(f"{number} is not a number from 0 to 1e30")
     return number
 
 
