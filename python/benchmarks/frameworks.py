@@ -134,8 +134,10 @@ def run_torch(spans):
 
 
 def run_numba(spans):
-    from numba import cuda
     import numpy
+    if not hasattr(numpy, "row_stack"):
+        numpy.row_stack = numpy.vstack  # numba-cuda 0.30 requires it, and numpy 2.5 has removed it
+    from numba import cuda
 
     @cuda.jit
     def work(x, n):

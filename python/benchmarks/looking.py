@@ -19,6 +19,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -34,6 +35,7 @@ except (ImportError, OSError) as e:
     skip("torch cannot be imported: %s" % e)
 
 LAYERS, WIDTH, HEADS, VOCABULARY = 8, 512, 8, 8192
+SHARED = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where rings and other files are
 LIMIT = 2  # percent that looking may cost
 
 
@@ -353,7 +355,7 @@ def costs(o, kinds):
     end = time.monotonic() + (o.budget or float("inf"))
     rounds = plan(end - time.monotonic() - 25, o.rounds, len(kinds))[0]  # all processes have started after that
     rates, refused, model = [], {}, ""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory(dir=SHARED) as folder, contextlib.ExitStack() as stack:
         pairs = []
         for i in range(rounds):  # all at once: they are ready sooner. Each has its own ring, as each window is for one of them
             rings = os.path.join(folder, str(i))
@@ -388,6 +390,9 @@ def costs(o, kinds):
                                 del got[name]
                             elif "windows" in name:
                                 got["estimate", name] = float(re.search(ESTIMATE, log()).group(1))
+                for child in plain, captured:
+                    child.__exit__()
+                shutil.rmtree(rings)  # its memory: containers often have 64 MiB of it
         finally:
             for kind in kinds:
                 summary(kind, [got for of, got in rates if of == kind], refused, model)
@@ -440,7 +445,7 @@ def pair(o):
         counter = nvml.instruments["energy counter"]
     except OSError:
         nvml, counter = None, lambda: None
-    with Child(o) as one, Child(o) as other, tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with Child(o) as one, Child(o) as other, tempfile.TemporaryDirectory(dir=SHARED) as folder:
         workers = {"arithmetic": one, "memory": other}
 
         def attributed(pid):
@@ -495,6 +500,7 @@ if __name__ == "__main__":
     if options.cpu:
         LAYERS, WIDTH, HEADS, VOCABULARY = 2, 64, 2, 256
         torch.set_num_threads(1)
+        options.rounds = min(options.rounds, 2)  # a process takes seconds of CPU to start
     if options.worker:
         worker(options)
     else:
