@@ -268,7 +268,9 @@ def test_only_the_main_process_writes(stream, tmp_path, monkeypatch):
     (flops.conv((1, 4, 8, 8), (6, 2, 3, 3), (1, 6, 6, 6), groups=2), 2 * 216 * 18),
     (flops.fft((3, 8)), 3 * 5 * 8 * 3), (flops.fft((8,), real=True), 60),
     (flops.attention((2, 4, 16, 32), (2, 4, 16, 32)), 4 * 8 * 256 * 32),
-    (flops.attention((1, 1, 3, 2), (1, 1, 3, 2), causal=True), 4 * 6 * 2), (flops.training(1e9, 10), 6e10)])
+    (flops.attention((1, 1, 3, 2), (1, 1, 3, 2), causal=True), 4 * 6 * 2),
+    (flops.attention((1, 1, 2, 2), (1, 1, 3, 2), causal=True), 4 * 5 * 2),
+    (flops.attention((1, 1, 3, 2), (1, 1, 2, 2), causal=True), 4 * 3 * 2), (flops.training(1e9, 10), 6e10)])
 def test_flops(value, want):
     assert value == want
 
@@ -337,7 +339,7 @@ def test_init_names_the_package_that_is_missing():
 
 @pytest.mark.parametrize("env, arguments, want", [
     ({}, "", "http://127.0.0.1:4318/v1/traces"), ({}, "endpoint='http://c:1/'", "http://c:1/v1/traces"),
-    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://d:2"}, "", "http://d:2/v1/traces"),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://d:2", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "", "http://d:2/v1/traces"),
     ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://e:3/x"}, "", "http://e:3/x"),
     ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://d:2"}, "endpoint='http://c:1/v1/traces'", "http://c:1/v1/traces")])
 def test_init_sends_to_the_endpoint(env, arguments, want):
@@ -352,4 +354,5 @@ class Export(e.OTLPSpanExporter):
         return SpanExportResult.SUCCESS
 e.OTLPSpanExporter = Export
 """
-    assert started(arguments, before, **env)[0] == [want]
+    endpoints, _, log = started(arguments, before, **env)
+    assert endpoints == [want] and ("over gRPC" in log) == ("OTEL_EXPORTER_OTLP_PROTOCOL" in env)

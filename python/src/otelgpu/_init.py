@@ -64,6 +64,10 @@ def _set_up(service: Optional[str], endpoint: Optional[str], attributes: Mapping
             target = target.rstrip("/")
             target = target if target.endswith("/v1/traces") else target + "/v1/traces"
         exporter = OTLPSpanExporter(endpoint=target)
+        protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+        if protocol.strip() == "grpc":
+            runtime().trouble("init()", "the environment asks for OTLP over gRPC, but spans are sent over HTTP (use the port of "
+                              "OTLP/HTTP, usually 4318, or pass exporter=)")
     detected: Dict[str, Any] = dict(Resource.create({}).attributes)  # of the environment
     own: Dict[str, Any] = {"service.instance.id": str(uuid.uuid4()), **job(), **attributes}
     if service is not None:

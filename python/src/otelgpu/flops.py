@@ -124,7 +124,8 @@ def attention(query: Any, key: Any, causal: bool = False) -> float:
     keys = _shape(key)[-2]
     pairs = queries * keys
     if causal:
-        pairs = sum(max(min(keys, keys - queries + i + 1), 0) for i in range(queries))
+        seeing = min(queries, keys)  # queries with a key, from keys - seeing + 1 on
+        pairs = seeing * (keys - seeing) + seeing * (seeing + 1) // 2
     return 4.0 * math.prod(batch) * pairs * size
 
 
