@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
+	"github.com/otelgpu/otelgpu/internal/instrument"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
@@ -198,6 +199,9 @@ func board(gpu uint, f *facts) (devicesamples.Device, bool) {
 	}
 	if minor, ok := f.number[fieldMinor]; ok {
 		d.DeviceFile = fmt.Sprintf("nvidia%d", int(minor))
+	}
+	if !(f.number[fieldPowerInstant] > 0) {
+		d.PowerWindow = instrument.MeanWindow
 	}
 	if gen, lanes := f.number[fieldPCIeMaxGen], f.number[fieldPCIeMaxWidth]; gen > 0 && lanes > 0 {
 		d.Limits.PCIeBandwidth = peaks.PCIeRate(int(gen), int(lanes))

@@ -167,6 +167,7 @@ func TestAPowerThatTheDriverDoesNotSupportIsNotZeroWatts(t *testing.T) {
 		set := settings()
 		set.Sampling = sampling
 		s := open(t, m, set)
+		assert.Equal(t, time.Second, s.Devices()[0].PowerWindow, "field 155 is a mean")
 		read(t, s)
 		for range 3 {
 			m.advance(t, time.Second)

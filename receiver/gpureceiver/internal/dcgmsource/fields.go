@@ -62,10 +62,12 @@ const (
 	// fieldMIGAttributes has the SMs of each instance of a board.
 	fieldMIGAttributes = 75
 	fieldPCI           = 57
-	fieldPowerLimit    = 164
-	fieldPCIeMaxGen    = 235
-	fieldPCIeMaxWidth  = 236
-	fieldFBTotal       = 250
+	// fieldPowerInstant is absent, or 0, if only a mean of the power is known.
+	fieldPowerInstant = 157
+	fieldPowerLimit   = 164
+	fieldPCIeMaxGen   = 235
+	fieldPCIeMaxWidth = 236
+	fieldFBTotal      = 250
 )
 
 // describing are the fields that are read once: the description of a device, and the fields that
