@@ -78,7 +78,8 @@ var functors = []struct {
 // otherwise if the name consists of words for moving and neutral words (nchwToNhwcKernel of cuDNN,
 // batched_transpose_32x32 of MIOpen, CatArrayBatchedCopy of PyTorch, triton_poi_fused__to_copy_0 of
 // Inductor, wrapped_transpose of XLA, copyVectorizedKernel of TensorRT). Any other word may mean
-// computation.
+// computation, and so may casts, joins and fills at the end of a fusion of XLA, which is named for
+// its last operators (loop_convert_fusion).
 func MoveOf(kernel string) timeline.Move {
 	for _, f := range functors {
 		if strings.Contains(kernel, f.part) {
@@ -99,6 +100,9 @@ func MoveOf(kernel string) timeline.Move {
 			move = m
 		}
 	}
+	if move != timeline.MovesLayout && move != timeline.MovesCopy && slices.Contains(list, "fusion") {
+		return timeline.MovesNothing
+	}
 	return move
 }
 
@@ -116,7 +120,7 @@ var moveWords = func() map[string]timeline.Move {
 			"generic simple op ops to from and in out with of by no using half float double bfloat bf fp int uint f b d x v " +
 			"kd dim dims dimension aligned alignment contig read write ediv edge opt impl triton poi fused view wrapped amd " +
 			"rocclr buffer sub strided unsafe expand unsqueeze squeeze slice select reshape split sizes chunk list swap " +
-			"unrolled folded async",
+			"unrolled folded async loop input fusion",
 	} {
 		for w := range strings.FieldsSeq(list) {
 			words[w] = m

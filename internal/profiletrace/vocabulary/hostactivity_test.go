@@ -82,6 +82,8 @@ func TestProgramsThatTrainAreKnownByTheirNames(t *testing.T) {
 func TestFramesThatWaitAreWaits(t *testing.T) {
 	for name, want := range map[string]timeline.Range{
 		"torch/cuda/__init__.py(1040): synchronize":        timeline.CallWait,
+		"api.py(3165): try_to_block":                       timeline.CallWait,
+		"array.py(631): block_until_ready":                 timeline.CallWait,
 		"torch/cuda/streams.py(111): synchronize":          timeline.CallWait,
 		"<built-in function _cuda_synchronize>":            timeline.CallWait,
 		"train.py(7): synchronize":                         timeline.RangeFrame,

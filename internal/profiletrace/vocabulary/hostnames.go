@@ -196,13 +196,15 @@ func CallName(s string) string { return versionOfCall.ReplaceAllString(s, "") }
 func SystemCall(name string) string { return name + "()" }
 
 // waitFrame reports whether a frame only waits for the device: the function synchronize of
-// PyTorch's device modules, and the functions below it.
+// PyTorch's device modules, the functions below it, and JAX's block_until_ready.
 func waitFrame(frame string) bool {
 	if strings.HasPrefix(frame, "<built-in ") {
 		return strings.Contains(frame, "_cuda_synchronize") || strings.Contains(frame, "_xpu_synchronize") ||
 			strings.HasPrefix(frame, "<built-in method synchronize of ")
 	}
-	return strings.HasSuffix(frame, "): synchronize") && ContainsAny(frame, deviceModules)
+	name := function(frame)
+	return name == "block_until_ready" || name == "try_to_block" ||
+		name == "synchronize" && ContainsAny(frame, deviceModules)
 }
 
 // deviceModules are parts of paths of PyTorch's modules of devices.
@@ -373,4 +375,5 @@ func peerFrame(frame string) bool {
 var WaitingFrames = []string{
 	"()",
 	"wait", "acquire", "sleep", "select", "poll", "recv", "accept", "join", "_worker", "_bootstrap", "run_forever",
+	"block_until_ready", "try_to_block",
 }
