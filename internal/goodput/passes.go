@@ -5,6 +5,7 @@ package goodput
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -26,30 +27,24 @@ type passes struct {
 	newest int64
 }
 
-func (p *passes) of(s Step) *pass {
-	list := p.steps[s.Index]
-	for i := range list {
-		if s.Start <= list[i].to+skew && s.End >= list[i].from-skew {
-			return &list[i]
-		}
-	}
-	return nil
-}
+func (x *pass) contains(s *Step) bool { return s.Start <= x.to+skew && s.End >= x.from-skew }
 
 func (p *passes) add(s Step) {
 	if s.Sync <= 0 {
 		return
 	}
-	own := s.End - s.Start - s.Sync
-	if x := p.of(s); x != nil {
-		x.from, x.to, x.own = min(x.from, s.Start), max(x.to, s.End), max(x.own, own)
-		return
-	}
 	if p.steps == nil {
 		p.steps = map[int64][]pass{}
 	}
-	list := p.steps[s.Index]
-	p.steps[s.Index] = append(list[max(0, len(list)+1-maxPasses):], pass{s.Start, s.End, own})
+	all := pass{s.Start, s.End, s.End - s.Start - s.Sync}
+	list := slices.DeleteFunc(p.steps[s.Index], func(x pass) bool { // several if s is between them
+		if !x.contains(&s) {
+			return false
+		}
+		all = pass{min(all.from, x.from), max(all.to, x.to), max(all.own, x.own)}
+		return true
+	})
+	p.steps[s.Index] = append(list[max(0, len(list)+1-maxPasses):], all)
 	p.newest = s.Index
 	if len(p.steps) > 2*maxSteps {
 		maps.DeleteFunc(p.steps, func(i int64, _ []pass) bool { return i <= p.newest-maxSteps || i >= p.newest+maxSteps })
@@ -58,9 +53,11 @@ func (p *passes) add(s Step) {
 
 // wait returns how long a rank waited in a step for the slowest one, in ns.
 func (p *passes) wait(s Step) int64 {
-	x := p.of(s)
-	if s.Sync <= 0 || x == nil {
-		return 0
+	list := p.steps[s.Index]
+	for i := range list {
+		if s.Sync > 0 && list[i].contains(&s) {
+			return min(s.Sync, max(0, list[i].own-(s.End-s.Start-s.Sync)))
+		}
 	}
-	return min(s.Sync, max(0, x.own-(s.End-s.Start-s.Sync)))
+	return 0
 }

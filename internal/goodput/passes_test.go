@@ -109,6 +109,25 @@ func TestABusyDeviceWithoutSpansHangs(t *testing.T) {
 	assert.Zero(t, j.Busy(7), "a rank without spans")
 }
 
+// A step may arrive after two others of its index that it is between.
+func TestWaitsDoNotDependOnTheOrderOfRanks(t *testing.T) {
+	var want [Buckets]float64
+	for i, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		var j Job
+		for _, r := range order {
+			at := 100 + 6*float64(r)
+			j.Add(Span{Rank: int64(r), Attempt: "a", Start: ns(90), End: ns(91), Step: true}) // compiles
+			j.Add(Span{Rank: int64(r), Attempt: "a", Start: ns(at), End: ns(at + 3), Step: true, Index: 1, Sync: ns(0.5 + float64(r))})
+		}
+		got, _ := j.Account()
+		if i == 0 {
+			want = got
+		}
+		assert.InDelta(t, 3, got[RankWait], 1e-6, "rank 0 works for 2.5 s, the others for 1 and 2 s less")
+		assert.InDeltaSlice(t, want[:], got[:], 1e-6, order)
+	}
+}
+
 func BenchmarkAccountOf1024Ranks(b *testing.B) {
 	var j Job
 	for i := range maxSteps {
