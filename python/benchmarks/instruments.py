@@ -195,7 +195,7 @@ WINDOWS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.17, 0.2, 0.25, 0.5, 1.0)  # s, of wh
 
 def mean_of(readings, edges, windows=WINDOWS):
     """Returns the seconds that readings are the mean of, and by how many they are late: the pair that explains the readings at
-    their changes best by the load. None if it explains less than 90 % of their variance. A change that was read late shows
+    their changes best by the load; and "at most " if shorter means explain them as well. None if it explains less than 90 % of their variance. A change that was read late shows
     neither."""
     until, pairs = busy(edges), list(zip(readings, readings[1:]))
     usual = statistics.median(b[0] - a[0] for a, b in pairs) if pairs else 0
@@ -213,13 +213,18 @@ def mean_of(readings, edges, windows=WINDOWS):
         product = sum((x - middle) * (v - mean) for x, (_, v) in zip(shares, at))
         return total - product * product / square if square else total
 
-    best = (total, None)
+    fits = []
     for window in windows:
         _, coarse = min((left(window, 0.02 * i), 0.02 * i) for i in range(11))
-        for late in (coarse + 0.005 * i for i in range(-4, 5)):
-            if late >= 0 and (now := left(window, late)) < best[0]:
-                best = (now, (window, late))
-    return best[1] if best[0] < 0.1 * total else None
+        fits += ((left(window, late), window, late) for late in (coarse + 0.005 * i for i in range(-4, 5)) if late >= 0)
+    least = min(fits)[0]
+    if least >= 0.1 * total:
+        return None
+    # Readings that change far from the edges of the load do not tell short windows apart: the longest of them, and the middle delay.
+    equal = [(window, late) for rest, window, late in fits if rest <= least + 1e-6 * total]
+    window = max(equal)[0]
+    lates = sorted(late for w, late in equal if w == window)
+    return window, lates[len(lates) // 2], "" if len({w for w, _ in equal}) == 1 else "at most "
 
 
 def integral(power, begin, end):
@@ -319,7 +324,7 @@ def summary(readings, edges, ages=()):
             if found := mean_of(slopes, edges, (quantile(lengths, .5),)):
                 parts.append("%.0f ms late" % (1e3 * found[1]))
         elif found := mean_of(list_, edges):
-            parts.append("a mean of %.0f ms, %.0f ms late" % (1e3 * found[0], 1e3 * found[1]))
+            parts.append("a mean of %s%.0f ms, %.0f ms late" % (found[2], 1e3 * found[0], 1e3 * found[1]))
         rows.append((name, "; ".join(parts)))
     for name in ("power", "power, average", "power, instantaneous"):
         if (ratio := agreement(readings.get("energy counter", []), readings.get(name, []))) is not None:

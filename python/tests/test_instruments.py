@@ -196,7 +196,7 @@ def check(rows, late=0.0):
         row = rows[name]
         if period:
             assert float(re.search(r"refreshed after [0-9.]+, ([0-9.]+),", row)[1]) == pytest.approx(period, abs=slack), row
-        found = re.search(r"(?:a mean of (\d+) ms, )?(\d+) ms late", row)
+        found = re.search(r"(?:a mean of (?:at most )?(\d+) ms, )?(\d+) ms late", row)
         assert mean is None or float(found[1]) == mean, row
         assert float(found[2]) == pytest.approx(delay, abs=slack), row
         steps = float(re.search(r"[0-9.]+, ([0-9.]+), [0-9.]+ ms behind", row)[1])
