@@ -90,7 +90,7 @@ func (m *Model) sectionPoint(service string, resource pcommon.Map, p pmetric.Num
 // pointDevice returns the device of a point and the point's time in unix s; nil if it has no device
 // or no value.
 func (m *Model) pointDevice(p pmetric.NumberDataPoint) (*device, int64) {
-	id := text(p, string(semconv.HWIDKey))
+	id := gpuOf(p)
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
 	if v := number(p); id == "" || math.IsNaN(v) || math.IsInf(v, 0) || at > m.latest {
 		return nil, 0

@@ -289,9 +289,9 @@ var measureOf = map[string]int{
 }
 
 func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta bool, host string) {
-	id := text(p, string(semconv.HWIDKey))
-	task := text(p, string(semconv.HWGPUTaskKey)) // of the utilization of encoders and decoders
-	if id == "" || task != "" && task != semconv.HWGPUTaskGeneral {
+	id := gpuOf(p)
+	task := cmp.Or(text(p, string(semconv.HWGPUTaskKey)), semconv.HWGPUTaskGeneral)
+	if id == "" || task != semconv.HWGPUTaskGeneral {
 		return
 	}
 	d := m.deviceOf(id, text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey)))
@@ -347,6 +347,14 @@ func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint, delta
 	if !s.known[measure] || v > s.value[measure] || measure == power && d.metered == at {
 		s.value[measure], s.known[measure] = v, true
 	}
+}
+
+// gpuOf returns the ID of a point's GPU. Other hardware has metrics of these names, too.
+func gpuOf(p pmetric.NumberDataPoint) string {
+	if part := text(p, string(semconv.HWTypeKey)); part != "" && part != semconv.HWTypeGPU {
+		return ""
+	}
+	return text(p, string(semconv.HWIDKey))
 }
 
 // rate returns the mean rate of a counter since its previous reading, per second. Of several

@@ -6,9 +6,11 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,12 +35,15 @@ func gauge(name string, v float64) pmetric.Metrics {
 // Metrics of devices may lack the device, or name it by a value that is not text.
 func TestMetricsOfNoDeviceAreIgnored(t *testing.T) {
 	m := at()
-	for name := range measureOf {
+	for _, name := range append(slices.Collect(maps.Keys(measureOf)), "hw.errors") {
 		md := gauge(name, 1)
 		attrs := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Gauge().DataPoints().At(0).Attributes()
 		attrs.PutInt("hw.id", 1)
 		m.Metrics(md)
 		attrs.Clear()
+		m.Metrics(md)
+		attrs.PutStr("hw.id", "PSU-1")
+		attrs.PutStr("hw.type", "power_supply")
 		m.Metrics(md)
 	}
 	assert.Empty(t, m.devices)
