@@ -374,8 +374,8 @@ func traceQueries(t *testing.T) (all []query) {
 	return append(all, documented(t, "traceql")...)
 }
 
-// A metric that several quantities share is selected, or its series are told apart, by the attribute
-// that distinguishes them: the mean utilization of a device is not that of its encoder.
+// Queries of a metric that several quantities share name the attribute that distinguishes them:
+// the utilization of a device is not the utilization of its encoder.
 func TestQueriesTellTheQuantitiesOfAMetricApart(t *testing.T) {
 	rows, keys := map[string]int{}, map[string]string{}
 	for _, q := range gpuquantity.All() {

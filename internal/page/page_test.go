@@ -776,7 +776,7 @@ func TestJoulesPerItemAreOfTheSameWork(t *testing.T) {
 	assert.Equal(t, []float64{13, 8, 2}, []float64{s.Bins[0].Used, s.Bins[0].Metered, s.Bins[0].Items})
 }
 
-// Joules per item are of one type of items, and a request is slow among those of its service.
+// Joules per item are of one type of items, and a request is slow among the requests of its service.
 func TestRequestsOfServicesAreNotMixed(t *testing.T) {
 	m := at()
 	for i := range 40 {
