@@ -217,19 +217,20 @@ var jaxKinds = []struct {
 		j.step(120, 250, false)
 		j.launch("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "all_reduce", j.vary(14_000, 0.02))
 	}},
-	{"a checkpoint is written in every fourth step", []string{"checkpoint"}, []string{"host_work", "uneven_steps"},
-		func(j *jax, i int) {
-			j.step(120, 250, false)
-			if i%4 == 3 {
-				j.wait()
-				j.in("$checkpointer.py:210 save", nil, func() { j.in("$serialization.py:95 write_arrays", nil, j.busy(160_000)) })
-			}
-		}},
+	{"a checkpoint is written in every fourth step", []string{"checkpoint"}, []string{"host_work", "uneven_steps"}, checkpoints},
 	{"layouts are transposed", []string{"data_movement"}, nil, func(j *jax, _ int) { j.step(120, 250, true) }},
 	{"the device is always busy", []string{"healthy", "not_judged"}, nil, func(j *jax, _ int) {
 		j.in("$data_loader.py:412 __next__", nil, j.busy(800))
 		j.step(120, 250, false)
 	}},
+}
+
+func checkpoints(j *jax, i int) {
+	j.step(120, 250, false)
+	if i%4 == 3 {
+		j.wait()
+		j.in("$checkpointer.py:210 save", nil, func() { j.in("$serialization.py:95 write_arrays", nil, j.busy(160_000)) })
+	}
 }
 
 func TestJAX(t *testing.T) {
