@@ -27,7 +27,7 @@ func NewFactory() extension.Factory {
 		}
 		c := cfg.(*filestorage.Config)
 		size := func() int { return reserve(c) }
-		return queuestorage.Extension(files{x.(storage.Extension), c.Directory, set.Logger}, set.Logger, size), nil
+		return queuestorage.Extension(files{x.(storage.Extension), c, set.Logger}, set.Logger, size), nil
 	}
 	return extension.NewFactory(of.Type(), of.CreateDefaultConfig, create, of.Stability())
 }

@@ -4,14 +4,17 @@
 package filestorage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 	"go.opentelemetry.io/collector/component"
@@ -25,14 +28,17 @@ import (
 // about requests of earlier configurations.
 type files struct {
 	storage.Extension
-	directory string
-	log       *zap.Logger
+	config *filestorage.Config
+	log    *zap.Logger
 }
 
 // GetClient opens the file of a component.
 func (x files) GetClient(ctx context.Context, kind component.Kind, id component.ID, name string,
 ) (c storage.Client, err error) {
-	damaged := recovered(func() { c, err = x.Extension.GetClient(ctx, kind, id, name) })
+	damaged := x.checkSize(kind, id, name)
+	if damaged == nil {
+		damaged = recovered(func() { c, err = x.Extension.GetClient(ctx, kind, id, name) })
+	}
 	remedy := ""
 	switch err = errors.Join(damaged, err); {
 	case err == nil:
@@ -43,7 +49,50 @@ func (x files) GetClient(ctx context.Context, kind component.Kind, id component.
 		errors.Is(err, bolterrors.ErrVersionMismatch):
 		remedy = " (the file is damaged: move it away; `fsync: true` prevents damage when the machine loses power)"
 	}
-	return nil, fmt.Errorf("cannot open the queue of %s in %s: %w%s", id, x.directory, err, remedy)
+	return nil, fmt.Errorf("cannot open the queue of %s in %s: %w%s", id, x.config.Directory, err, remedy)
+}
+
+// checkSize returns an error for a file that lost its end: a read of the missing pages would end the
+// process. If damaged files are to be replaced, it renames the file, as contrib does.
+func (x files) checkSize(kind component.Kind, id component.ID, name string) error {
+	parts := []string{strings.ToLower(kind.String()), id.Type().String(), id.Name()}
+	if name != "" {
+		parts = append(parts, name)
+	}
+	path := filepath.Join(x.config.Directory, strings.Join(parts, "_"))
+	info, err := os.Stat(path)
+	if err != nil || info.Size() == 0 {
+		return nil //nolint:nilerr // nothing to read
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	fault := recovered(func() {
+		err = read(path, func(tx *bbolt.Tx) error {
+			if info.Size() < tx.Size() {
+				return fmt.Errorf("it has %d bytes of %d", info.Size(), tx.Size())
+			}
+			return nil
+		})
+	})
+	if errors.Is(err, bolterrors.ErrTimeout) || errors.Is(err, os.ErrPermission) {
+		return nil // the queue says so, too
+	}
+	if err = cmp.Or(fault, err); err == nil || !x.config.Recreate {
+		return err
+	}
+	backup := path + time.Now().UTC().Format(".20060102T150405.000Z0700.backup")
+	x.log.Warn("the queue's file is damaged and was renamed; a new one is begun", zap.String("file", path),
+		zap.String("renamed", backup), zap.Error(err))
+	return os.Rename(path, backup)
+}
+
+// read calls f with a file that is not in use.
+func read(path string, f func(*bbolt.Tx) error) error {
+	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Nanosecond})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(f)
 }
 
 // recovered returns what f panics with: the database panics on damaged files.
@@ -60,7 +109,7 @@ func recovered(f func()) (err error) {
 // Ready warns about requests of an earlier configuration. All queues of this one are open, which
 // locks their files.
 func (x files) Ready() error {
-	entries, err := os.ReadDir(x.directory)
+	entries, err := os.ReadDir(x.config.Directory)
 	if err != nil {
 		return nil //nolint:nilerr // the queues are open, and this is a check
 	}
@@ -68,7 +117,7 @@ func (x files) Ready() error {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		path := filepath.Join(x.directory, e.Name())
+		path := filepath.Join(x.config.Directory, e.Name())
 		if n := waiting(path); n > 0 {
 			x.log.Warn("requests wait in a file that no queue of this configuration reads (start with the earlier name and "+
 				"`storage` of its component until they are sent, or delete the file)",
@@ -83,12 +132,7 @@ func waiting(path string) (n uint64) {
 	// A page that a truncated file lacks is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	_ = recovered(func() {
-		db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Nanosecond})
-		if err != nil {
-			return
-		}
-		defer db.Close()
-		_ = db.View(func(tx *bbolt.Tx) error {
+		_ = read(path, func(tx *bbolt.Tx) error {
 			if b := tx.Bucket([]byte("default")); b != nil {
 				n = queuestorage.Waiting(b.Get([]byte(queuestorage.PositionKey)))
 			}

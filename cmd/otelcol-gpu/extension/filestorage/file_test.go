@@ -30,11 +30,14 @@ type watcher interface {
 }
 
 // opened starts the extension in a folder and observes its log.
-func opened(t *testing.T, folder string) (watcher, *observer.ObservedLogs) {
+func opened(t *testing.T, folder string, change ...func(*filestorage.Config)) (watcher, *observer.ObservedLogs) {
 	t.Helper()
 	f := NewFactory()
 	cfg := f.CreateDefaultConfig().(*filestorage.Config)
 	cfg.Directory, cfg.DirectoryPermissions, cfg.MaxSize, cfg.Timeout = folder, "", 1<<20, time.Millisecond
+	for _, f := range change {
+		f(cfg)
+	}
 	core, logs := observer.New(zap.WarnLevel)
 	set := extensiontest.NewNopSettings(f.Type())
 	set.Logger = zap.New(core)
@@ -99,4 +102,24 @@ func TestFilesThatCannotBeOpenedHaveRemedies(t *testing.T) {
 	_, err = open("used")
 	require.ErrorContains(t, err, "timeout (another process uses it:")
 	require.NoError(t, c.Close(t.Context()))
+}
+
+// A file that lost its end would end the process when a queue reads the missing pages.
+func TestTruncatedFilesAreDamaged(t *testing.T) {
+	folder := t.TempDir()
+	path := fill(t, folder, "short")
+	for _, size := range []int64{16383, 12288, 8192, 4096, 1} { // below the four pages that an empty one has
+		require.NoError(t, os.Truncate(path, size))
+		x, _ := opened(t, folder)
+		_, err := x.GetClient(t.Context(), component.KindExporter, component.MustNewID("short"), "traces")
+		require.ErrorContains(t, err, "(the file is damaged: move it away;", size)
+	}
+	fill(t, folder, "replaced")
+	require.NoError(t, os.Truncate(filepath.Join(folder, "exporter_replaced__traces"), 8192))
+	x, logs := opened(t, folder, func(c *filestorage.Config) { c.Recreate = true })
+	c, err := x.GetClient(t.Context(), component.KindExporter, component.MustNewID("replaced"), "traces")
+	require.NoError(t, err)
+	require.NoError(t, c.Close(t.Context()))
+	require.Len(t, logs.All(), 1)
+	assert.FileExists(t, logs.All()[0].ContextMap()["renamed"].(string))
 }
