@@ -114,7 +114,7 @@ func NewExporter(path string, opts ...ExporterOption) (*Exporter, error) {
 
 // rankOf returns a rank, which is a text in OTEL_RESOURCE_ATTRIBUTES; 0 if it is not a number.
 func rankOf(v attribute.Value) int64 {
-	n, _ := strconv.ParseInt(v.Emit(), 10, 64)
+	n, _ := strconv.ParseInt(v.String(), 10, 64)
 	return n
 }
 
