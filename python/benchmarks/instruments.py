@@ -413,6 +413,8 @@ def main(arguments=None):
     readings = read(nvml, o.seconds)
     times = edges.get(timeout=30)
     process.join()
+    if o.loads:
+        os.remove(os.path.join(o.loads, "load"))  # its last edge would be a load that never ends
     for what, result in summary(readings, times, nvml.ages):
         print("| %s | %s |" % (what, result), flush=True)
     if o.out:
