@@ -21,7 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// Differences from TraceLens in FLOPs and bytes that docs/findings.md explains.
+// Differences from TraceLens in FLOPs and bytes that the receiver's README explains.
 var explained = map[string]string{
 	"aten::_scaled_dot_product_flash_attention": "flops", // pairs on the diagonal
 	"aten::copy_": "flops bytes", "aten::upsample_nearest1d": "flops",

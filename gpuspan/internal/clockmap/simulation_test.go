@@ -139,7 +139,8 @@ type clockCase struct {
 	jumps    bool    // which are anomalies
 }
 
-// clockCases are the simulated cases, some of which docs/clock.md shows.
+// clockCases are the simulated cases, some of which docs/clock.md shows: its table is the output of
+// -run Hours -clock.table, its number of placements is from -run Million -clock.placements 10000000.
 var clockCases = []clockCase{
 	{name: "25 ppm", ppm: 25, walk: 1, p50: 1.2, p99: 2},
 	{name: "100 ppm", ppm: 100, walk: 1, p50: 1.2, p99: 2},
