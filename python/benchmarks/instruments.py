@@ -12,6 +12,11 @@ process reads every instrument each 2 ms and computes, for each of them,
 - the time that a reading is the mean of, and by how much it is late, where the load explains the readings,
 - and how far the energy counter and the integral of power agree.
 
+What to change afterwards: if the 95th percentile of the counter's new values is above 100 ms, set DefaultRefresh in
+internal/instrument/energy.go to it. If instantaneous power is later behind an edge than half of InstantWindow and half
+of its refresh period (62 ms), set InstantWindow to what the difference shows. If the counter divided by the integral of
+power is outside 0.9 to 1.1, a healthy device has a contradiction: set deviates in internal/plausibility/counter.go above it.
+
 Without torch or a GPU it prints the reason and exits with status 0. --loads rehearses without both: nothing is computed,
 and the folder gets a file of when the load began and ended, which a stub of NVML follows (tests/nvml_stub.c).
 """
