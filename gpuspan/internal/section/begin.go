@@ -26,13 +26,16 @@ func (p *Core) Untimed(o *Operation) Section {
 	if st == nil {
 		st = p.ops.register(o)
 	}
-	return st.Outermost.run(p)
+	return st.Outermost.run(p, 0)
 }
 
-// run counts a section that is not timed.
-func (pl *Position) run(p *Core) Section {
-	return Section{nil, uint64(pl.untimed.Count.Add(1)), pl, p}
+// run counts a section that is not timed. lost is 0, or states why it was dropped.
+func (pl *Position) run(p *Core, lost uint64) Section {
+	return Section{nil, uint64(pl.untimed.Count.Add(1)) | lost, pl, p}
 }
+
+// lostShift is where the ticket of a dropped section has the reason, plus one, for those in it.
+const lostShift = 60
 
 // Nesting is the position of a section in the tree.
 type Nesting struct {
@@ -123,7 +126,7 @@ func (s *Stream) beginIn(x Section, o *Operation, flags Flags) (Section, bool) {
 	y := s.Open(o, &n, flags)
 	if y.Slot == nil {
 		n.root.refs.Add(-1)
-		return x.untimed(o), true
+		return x.within(o, y.id), true
 	}
 	y.at = x.at.child(&s.Core.ops, y.at.State)
 	return y, true
@@ -158,11 +161,23 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 	return y
 }
 
-// untimed counts a run within this section that is not timed.
-func (x Section) untimed(o *Operation) Section { return x.at.child(&x.p.ops, x.p.State(o)).run(x.p) }
+// untimed counts a run within this section, which is not timed. If this one was dropped, the other
+// is, too.
+func (x Section) untimed(o *Operation) Section {
+	lost := x.id >> lostShift
+	if lost != 0 {
+		x.p.drop(dropReason(lost - 1))
+	}
+	return x.within(o, lost<<lostShift)
+}
+
+// within counts a run within this section that is not timed.
+func (x Section) within(o *Operation, lost uint64) Section {
+	return x.at.child(&x.p.ops, x.p.State(o)).run(x.p, lost)
+}
 
 // Open takes a slot and records the start event. Without a free slot an outermost section only
-// counts, and the result for one within another is zero.
+// counts, and the result for one within another has nothing but the reason.
 func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 	p := s.Core
 	st := p.ops.known(o)
@@ -198,10 +213,11 @@ func (s *Stream) Open(o *Operation, n *Nesting, flags Flags) Section {
 		if n.Step != nil {
 			n.Step.Lost.Add(1)
 		}
+		lost := uint64(reason+1) << lostShift
 		if n.root == nil {
-			return st.Outermost.run(p)
+			return st.Outermost.run(p, lost)
 		}
-		return Section{}
+		return Section{id: lost}
 	}
 	// The polling thread has written the free slots. The one after the next is requested, because a
 	// line takes longer to arrive than a section to start and end.

@@ -85,6 +85,37 @@ func TestAFullPoolDropsAndCountsButNeverBlocks(t *testing.T) {
 	require.True(t, enginetest.Op.Start(context.Background(), s).Timed(), "slots come back")
 }
 
+// Each section is timed or dropped, also within one that was dropped.
+func TestSectionsWithinADroppedOneAreDropped(t *testing.T) {
+	f := enginetest.New(t, enginetest.NewBackend(), enginetest.WithSlots(4))
+	f.B.QueryStatus.Store(int32(backend.StatusNotReady))
+	s, ctx := f.P.Stream(3, "main"), context.Background()
+	for range 5 {
+		x := enginetest.Op.Start(ctx, s)
+		y := x.Start(enginetest.Op)
+		z := y.StartOn(enginetest.Op, s)
+		enginetest.Op.Start(z.Context(ctx), s).End()
+		z.EndWith(work.Work{Items: 1})
+		z.EndWith(work.Work{Items: 1})
+		y.End()
+		x.End()
+	}
+	require.EqualValues(t, 16, f.P.Drops()["pool_full"])
+	s.Close()
+	enginetest.Op.Start(ctx, s).Start(enginetest.Op).End()
+	require.EqualValues(t, 2, f.P.Drops()["shutdown"])
+	f.B.QueryStatus.Store(int32(backend.StatusOK))
+	f.Flush(t)
+	require.Len(t, f.Spans.Ended(), 4)
+	fig, _ := f.P.Stats(enginetest.Op)
+	require.EqualValues(t, 22, fig.Count)
+	require.EqualValues(t, 5, fig.Items)
+
+	unsampled := trace.ContextWithSpanContext(ctx, trace.SpanContext{}.WithTraceID(trace.TraceID{1}))
+	enginetest.Op.Start(unsampled, f.P.Stream(4, "other")).Start(enginetest.Op).End()
+	require.EqualValues(t, 16, f.P.Drops()["pool_full"], "unsampled sections are not dropped")
+}
+
 func TestMissingEndsAreRecoveredSoon(t *testing.T) {
 	for _, limit := range []func(*settings.Settings){
 		func(set *settings.Settings) { set.NestDeadline = time.Millisecond },

@@ -175,7 +175,7 @@ type ring struct {
 // nothing.
 type Section struct {
 	Slot *Slot     // nil: not timed
-	id   uint64    // timed: of the section; else the ticket of an untimed run
+	id   uint64    // timed: of the section; else the ticket of an untimed run, and why it was dropped
 	at   *Position // nil: nothing at all
 	p    *Core
 }
