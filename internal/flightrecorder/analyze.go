@@ -78,6 +78,7 @@ func Analyze(dumps []*Dump, problems ...error) Report {
 		}
 	}
 	all = append(all, j.transfers()...)
+	all = append(all, j.failed(all)...)
 	slices.SortStableFunc(all, func(a, b *wait) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.group.String(), b.group.String()))
 	})
@@ -95,12 +96,11 @@ func (j *job) isUnreadable(rank int) bool { return slices.Contains(j.unreadable,
 // running reports whether the waits are no longer than the time that passes between operations
 // anyway: dumps of a job that runs show the operations in which the ranks just are.
 func (j *job) running(all []*wait) bool {
-	var waited, usual time.Duration
+	var waited time.Duration
 	for _, d := range j.dumps {
 		if d.Written.IsZero() {
 			return false
 		}
-		usual = max(usual, cmp.Or(d.pause, pause(d.Entries)))
 	}
 	for _, w := range all {
 		if w.since.IsZero() || len(w.differing) > 0 {
@@ -110,7 +110,15 @@ func (j *job) running(all []*wait) bool {
 			waited = max(waited, j.dumps[rank].Written.Sub(w.since))
 		}
 	}
-	return waited >= 0 && waited <= usual
+	return waited >= 0 && waited <= j.pause()
+}
+
+// pause returns the longest time between two operations of a rank.
+func (j *job) pause() (longest time.Duration) {
+	for _, d := range j.dumps {
+		longest = max(longest, cmp.Or(d.pause, pause(d.Entries)))
+	}
+	return longest
 }
 
 // restart is how much older than the oldest entries of the others the newest entry of a dump of an
@@ -254,6 +262,7 @@ func (j *job) causes(all []*wait) []Hang {
 		}
 		hangs = append(hangs, j.hang(w))
 	}
+	doubtTransfers(hangs)
 	// A rank that is proven to be missing explains why others wait, so ranks without a dump prove
 	// nothing.
 	if slices.ContainsFunc(hangs, func(h Hang) bool { return h.Cause != Dead && h.Certain && len(h.Ranks) > 0 }) {
@@ -278,6 +287,27 @@ func (j *job) causes(all []*wait) []Hang {
 		slices.Sort(h.Elsewhere)
 	}
 	return hangs
+}
+
+// doubtTransfers marks hangs as uncertain if ranks of Gloo, which records no send and receive, may
+// wait for each other in one.
+func doubtTransfers(hangs []Hang) {
+	missing := map[int]bool{}
+	for _, h := range hangs {
+		for _, rank := range h.Ranks {
+			if last := h.Last[rank]; h.Cause == Missing && last != nil && last.Backend == "gloo" {
+				missing[rank] = true
+			}
+		}
+	}
+	for i := range hangs {
+		h := &hangs[i]
+		waits := func(rank int) bool { return missing[rank] }
+		if len(missing) > 1 && h.Cause == Missing && slices.ContainsFunc(h.Ranks, waits) {
+			h.Certain = false
+			h.Detail = "Gloo does not record send and recv, in which these ranks may wait for each other"
+		}
+	}
 }
 
 // follow removes ranks that wait in other operations from the ranks that are waited for.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,5 +217,74 @@ func TestAPairWithoutMajorityIsDecidedByWhatTheGroupCalledBefore(t *testing.T) {
 			assert.Equal(t, []int{0}, got.Hangs[0].Ranks)
 			assert.Equal(t, "size [[7]] instead of []", got.Hangs[0].Detail)
 		}
+	}
+}
+
+// glooJob returns dumps of 4 ranks with groups of two, in which each rank made calls, as "A6" for
+// the sixth call of the group A. Calls are a second apart and older ones are finished; of the calls
+// with *, the rank waits for the end. The dumps were written 10 s after the rank's last second.
+func glooJob(calls ...string) (dumps []*Dump) {
+	at := time.Unix(1_790_000_000, 0).UTC()
+	for rank, text := range calls {
+		d := &Dump{Rank: rank, Version: "2.10", Groups: map[GroupName][]int{}, Written: at.Add(10 * time.Second)}
+		for name, members := range map[string][]int{"A": {0, 1}, "B": {2, 3}, "C": {0, 2}, "D": {1, 3}} {
+			if slices.Contains(members, rank) {
+				d.Groups[GroupName{name, name}] = members
+			}
+		}
+		for i, call := range strings.Fields(text) {
+			d.Entries = append(d.Entries, Entry{
+				Group: GroupName{call[:1], call[:1]}, Sequence: int64(call[1] - '0'), Backend: "gloo", Operation: "all_reduce", Peer: -1,
+				State: Scheduled, Retired: !strings.HasSuffix(call, "*"), Created: at.Add(time.Duration(i) * time.Second),
+			})
+		}
+		dumps = append(dumps, d)
+	}
+	return dumps
+}
+
+// Gloo records a call that failed like one that ended, and no send and recv.
+func TestHangsOfGlooThatShowOnlyInWhatOtherRanksDid(t *testing.T) {
+	for name, test := range map[string]struct {
+		calls   []string
+		ended   time.Duration // when the dump of rank 2 was written, from its first call
+		ranks   [][]int
+		waiting []int
+		certain bool
+	}{
+		"rank 2 raised an exception and left a dump, so that a call of rank 3 failed, for whom rank 1 waits": {
+			calls: []string{"A1 C1 A2 C2", "A1 D1 A2 D2*", "B1 C1", "B1 D1 B2"}, ended: time.Second, ranks: [][]int{{2}},
+			waiting: []int{3},
+		},
+		"all ranks wrote their dump after the timeout": {
+			calls: []string{"A1 C1 A2 C2", "A1 D1 A2 D2", "B1 C1", "B1 D1 B2"}, ended: 10 * time.Second, ranks: [][]int{{2}},
+			waiting: []int{3},
+		},
+		"rank 2 wrote its dump before the others went on": {
+			calls: []string{"A1 C1 A2 C2", "A1 D1 A2 D2", "B1 C1", "B1 D1 B2 D2"}, ended: time.Second,
+		},
+		"ranks 2 and 3 may wait for each other in a transfer": {
+			calls: []string{"A1 C1 A2 C2*", "A1 D1 A2 D2*", "B1 C1", "B1 D1"}, ended: 10 * time.Second, ranks: [][]int{{2}, {3}},
+			waiting: []int{0},
+		},
+		"rank 2 is missing": {
+			calls: []string{"A1 C1 A2 C2*", "A1 D1 A2 D2*", "B1 C1", "B1 D1 B2*"}, ended: 10 * time.Second, ranks: [][]int{{2}},
+			waiting: []int{3}, certain: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dumps := glooJob(test.calls...)
+			dumps[2].Written = dumps[2].oldest().Add(test.ended)
+			var ranks [][]int
+			for i, h := range Analyze(dumps).Hangs {
+				ranks = append(ranks, h.Ranks)
+				assert.Equal(t, Missing, h.Cause)
+				assert.Equal(t, test.certain, h.Certain, "of ranks %v", h.Ranks)
+				if i == 0 {
+					assert.Equal(t, test.waiting, h.Waiting)
+				}
+			}
+			assert.Equal(t, test.ranks, ranks)
+		})
 	}
 }

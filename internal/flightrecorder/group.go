@@ -235,15 +235,10 @@ func (w *wait) see(j *job, rank int, e *Entry, waits bool) {
 	}
 }
 
-// doubt marks a wait as uncertain if unrecorded operations may explain it. Gloo records no send and
-// receive, so absent ranks may wait for each other in one.
+// doubt marks a wait as uncertain if an absent rank is in an operation whose peer is not recorded.
 func (w *wait) doubt(j *job) {
 	for _, rank := range w.absent {
 		d := j.dumps[rank]
-		if len(d.Entries) > 0 && d.Entries[len(d.Entries)-1].Backend == "gloo" && len(w.absent) > 1 {
-			w.uncertain = true
-			w.detail = "Gloo does not record send and recv, in which these ranks may wait for each other"
-		}
 		for i := range d.Entries {
 			if e := &d.Entries[i]; e.PointToPoint && !e.finished() && e.Peer < 0 {
 				w.uncertain = true
@@ -278,4 +273,49 @@ func (g *group) front(j *job) (front int64, failed bool) {
 		return 0, false
 	}
 	return front, true
+}
+
+// failed returns the newest collectives of Gloo that ended although a rank had not entered them, so
+// that they failed. Dumps are not written at one time: this is only said of a rank whose dump was
+// written long after the others entered, or if others wait for a rank that has done nothing since.
+func (j *job) failed(all []*wait) (found []*wait) {
+	waitedFor := map[*Entry]bool{} // the newest entries of the ranks that others wait for
+	for _, w := range all {
+		for _, rank := range w.absent {
+			if entries := j.dumps[rank].Entries; len(entries) > 0 {
+				waitedFor[&entries[len(entries)-1]] = true
+			}
+		}
+	}
+	for _, g := range j.groups {
+		var front int64
+		for _, rank := range g.members {
+			front = max(front, g.last(rank))
+		}
+		w := &wait{group: g.name, sequence: front, uncertain: true}
+		stopped := false
+		for _, rank := range g.members {
+			if e := g.byRank[rank][front]; e != nil && e.Backend == "gloo" && needsAll(e.Operation) {
+				w.see(j, rank, e, e.finished())
+				stopped = stopped || waitedFor[e]
+			}
+		}
+		for _, rank := range g.members {
+			if d := j.dumps[rank]; d != nil && g.last(rank) < front && (g.last(rank) > 0 || !d.Overwritten) &&
+				(stopped || d.Written.Sub(w.since) > j.pause()) {
+				w.absent = append(w.absent, rank)
+			}
+		}
+		known := slices.ContainsFunc(all, func(o *wait) bool { return o.group == g.name })
+		if len(w.waiting) > 0 && len(w.absent) > 0 && !known {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// needsAll reports whether no rank can finish a collective before all have entered it. The root of
+// a broadcast can.
+func needsAll(operation string) bool {
+	return strings.Contains(operation, "all") || strings.Contains(operation, "reduce_scatter") || operation == "barrier"
 }
