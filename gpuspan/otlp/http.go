@@ -21,8 +21,9 @@ import (
 // Sender sends requests.
 type Sender interface {
 	// Send sends a request and returns the number of spans that the receiver rejected permanently
-	// while it accepted the others. A [Later] error requests a retry; any other error drops the
-	// request. The caller may reuse the bytes of the request after Send has returned.
+	// while it accepted the others, and if it is positive the reason, or nil. A [Later] error
+	// requests a retry; if no number is given, any other error drops the request. The caller may
+	// reuse the bytes of the request after Send has returned.
 	Send(ctx context.Context, request []byte) (refused int64, err error)
 }
 
@@ -113,8 +114,11 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	defer func() { _ = a.Body.Close() }()
 	answer, _ := io.ReadAll(io.LimitReader(a.Body, maxAnswer))
 	switch {
+	case a.Request != nil && a.Request.Method != http.MethodPost:
+		return 0, fmt.Errorf("%q redirects to %q without the spans (set the endpoint to where they are to go)", s.url,
+			a.Request.URL)
 	case a.StatusCode >= 200 && a.StatusCode < 300:
-		return refusedSpans(answer), nil
+		return refusedSpans(answer)
 	case a.StatusCode == http.StatusTooManyRequests, a.StatusCode == http.StatusBadGateway,
 		a.StatusCode == http.StatusServiceUnavailable, a.StatusCode == http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(a.Header.Get("Retry-After"))
@@ -126,20 +130,24 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	return 0, fmt.Errorf("%s answered %s", s.url, a.Status)
 }
 
-// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. An
-// unreadable response rejects nothing.
-func refusedSpans(body []byte) int64 {
-	if partial := firstField(body); len(partial) > 1 && partial[0] == 1<<3 {
-		if v, n := binary.Uvarint(partial[1:]); n > 0 && int64(v) > 0 {
-			return int64(v)
-		}
+// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1,
+// error_message = 2}}. The error is the reason of a rejection. An unreadable response rejects
+// nothing.
+func refusedSpans(body []byte) (n int64, reason error) {
+	partial := firstField(body, 1)
+	if len(partial) < 2 || partial[0] != 1<<3 {
+		return 0, nil
 	}
-	return 0
+	v, used := binary.Uvarint(partial[1:])
+	if used <= 0 || int64(v) <= 0 {
+		return 0, nil
+	}
+	return int64(v), fmt.Errorf("the receiver rejected them: %q", firstField(partial[1+used:], 2))
 }
 
-// firstField returns the first field of a message if it is number 1 and holds bytes.
-func firstField(b []byte) []byte {
-	if len(b) < 2 || b[0] != 1<<3|2 {
+// firstField returns the first field of a message if it has that number, below 16, and holds bytes.
+func firstField(b []byte, number byte) []byte {
+	if len(b) < 2 || b[0] != number<<3|2 {
 		return nil
 	}
 	n, used := binary.Uvarint(b[1:])

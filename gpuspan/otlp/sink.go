@@ -206,6 +206,8 @@ const (
 	maxPause   = 30 * time.Second
 )
 
+var errNoReason = errors.New("the receiver rejected them without a reason")
+
 // deliver tries until the request is accepted or dropped, and returns how many of its spans are
 // dropped and why.
 func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
@@ -213,12 +215,15 @@ func (s *Sink) deliver(r request) (dropped int64, reason string, err error) {
 	for {
 		refused, err := s.cfg.sender.Send(s.ctx, r.body)
 		var later *Later
-		switch {
+		retry := errors.As(err, &later)
+		switch refused = min(refused, all); {
+		case refused > 0 && !retry:
+			return refused, rejected, cmp.Or(err, errNoReason)
 		case err == nil:
-			return min(max(refused, 0), all), rejected, nil
+			return 0, rejected, nil
 		case s.ctx.Err() != nil:
 			return all, shutdown, err
-		case !errors.As(err, &later):
+		case !retry:
 			return all, rejected, err
 		}
 		wait := max(pause, later.After)

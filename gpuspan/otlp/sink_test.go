@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
@@ -183,6 +184,53 @@ func TestRequestsOverHTTP(t *testing.T) {
 	h.CloseIdleConnections()
 }
 
+// The error handler is called with the reason if a receiver rejects spans, or redirects them in a
+// way that loses them.
+func TestTheReasonOfARejectionIsReported(t *testing.T) {
+	var said string
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { said = err.Error() }))
+	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	page := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // takes everything
+	defer page.Close()
+	for _, c := range []struct {
+		status int
+		answer string
+		sent   int64
+		said   string
+	}{
+		{http.StatusOK, "\x0a\x05\x08\x01\x12\x01x", 1, `1 spans are dropped (rejected): the receiver rejected them: "x"`},
+		{http.StatusOK, "\x0a\x02\x08\x01", 1, `1 spans are dropped (rejected): the receiver rejected them: ""`},
+		{http.StatusOK, "\x0a\x03\x12\x01x", 2, ""}, // a warning
+		{http.StatusMovedPermanently, "", 0, "2 spans are dropped (rejected): "},
+		{http.StatusFound, "", 0, `" redirects to "` + page.URL + `/login" without the spans (set the endpoint to where they are to go)`},
+		{http.StatusTemporaryRedirect, "", 2, ""},
+	} {
+		said = ""
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Location", page.URL+"/login")
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.answer)
+		}))
+		h := server.Client()
+		s, err := New(Client(h), Endpoint(server.URL), Interval(time.Hour))
+		require.NoError(t, err)
+		s.Section(section("a"))
+		s.Section(section("b"))
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.Equal(t, c.sent, s.Stats().Sent, c.status)
+		require.Equal(t, 2-c.sent, s.Stats().Dropped["rejected"], c.status)
+		require.Contains(t, said, c.said)
+		require.Equal(t, c.said == "", said == "", said)
+		h.CloseIdleConnections()
+		server.Close()
+	}
+	s, _ := newSink(t, func(context.Context, []byte) (int64, error) { return 1, nil })
+	s.Section(section("a"))
+	require.NoError(t, s.Shutdown(context.Background()))
+	require.Contains(t, said, "1 spans are dropped (rejected): the receiver rejected them without a reason")
+}
+
 // late is a transport that keeps reading a request body after it has returned the response.
 type late struct{ body io.ReadCloser }
 
@@ -220,7 +268,11 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte{10, 2, 8, 1})
 	f.Add([]byte{10, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
-	f.Fuzz(func(t *testing.T, b []byte) { require.GreaterOrEqual(t, refusedSpans(b), int64(0)) })
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := refusedSpans(b)
+		require.GreaterOrEqual(t, n, int64(0))
+		require.Equal(t, n > 0, err != nil)
+	})
 }
 
 func BenchmarkSection(b *testing.B) {
