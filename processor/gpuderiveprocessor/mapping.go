@@ -38,7 +38,8 @@ type MappingConfig struct {
 	// any.
 	Resource map[string]string `mapstructure:"resource"`
 	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a matching preset,
-	// must produce it, otherwise the mapping does not apply.
+	// must produce it, otherwise the mapping does not apply. Without Type and Attributes, the
+	// mapping excludes its spans from later mappings and from presets.
 	Type string `mapstructure:"type"`
 	// Attributes are copied in order; one whose target exists, or whose source does not, is
 	// skipped.
@@ -189,6 +190,9 @@ func (m *MappingConfig) on(resource pcommon.Map) bool {
 // type is not changed.
 func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	mine, preset := first(own, s), first(presets, s)
+	if mine.excludes() || preset.excludes() && (mine == nil || !mine.typed(s.Attributes())) {
+		return false
+	}
 	if mine == nil || preset == nil && !mine.typed(s.Attributes()) {
 		// Use the preset alone if no mapping of the user fits, or it has nothing to add to.
 		mine, preset = preset, nil
@@ -203,14 +207,14 @@ func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	return true
 }
 
-// first returns the first mapping that matches and sets a type; if none does, the first that
-// matches, because a preset may set the type.
+// first returns the first mapping that matches and sets a type or excludes the span; if none does,
+// the first that matches, because a preset may set the type.
 func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 	var untyped *MappingConfig
 	for _, m := range mappings {
 		switch {
 		case !m.fits(s):
-		case m.typed(s.Attributes()):
+		case m.excludes(), m.typed(s.Attributes()):
 			return m
 		case untyped == nil && m.Type == "" && !m.givesType():
 			untyped = m
@@ -218,6 +222,8 @@ func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 	}
 	return untyped
 }
+
+func (m *MappingConfig) excludes() bool { return m != nil && m.Type == "" && len(m.Attributes) == 0 }
 
 // givesType reports whether one of the attributes can be the type.
 func (m *MappingConfig) givesType() bool {

@@ -219,6 +219,53 @@ func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
 	}
 }
 
+// OpenInference (with OPENINFERENCE_ENABLE_GENAI_SEMCONV), LiteLLM and Pydantic AI before version 2
+// write calls of models elsewhere as internal spans, and LiteLLM's proxy as server spans. Engines
+// in the same trace remain requests, and a mapping of the user has priority.
+func TestClientsAndGatewaysAreNoRequests(t *testing.T) {
+	excluded := []MappingConfig{{Scope: "my.client"}, {Span: "chat*", Type: "request"}}
+	named := []MappingConfig{{Kind: "internal", Attributes: []AttributeConfig{constant("gpu.operation.name", "x")}}}
+	for name, tt := range map[string]struct {
+		scope    string
+		kind     ptrace.SpanKind
+		mappings []MappingConfig
+		want     bool
+	}{
+		"OpenInference in Python":    {"openinference.instrumentation.openai", ptrace.SpanKindInternal, nil, false},
+		"OpenInference in Node":      {"@arizeai/openinference-instrumentation-openai", ptrace.SpanKindInternal, nil, false},
+		"LiteLLM":                    {"litellm", ptrace.SpanKindInternal, nil, false},
+		"proxy of LiteLLM":           {"litellm", ptrace.SpanKindServer, nil, false},
+		"Pydantic AI":                {"pydantic-ai", ptrace.SpanKindInternal, nil, false},
+		"engine":                     {"my.engine", ptrace.SpanKindInternal, nil, true},
+		"included by the user":       {"litellm", ptrace.SpanKindInternal, excluded, true},
+		"without a type":             {"litellm", ptrace.SpanKindInternal, named, false},
+		"excluded by the user":       {"my.client", ptrace.SpanKindInternal, excluded, false},
+		"not excluded by the user":   {"my.engine", ptrace.SpanKindInternal, excluded, true},
+		"excluded after its mapping": {"my.client", ptrace.SpanKindInternal, []MappingConfig{excluded[1], excluded[0]}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, in := range []attrs{
+				{"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7, "gen_ai.response.model": "m"},
+				{"gen_ai.usage.completion_tokens": 7},
+			} {
+				td, s := oneSpan(t, in)
+				td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().SetName(tt.scope)
+				s.SetName("chat m")
+				s.SetKind(tt.kind)
+				process(t, newTestDeriver(t, func(c *Config) {
+					c.Presets, c.Mappings = []string{"vllm", "gen_ai"}, tt.mappings
+				}), td)
+				if !tt.want {
+					assert.Empty(t, gained(s, in))
+					continue
+				}
+				kind, _ := s.Attributes().Get("gpu.operation.type")
+				assert.Equal(t, "request", kind.Str())
+			}
+		})
+	}
+}
+
 func TestAttributesOfAProducerAreKept(t *testing.T) {
 	m := MappingConfig{Has: "my.bytes", Type: "section", Attributes: []AttributeConfig{{
 		From: "my.bytes",
