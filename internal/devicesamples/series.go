@@ -43,6 +43,7 @@ type series struct {
 	stairs     instrument.Staircase
 	still      bool    // the counter may pause
 	raw        float64 // newest value as written, before unwrapping
+	fall       instrument.Fall
 	base       float64 // of a counter: what rebase has taken off its values
 	nominal    int64   // requested interval, ns; 0: unknown
 	gaps       [medianWindow]int64
@@ -72,7 +73,12 @@ func (s *series) push(t int64, raw float64) {
 		covered := s.interval == 0 || t-s.read <= gapFactor*usual
 		increase := 0.0
 		if s.kind == KindCounter {
-			if increase = raw - s.raw; increase < 0 || increase > s.fastest*max(1, float64(gap)*1e-9) {
+			increase = raw - s.raw
+			// A counter of rare events may well be back at its value soon after a reset.
+			if more, ok := s.fall.Returns(s.raw, raw); ok && !s.still {
+				increase, covered = more, false
+			}
+			if increase < 0 || increase > s.fastest*max(1, float64(gap)*1e-9) {
 				increase, covered = 0, false // a reset, or an increase that no device has
 			}
 			if raw == s.raw && covered && (!s.still || s.stairs.Stale(t)) {
@@ -195,7 +201,7 @@ func (s *series) slow() bool {
 // clear removes the points and keeps the memory.
 func (s *series) clear() {
 	s.head = s.tail
-	s.nGaps, s.read, s.period, s.stairs = 0, 0, updatePeriod{}, instrument.Staircase{}
+	s.nGaps, s.read, s.fall, s.period, s.stairs = 0, 0, instrument.Fall{}, updatePeriod{}, instrument.Staircase{}
 }
 
 // after returns the position of the first point with time > t; tail if there is none. Samples are

@@ -114,6 +114,30 @@ func TestACounterIsReadOnTheLineAndItsResetCountsNothing(t *testing.T) {
 	})
 }
 
+// A counter that falls and returns above its earlier value was not reset: the return is no energy.
+func TestAWrongReadingOfACounterIsNoEnergy(t *testing.T) {
+	for _, wrong := range [][]float64{{0}, {0, 0, 0}, {50, 20}} {
+		r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
+		at := time.Duration(0)
+		put := func(v float64) {
+			r.put(Energy, at, v)
+			at += time.Second
+		}
+		put(1000)
+		put(1300)
+		for _, v := range wrong {
+			put(v)
+		}
+		put(1600)
+		put(1900)
+		r.view(func(d DeviceView) {
+			joules, coverage := d.Integral(Energy, t0, t0+int64(at-time.Second))
+			assert.InDelta(t, 600, joules, 1e-9, "%v", wrong)
+			assert.InDelta(t, 2/(at.Seconds()-1), coverage, 1e-9, "%v", wrong)
+		})
+	}
+}
+
 func TestTimeBetweenSamplesFarApartIsNotCovered(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", Interval: time.Second})
 	for _, at := range []time.Duration{0, 1, 2, 5, 9, 10} {

@@ -4,6 +4,7 @@
 package processenergy
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -120,6 +121,7 @@ type Device struct {
 	open    []window
 	period  int64 // of the driver's samples, in nanoseconds
 	newest  int64 // time of the newest sample
+	usual   int64 // length of the newest window
 
 	contexts bool         // of the last answer
 	changed  int64        // time of the answer in which contexts changed
@@ -159,6 +161,7 @@ type window struct {
 	samples     []Sample
 	contexts    bool
 	mixed       bool // contexts changed in it
+	gap         bool // nothing is known of most of it
 	utilization float64
 }
 
@@ -181,13 +184,23 @@ const (
 // processes.
 const maxOpen = 256
 
+// A window longer than longestGap and gapFactor times the one before has a gap: the driver was not
+// read, and its samples cover the end of the window only.
+const longestGap, gapFactor = 10e9, 3
+
+// A counter cannot increase faster than at mostAbove times the power limit, or usualLimit in watts
+// if it is unknown.
+const mostAbove, usualLimit = 10, 1000
+
 // AddEnergy adds a reading of the energy counter, in joules since any origin. Readings are in order
-// of time. A counter that falls starts over, and the energy of the windows so far is lost with it.
+// of time. A counter that falls, or increases as no device can, starts over, and the energy of the
+// windows so far is lost with it.
 func (d *Device) AddEnergy(t int64, joules float64) {
 	if n := len(d.knots); n > 0 {
 		last := d.knots[n-1]
+		most := mostAbove * cmp.Or(d.limit, usualLimit) * (1 + float64(t-last.t)*1e-9)
 		switch {
-		case joules < last.joules || t < last.t:
+		case joules < last.joules || joules > last.joules+most || t < last.t:
 			d.knots, d.open = d.knots[:0], d.open[:0]
 			d.through = d.since
 		case joules == last.joules || t == last.t:
@@ -257,6 +270,8 @@ func (d *Device) Add(a Answer) {
 	}
 	w.contexts = d.contexts == (w.to >= d.changed)
 	w.mixed = w.from < d.changed && w.to >= d.changed
+	w.gap = d.usual > 0 && w.to-w.from > max(longestGap, gapFactor*d.usual)
+	d.usual = w.to - w.from
 	w.utilization = d.utilization(w.to)
 	d.since = w.to
 	if d.open = append(d.open, w); len(d.open) > maxOpen {

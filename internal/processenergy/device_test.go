@@ -117,6 +117,47 @@ func TestACounterThatStartsOverLosesTheOpenWindowOnly(t *testing.T) {
 	assert.InDelta(t, before+800, s.d.Total(), 1e-6)
 }
 
+// A single reading that is no energy: the counter has counted for long, and shows 0 or a multiple.
+func TestAWrongReadingOfTheCounterIsNoEnergy(t *testing.T) {
+	for _, wrong := range []float64{0, 1e9} {
+		all := map[int64]uint32{1: 100}
+		s := newScript()
+		s.joules = 1e8
+		s.run(10, 100, true, 0, nil).run(5, 400, true, 1, all)
+		before, own := s.d.Total(), s.joulesOf(1)
+		s.d.AddEnergy(s.t+5e8, wrong)
+		s.run(5, 400, true, 1, all)
+		assert.InDelta(t, before+4*400, s.d.Total(), 1e-6, "without the window of the reading of %g J", wrong)
+		assert.InDelta(t, own+4*300, s.joulesOf(1), 1e-6)
+	}
+}
+
+// While nothing was read, the process that ran before may have gone on, or the later one may have begun.
+func TestAnyProcessMayHaveTheEnergyOfAGap(t *testing.T) {
+	first, second := map[int64]uint32{1: 100}, map[int64]uint32{2: 100}
+	s := newScript().run(10, 100, true, 0, nil).run(5, 400, true, 1, first)
+	usage := func() (all [2]Usage) {
+		s.d.Processes(func(k Key, u Usage) { all[k.PID-1] = u })
+		return all
+	}
+	before := usage()
+	s.t += 60e9
+	s.joules += 60 * 400
+	s.d.AddEnergy(s.t, s.joules)
+	sample, _ := OfPercent(Key{PID: 2}, s.t, 100)
+	s.d.Add(Answer{Time: s.t, Samples: []Sample{sample}, Contexts: true, Utilization: 1})
+	for i, u := range usage() {
+		u = u.Since(before[i])
+		assert.GreaterOrEqual(t, u.Error(), 60*300-u.Joules)
+		assert.GreaterOrEqual(t, u.Error(), u.Joules)
+	}
+	before = usage()
+	s.run(2, 400, true, 1, second)
+	after := usage()
+	assert.Less(t, after[1].Since(before[1]).Error(), 100., "afterwards it is known again")
+	assert.Zero(t, after[0].Since(before[0]).Error())
+}
+
 func TestAClockThatIsSetBackStartsOver(t *testing.T) {
 	s := newScript().run(10, 100, true, 0, nil).run(5, 400, true, 1, map[int64]uint32{1: 100})
 	before := s.joulesOf(1)

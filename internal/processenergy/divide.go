@@ -3,7 +3,10 @@
 
 package processenergy
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // idleState is the idle power of a device with or without a context.
 type idleState struct {
@@ -119,7 +122,7 @@ func (d *Device) divide(w *window, joules float64) {
 	for i := range w.samples {
 		resident += w.samples[i].Share
 	}
-	if len(w.samples) == 0 && w.utilization <= 0 && !w.mixed {
+	if len(w.samples) == 0 && w.utilization <= 0 && !w.mixed && !w.gap {
 		d.idle[index(w.contexts)].measure(watts, d.mostIdle())
 	}
 	d.highest = max(d.highest, watts)
@@ -133,6 +136,9 @@ func (d *Device) divide(w *window, joules float64) {
 	state := &d.idle[index(w.contexts)].used
 	state.Joules += used
 	state.bound += idleErr * seconds
+	if w.gap {
+		d.widen(w, active)
+	}
 	if resident == 0 {
 		// Less than the error of the idle power is idle, too.
 		if w.utilization <= 0 && active < (busier-1)*idle*seconds {
@@ -150,8 +156,22 @@ func (d *Device) divide(w *window, joules float64) {
 		clear(d.shares)
 		return
 	}
-	d.model.learn(w.samples, seconds, active/seconds)
+	if !w.gap {
+		d.model.learn(w.samples, seconds, active/seconds)
+	}
 	d.share(w, resident, active, idleErr, seconds)
+}
+
+// widen makes the bounds of all processes none and all of the active energy of a window with a gap.
+func (d *Device) widen(w *window, active float64) {
+	for k, u := range d.used {
+		if !slices.ContainsFunc(w.samples, func(s Sample) bool { return s.Process == k }) {
+			u.bound += active
+		}
+	}
+	for i := range w.samples {
+		w.samples[i].Low, w.samples[i].High = 0, 1
+	}
 }
 
 // unseen lets processes that no measurement of a window shows busy, though it has active energy,

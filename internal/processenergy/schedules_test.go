@@ -179,11 +179,17 @@ type reading struct {
 }
 
 // measure measures the simulated device like a real one, and reads it every 10 s.
-func (s *schedule) measure() (*Device, []reading) {
+func (s *schedule) measure() (*Device, []reading) { return s.measureExcept(0, 0) }
+
+// measureExcept measures nothing from one tick to another. The driver remembers 10 s.
+func (s *schedule) measureExcept(from, to int) (*Device, []reading) {
 	d := NewDevice(powerLimit, keep)
 	var readings []reading
 	for at := 0; at <= ticks; at += 10 {
 		now := beginning + int64(at)*tick
+		if at >= from && at < to {
+			continue
+		}
 		d.AddEnergy(now, s.counter(at))
 		if at > 0 {
 			d.AddPower(s.reading(at), true)
@@ -192,7 +198,7 @@ func (s *schedule) measure() (*Device, []reading) {
 		case s.sizes != nil && at > 0 && at%second == 0:
 			d.Add(Answer{Time: now, Samples: s.activities(at), Contexts: true, Utilization: -1, Whole: true})
 		case s.sizes == nil && at%25 < 10:
-			d.Add(Answer{Time: now, Samples: s.percents(at, max(d.Since(), beginning)), Contexts: true, Utilization: -1})
+			d.Add(Answer{Time: now, Samples: s.percents(at, max(d.Since(), beginning, now-10e9)), Contexts: true, Utilization: -1})
 		}
 		if at > 0 && at%(10*second) == 0 {
 			u := reading{d.Through(), map[Key]Usage{}, d.Total()}
@@ -303,6 +309,34 @@ func TestPartsOfAThousandSchedulesSumToTheDeviceAndAreInsideTheirBounds(t *testi
 	if !testing.Short() {
 		assert.LessOrEqual(t, percentile(mpsBounds, 0.5), 0.1)
 	}
+}
+
+// TestProcessesAreInsideTheirBoundsAcrossAGap measures nothing for 11 to 40 s and compares the energy
+// of each process from before that to afterwards.
+func TestProcessesAreInsideTheirBoundsAcrossAGap(t *testing.T) {
+	inside, all := 0, 0
+	for seed := range 60 {
+		r := rand.New(rand.NewPCG(uint64(seed), 45))
+		s := newSchedule(r)
+		from := 30*second + r.IntN(3)*10
+		d, readings := s.measureExcept(from, from+(11+r.IntN(30))*second)
+		sum := d.Idle(false).Joules + d.Idle(true).Joules + d.Unattributed().Joules
+		d.Processes(func(_ Key, u Usage) { sum += u.Joules })
+		assert.InEpsilon(t, d.Total(), sum, 1e-9, "seed %d", seed)
+		i := slices.IndexFunc(readings, func(x reading) bool { return x.through > beginning+int64(from)*tick })
+		a, b := readings[i-1], readings[i]
+		for p := range s.active {
+			k := Key{PID: int64(p + 1)}
+			u := b.used[k].Since(a.used[k])
+			all++
+			truth := s.active[p][(b.through-beginning)/tick] - s.active[p][(a.through-beginning)/tick]
+			if math.Abs(u.Joules-truth) <= u.Error() {
+				inside++
+			}
+		}
+	}
+	t.Logf("%d of %d inside", inside, all)
+	assert.GreaterOrEqual(t, float64(inside)/float64(all), 0.95)
 }
 
 func percentile(list []float64, p float64) float64 {

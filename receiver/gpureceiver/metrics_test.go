@@ -150,6 +150,12 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 	r.take(b)
 	lines := text(r.collect(t0))
 	assert.Contains(t, lines, "GPU-1 hw.energy{} 30 @400 from 300", "a decrease begins a new stream")
+
+	r.take(&gpudata.Batch{Values: []gpudata.Value{
+		val(0, gpuquantity.Energy, 500, 0), val(0, gpuquantity.Energy, 600, 90), val(0, gpuquantity.Energy, 700, 100),
+	}})
+	lines = text(r.collect(t0))
+	assert.Contains(t, lines, "GPU-1 hw.energy{} 50 @700 from 500", "a return from a wrong value is no energy")
 }
 
 func TestIdentityIsOnEveryPointAndTheHostOnTheResource(t *testing.T) {

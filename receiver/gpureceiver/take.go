@@ -14,6 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/internal/devicesamples"
 	"github.com/otelgpu/otelgpu/internal/gpuquantity"
+	"github.com/otelgpu/otelgpu/internal/instrument"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -200,6 +201,7 @@ type seriesState struct {
 	// one.
 	start int64
 	first float64
+	fall  instrument.Fall
 }
 
 // gapFactor: time between two samples further apart than this many intervals is not covered by
@@ -232,6 +234,10 @@ func (s *seriesState) add(v gpudata.Value, sampling time.Duration, ahead int64) 
 		if growth = v.V - s.value; growth < 0 {
 			growth = 0
 			s.start, s.first = v.Time, v.V
+		}
+		if more, ok := s.fall.Returns(s.value, v.V); ok && v.Quantity == gpuquantity.Energy {
+			s.first += growth - more // the counter was not reset
+			growth = more
 		}
 	}
 	s.gap = v.Time - s.time
