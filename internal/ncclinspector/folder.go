@@ -172,8 +172,10 @@ func (in *input) turn(job *Job, problems map[string]*Problem) (done bool, err er
 			r, err = in.parser.Parse(text)
 		}
 		if err == nil {
-			in.at = r.Written
-			job.Add(&r)
+			if r.Source != nil {
+				in.at = r.Written
+				job.Add(&r)
+			}
 			continue
 		}
 		if p := problems[in.path]; p != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,15 +44,15 @@ type Source struct {
 
 // Record is a line.
 type Record struct {
-	*Source
+	*Source         // nil: the line is about no operation
 	Sequence uint64 // in the communicator and operation; the two ends of a transfer count differently
 	Bytes    uint64 // of one rank
 	Micros   uint64 // how long the operation's kernel ran, in µs
 	Written  uint64 // when the line was written, in µs since 1970, which may be long after the operation
 }
 
-// line is the part of a line that is used.
-type line struct {
+// origin says who wrote a line.
+type origin struct {
 	Header struct {
 		ID    string `json:"id"`
 		Name  string `json:"comm_name"`
@@ -64,8 +65,21 @@ type line struct {
 		Host    string `json:"hostname"`
 		PID     int64  `json:"pid"`
 	} `json:"metadata"`
-	Collective *operation `json:"coll_perf"`
-	Transfer   *operation `json:"p2p_perf"`
+}
+
+// line is the part of a line that is used.
+type line struct {
+	origin
+	Collective *operation      `json:"coll_perf"`
+	Transfer   *operation      `json:"p2p_perf"`
+	Proxy      json.RawMessage `json:"proxy_trace"`
+	// Since version 4.1 of the format, such a line precedes the lines that a communicator writes at a
+	// time. Since 4.3 it alone has their origin.
+	Batch *struct {
+		Collectives uint32 `json:"coll_records"`
+		Transfers   uint32 `json:"p2p_records"`
+		Proxies     uint32 `json:"proxy_records"`
+	} `json:"dump_stats"`
 }
 
 type operation struct {
@@ -107,6 +121,9 @@ var (
 	errNoOperation = errors.New("no operation with a number, size and time")
 	errRank        = errors.New("rank outside of its communicator")
 	errTooLarge    = errors.New("number out of range")
+	// ErrNoBatch is the error of a line without an origin, as the first lines have after the beginning
+	// of a file is lost.
+	ErrNoBatch = errors.New("no communicator, and no line with dump_stats before it that names one")
 )
 
 // Limits of what a line may state.
@@ -122,13 +139,19 @@ const (
 type Parser struct {
 	forms []*form
 	last  *form
+
+	batches []*origin // without the time of writing
+	batch   *origin
+	written uint64 // when the batch was written
+	left    uint64 // lines of the batch that were not read
 }
 
 // form is the text of a line around its numbers, in the order of the file: time of writing,
 // sequence, bytes, time.
 type form struct {
 	parts  [4]string
-	after  string // the last number
+	after  string  // the last number
+	batch  *origin // nil: the line has its origin; otherwise it has no time of writing, either
 	source *Source
 	next   *form // that followed this form last time
 }
@@ -136,13 +159,13 @@ type form struct {
 // Parse reads a line without its end.
 func (p *Parser) Parse(text []byte) (Record, error) {
 	if p.last != nil && p.last.next != nil {
-		if r, ok := p.last.next.parse(text); ok {
+		if r, ok := p.match(p.last.next, text); ok {
 			p.last = p.last.next
 			return r, nil
 		}
 	}
 	for _, f := range p.forms {
-		if r, ok := f.parse(text); ok {
+		if r, ok := p.match(f, text); ok {
 			if p.last != nil {
 				p.last.next = f
 			}
@@ -150,18 +173,38 @@ func (p *Parser) Parse(text []byte) (Record, error) {
 			return r, nil
 		}
 	}
-	r, err := decode(text)
-	if err == nil && len(p.forms) < maxForms {
-		if f := formOf(text, r); f != nil {
+	left := p.left
+	r, err := p.decode(text)
+	if err == nil && r.Source != nil && len(p.forms) < maxForms {
+		var batch *origin
+		if p.left < left {
+			batch = p.batch
+		}
+		if f := formOf(text, r, batch); f != nil {
 			p.forms = append(p.forms, f)
 		}
 	}
 	return r, err
 }
 
+func (p *Parser) match(f *form, text []byte) (Record, bool) {
+	if f.batch != nil && (f.batch != p.batch || p.left == 0) {
+		return Record{}, false
+	}
+	r, ok := f.parse(text)
+	if ok && f.batch != nil {
+		r.Written = p.written
+		p.left--
+	}
+	return r, ok
+}
+
 func (f *form) parse(text []byte) (Record, bool) {
 	var values [4]uint64
 	for i, part := range f.parts {
+		if i == 0 && f.batch != nil {
+			continue
+		}
 		if len(text) < len(part) || string(text[:len(part)]) != part {
 			return Record{}, false
 		}
@@ -185,16 +228,22 @@ func (f *form) parse(text []byte) (Record, bool) {
 
 // formOf returns the form of a line that was decoded, nil if its fields are in another order or
 // spaces are between them.
-func formOf(text []byte, r Record) *form {
+func formOf(text []byte, r Record, batch *origin) *form {
 	prefix := "coll"
 	if r.Peer >= 0 {
 		prefix = "p2p"
 	}
-	f := &form{source: r.Source}
+	f := &form{source: r.Source, batch: batch}
+	if batch != nil {
+		r.Written = 0
+	}
 	rest := string(text)
 	for i, key := range []string{
 		`"dump_timestamp_us":`, `"` + prefix + `_sn":`, `"` + prefix + `_msg_size_bytes":`, `"` + prefix + `_exec_time_us":`,
 	} {
+		if i == 0 && batch != nil {
+			continue
+		}
 		at := strings.Index(rest, key)
 		if at < 0 || strings.Count(rest, key) > 1 {
 			return nil
@@ -213,10 +262,40 @@ func formOf(text []byte, r Record) *form {
 	return f
 }
 
-func decode(text []byte) (Record, error) {
+// begin notes the origin of the lines that follow.
+func (p *Parser) begin(o origin) {
+	p.written, o.Metadata.Written = o.Metadata.Written, 0
+	if i := slices.IndexFunc(p.batches, func(b *origin) bool { return *b == o }); i >= 0 {
+		p.batch = p.batches[i]
+		return
+	}
+	p.batch = &o
+	if len(p.batches) < maxForms {
+		p.batches = append(p.batches, p.batch)
+	}
+}
+
+func (p *Parser) decode(text []byte) (Record, error) {
 	var l line
-	if err := json.Unmarshal(text, &l); err != nil {
+	err := json.Unmarshal(text, &l)
+	switch {
+	case err == nil && l.Batch != nil:
+		p.left = uint64(l.Batch.Collectives) + uint64(l.Batch.Transfers) + uint64(l.Batch.Proxies)
+		p.begin(l.origin)
+		return Record{}, nil
+	case err == nil && l.Header.ID != "": // a line of an older version
+	case p.left > 0:
+		p.left--
+		l.origin = *p.batch
+		l.Metadata.Written = p.written
+	case err == nil:
+		return Record{}, ErrNoBatch
+	}
+	if err != nil {
 		return Record{}, fmt.Errorf("not a line of NCCL Inspector: %w", err)
+	}
+	if l.Proxy != nil {
+		return Record{}, nil
 	}
 	op := l.Collective
 	if op == nil {
@@ -224,7 +303,7 @@ func decode(text []byte) (Record, error) {
 	}
 	h := &l.Header
 	switch {
-	case op == nil || op.Name == "" || op.Sequence == nil || op.Bytes == nil || op.Micros == nil || h.ID == "":
+	case op == nil || op.Name == "" || op.Sequence == nil || op.Bytes == nil || op.Micros == nil:
 		return Record{}, errNoOperation
 	case h.Ranks < 1 || h.Ranks > maxRanks || h.Rank < 0 || h.Rank >= h.Ranks:
 		return Record{}, errRank

@@ -50,6 +50,59 @@ func TestLinesAreReadWhateverTheirForm(t *testing.T) {
 	assert.Equal(t, []any{"send", 3, "pp"}, []any{got.Operation, got.Peer, got.CommName})
 }
 
+// batchOf returns lines as versions 4.3 and 4.4 write them: the first one has the origin of the
+// others.
+func batchOf(rank int, proxies int, bodies ...string) string {
+	header, _, _ := strings.Cut(lineOf(rank, 4, 0, 0), `"coll_perf"`)
+	return strings.Replace(header, "v4.0", "v4.4", 1) + fmt.Sprintf(
+		`"dump_stats":{"coll_records":%d,"coll_dropped_total":0,"coll_dropped_since_last_dump":0,"p2p_records":0,"proxy_records":%d}}`+"\n",
+		len(bodies), proxies) + strings.Join(bodies, "")
+}
+
+func bodyOf(sn int) string {
+	_, body, _ := strings.Cut(lineOf(0, 4, sn, 5), `"coll_perf"`)
+	return `{"coll_perf"` + strings.Replace(body, `"coll_sn"`, `"coll_algo":"RING","coll_proto":"LL","coll_sn"`, 1) + "\n"
+}
+
+func TestLinesOfABatchHaveTheOriginOfItsFirstLine(t *testing.T) {
+	proxy := `{"proxy_trace":{"record_type":"proxy_op","record_sn":1,"parent_type":"coll","rank":1}}` + "\n"
+	for name, test := range map[string]struct {
+		text    string
+		want    [][2]int // ranks and numbers
+		problem string
+	}{
+		"two communicators": {
+			batchOf(1, 1, bodyOf(7), bodyOf(8)) + proxy + batchOf(3, 0) + batchOf(2, 0, bodyOf(9)) + batchOf(1, 0, bodyOf(9)),
+			[][2]int{{1, 7}, {1, 8}, {2, 9}, {1, 9}},
+			"",
+		},
+		"4.2: each line has its origin": {batchOf(1, 0) + lineOf(3, 4, 7, 5) + "\n", [][2]int{{3, 7}}, ""},
+		"the beginning is lost":         {bodyOf(6) + batchOf(1, 0, bodyOf(7)), [][2]int{{1, 7}}, "line 1: no communicator"},
+		"a first line is damaged": {
+			batchOf(1, 0, bodyOf(7)) + batchOf(2, 0, bodyOf(8))[9:] + batchOf(3, 0, bodyOf(9)), [][2]int{{1, 7}, {3, 9}}, "line 3: not a line",
+		},
+		"an operation is damaged": {batchOf(1, 0, bodyOf(7)[9:], bodyOf(8)), [][2]int{{1, 8}}, "line 2: not a line"},
+	} {
+		var p Parser
+		var got [][2]int
+		var problem string
+		for i, text := range strings.Split(strings.TrimSpace(test.text), "\n") {
+			r, err := p.Parse([]byte(text))
+			if err != nil && problem == "" {
+				problem = fmt.Sprintf("line %d: %v", i+1, err)
+			}
+			if r.Source != nil {
+				got = append(got, [2]int{r.Rank, int(r.Sequence)})
+				assert.Equal(t, Process{"n", int64(100 + r.Rank)}, r.Process)
+				assert.EqualValues(t, 1790003000319428, r.Written)
+			}
+		}
+		assert.Equal(t, test.want, got, name)
+		assert.Contains(t, problem, test.problem, name)
+		assert.Equal(t, test.problem == "", problem == "", name+": "+problem)
+	}
+}
+
 func TestUnusableLinesAreErrors(t *testing.T) {
 	good := lineOf(1, 4, 7, 300)
 	for name, text := range map[string]string{
@@ -91,13 +144,14 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(lineOf(1, 4, 7, 300)), []byte(lineOf(1, 4, 8, 12)))
 	f.Add([]byte(`{"header":{"id":"0x1","rank":0,"n_ranks":1},"p2p_perf":{"p2p":"Recv","p2p_sn":1}}`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		var p, alone Parser
+		var p Parser
 		_, _ = p.Parse(first)
+		alone := Parser{batch: p.batch, written: p.written, left: p.left}
 		got, err := p.Parse(second)
 		want, wantErr := alone.Parse(second)
 		require.Equal(t, wantErr == nil, err == nil)
 		require.Equal(t, want, got)
-		if err == nil {
+		if err == nil && got.Source != nil {
 			j := NewJob(true)
 			j.Add(&got)
 			j.Flush()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -225,6 +226,23 @@ func TestStartAtTheEndSkipsWhatIsThere(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, append(text, lines(t, 2)...), 0o600))
 	r.step(t)
 	assert.EqualValues(t, 2, r.files.job.Records, "not the line that was cut")
+}
+
+// Since version 4.3 of the format, only the first line of a batch says whose lines they are.
+func TestStartWithinABatchSkipsItsRest(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.log")
+	origin, body, found := strings.Cut(string(lines(t, 1)), `"coll_perf"`)
+	require.True(t, found)
+	text := origin + `"dump_stats":{"coll_records":2,"p2p_records":0}}` + "\n"
+	body = `{"coll_perf"` + body
+	require.NoError(t, os.WriteFile(path, []byte(text+body), 0o600))
+	r := newRig(t, inspector(folder))
+	r.files.read(true)
+	require.NoError(t, os.WriteFile(path, []byte(text+body+body+text+body), 0o600))
+	r.step(t)
+	assert.EqualValues(t, 1, r.files.job.Records)
+	assert.Zero(t, r.files.bad)
 }
 
 func TestDumpsBecomeALogRecordAndAMetric(t *testing.T) {

@@ -41,6 +41,7 @@ type tail struct {
 	skip    bool   // until the end of the line
 	head    []byte // the first bytes: a file that was truncated may have grown again
 	parser  ncclinspector.Parser
+	within  bool // the reading began within a batch, whose lines have no origin
 }
 
 // portion is how much of a file is read before the next file, so that all ranks proceed together.
@@ -66,7 +67,7 @@ func (t *tails) lookup(atEnd bool) {
 		now, err := os.Stat(path)
 		was, _ := f.file.Stat()
 		if f.rewritten() || was != nil && was.Size() < f.offset {
-			f.offset, f.partial, f.skip = 0, nil, false
+			f.offset, f.partial, f.skip, f.within = 0, nil, false, false
 		}
 		if err == nil && was != nil && os.SameFile(was, now) {
 			continue
@@ -128,7 +129,7 @@ func open(path string, atEnd bool) (*tail, error) {
 		return nil, err
 	}
 	if f.offset = size; size > 0 { // the file may end within a line
-		f.offset, f.skip = size-1, true
+		f.offset, f.skip, f.within = size-1, true, true
 	}
 	return f, nil
 }
@@ -167,12 +168,14 @@ func (t *tails) line(f *tail, line []byte) {
 	if len(line) == 0 {
 		return
 	}
-	r, err := f.parser.Parse(line)
-	if err != nil {
+	switch r, err := f.parser.Parse(line); {
+	case errors.Is(err, ncclinspector.ErrNoBatch) && f.within:
+	case err != nil:
 		t.fail(fmt.Errorf("%s: %w", f.path, err))
-		return
+	case r.Source != nil:
+		f.within = false
+		t.job.Add(&r)
 	}
-	t.job.Add(&r)
 }
 
 func (t *tails) fail(err error) {
