@@ -4,6 +4,7 @@
 package report
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,9 +27,10 @@ type collector struct {
 	covered  union
 	loops    []*loop
 	devices  []Device
-	stated   map[int]Peaks // by WithDevices, by ordinal
-	dropped  map[string]int64
-	first    map[string]bool // names that have run, where samples carry no occurrence
+	stated   map[int]Peaks    // by WithDevices, by ordinal
+	dropped  map[string]int64 // since the process began, by reason
+	before   map[string]int64 // the same at the last reset
+	first    map[string]bool  // names that have run, where samples carry no occurrence
 	streams  streams
 	loose    time.Duration // of outermost sections on unknown streams
 }
@@ -225,5 +227,5 @@ func (c *collector) Reset() {
 	}
 	c.loops, c.overflow, c.timed, c.onHost, c.latest, c.covered = nil, 0, 0, 0, 0, union{}
 	c.streams, c.loose = streams{}, 0
-	c.start = c.now()
+	c.start, c.before = c.now(), maps.Clone(c.dropped)
 }

@@ -163,6 +163,21 @@ func TestFirstRunIsTheFirstOfTheProcess(t *testing.T) {
 	require.Zero(t, find(t, c.Summary(), "x").First.Count, "after a reset the first run of the process is past")
 }
 
+// SetDropped is called with totals of the process.
+func TestDroppedSectionsAreCountedSinceTheReset(t *testing.T) {
+	c := report.NewCollector()
+	c.SetDropped("pool_full", 3)
+	c.SetDropped("timeout", 1)
+	c.Reset()
+	require.Empty(t, c.Summary().Dropped)
+	c.SetDropped("pool_full", 3)
+	c.SetDropped("shutdown", 2)
+	require.Equal(t, map[string]int64{"shutdown": 2}, c.Summary().Dropped)
+	c.Reset()
+	c.SetDropped("pool_full", 4)
+	require.Equal(t, map[string]int64{"pool_full": 1}, c.Summary().Dropped)
+}
+
 func TestSharesAndCoverage(t *testing.T) {
 	now := epoch
 	c := report.NewCollector(report.WithClock(func() time.Time { return now }),

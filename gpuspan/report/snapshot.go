@@ -19,6 +19,11 @@ func (c *collector) Summary() Summary {
 		Timed: c.timed, OnHost: c.onHost, Devices: slices.Clone(c.devices), Dropped: maps.Clone(c.dropped),
 		Overflow: c.overflow,
 	}
+	for reason, n := range c.before {
+		if s.Dropped[reason] -= n; s.Dropped[reason] == 0 {
+			delete(s.Dropped, reason)
+		}
+	}
 	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
 		s.End = latest
 	}

@@ -82,6 +82,8 @@ func TestAFullPoolDropsAndCountsButNeverBlocks(t *testing.T) {
 	require.EqualValues(t, 10, fig.Items)
 	require.EqualValues(t, 4, fig.Duration.Count)
 	require.EqualValues(t, 6, f.P.Snapshot().Dropped["pool_full"])
+	f.P.Reset()
+	require.Empty(t, f.P.Snapshot().Dropped)
 	require.True(t, enginetest.Op.Start(context.Background(), s).Timed(), "slots come back")
 }
 
