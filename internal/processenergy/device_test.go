@@ -132,7 +132,7 @@ func TestAWrongReadingOfTheCounterIsNoEnergy(t *testing.T) {
 	}
 }
 
-// While nothing was read, the process that ran before may have gone on, or the later one may have begun.
+// While nothing was read, the first process may have gone on, or the second one may have begun.
 func TestAnyProcessMayHaveTheEnergyOfAGap(t *testing.T) {
 	first, second := map[int64]uint32{1: 100}, map[int64]uint32{2: 100}
 	s := newScript().run(10, 100, true, 0, nil).run(5, 400, true, 1, first)

@@ -74,7 +74,7 @@ func (x files) checkSize(kind component.Kind, id component.ID, name string) erro
 		})
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) || errors.Is(err, os.ErrPermission) {
-		return nil // the queue says so, too
+		return nil // the queue reports it, too
 	}
 	if err = cmp.Or(fault, err); err == nil || !x.config.Recreate {
 		return err

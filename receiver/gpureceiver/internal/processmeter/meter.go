@@ -95,7 +95,8 @@ type series struct {
 	gone  int64 // when it was missing in the list first; 0: it runs
 }
 
-// Adopt sets the devices. What is known of devices that continue is kept.
+// Adopt sets the devices. What is known of devices that continue is kept, also if they were absent
+// between two readings only: their values must not fall.
 func (m *Meter) Adopt(devices []devicesamples.Device) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,11 +136,6 @@ func (m *Meter) Adopt(devices []devicesamples.Device) {
 	for id := range m.parts {
 		if !present[id] {
 			delete(m.parts, id)
-		}
-	}
-	for id := range m.boards {
-		if !present[id] {
-			delete(m.boards, id)
 		}
 	}
 }

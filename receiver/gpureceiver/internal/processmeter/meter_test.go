@@ -93,6 +93,28 @@ func TestAnInstanceThatIsRemovedLeavesTheEnergyOfItsProcesses(t *testing.T) {
 	m.Value("GPU-1", gpuquantity.Energy, start, 1) // of a device that is gone
 }
 
+// A GPU is reset between two readings, and its counter with it.
+func TestEnergyContinuesOnAGPUThatReturns(t *testing.T) {
+	m := New(nil, 10, nil)
+	now := start
+	run := func(seconds int) map[int64]float64 {
+		m.Adopt(divided[:1])
+		for i := range seconds {
+			now += second
+			m.Value("GPU-1", gpuquantity.Energy, now, 300*float64(i+1))
+			m.Value("GPU-1", gpuquantity.Utilization, now, 1)
+			m.Running(now, []gpudata.ProcessMemory{{Device: "GPU-1", PID: 1}}, "GPU-1")
+			m.Divide(now)
+		}
+		return joules(m.Read(now))
+	}
+	before := run(20)
+	require.Positive(t, before[1])
+	m.Adopt(nil)
+	now += 20 * second
+	assert.Greater(t, run(5)[1], before[1])
+}
+
 func TestProcessesOverTheLimitAreUnattributed(t *testing.T) {
 	m := New(nil, 2, nil)
 	m.Adopt(divided[:1])

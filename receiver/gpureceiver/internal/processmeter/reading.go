@@ -47,7 +47,11 @@ const settled = int64(5 * time.Second)
 func (m *Meter) Read(now int64) (all []Reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, b := range m.boards {
+	for id, b := range m.boards {
+		if len(b.parts) == 0 { // it is absent
+			delete(m.boards, id)
+			continue
+		}
 		r := Reading{
 			Device: b.desc, Time: b.device.Through(), Unattributed: b.device.Unattributed().Joules,
 			Idle: [2]float64{b.device.Idle(false).Joules, b.device.Idle(true).Joules},
