@@ -300,10 +300,12 @@ func doubtTransfers(hangs []Hang) {
 			}
 		}
 	}
+	if len(missing) < 2 {
+		return
+	}
 	for i := range hangs {
 		h := &hangs[i]
-		waits := func(rank int) bool { return missing[rank] }
-		if len(missing) > 1 && h.Cause == Missing && slices.ContainsFunc(h.Ranks, waits) {
+		if h.Cause == Missing && slices.ContainsFunc(h.Ranks, func(rank int) bool { return missing[rank] }) {
 			h.Certain = false
 			h.Detail = "Gloo does not record send and recv, in which these ranks may wait for each other"
 		}

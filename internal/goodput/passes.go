@@ -53,9 +53,12 @@ func (p *passes) add(s Step) {
 
 // wait returns how long a rank waited in a step for the slowest one, in ns.
 func (p *passes) wait(s Step) int64 {
+	if s.Sync <= 0 {
+		return 0
+	}
 	list := p.steps[s.Index]
 	for i := range list {
-		if s.Sync > 0 && list[i].contains(&s) {
+		if list[i].contains(&s) {
 			return min(s.Sync, max(0, list[i].own-(s.End-s.Start-s.Sync)))
 		}
 	}

@@ -213,9 +213,12 @@ func (x *Meter) Add(p *Page, t int64) {
 	for g, counters := range groups {
 		id, known, fell := x.lineOf(g, counters, t)
 		restarted = restarted || fell
-		young := !slices.ContainsFunc(counters, func(v Value) bool {
+		tooMany := slices.ContainsFunc(counters, func(v Value) bool {
 			return v.Quantity != BusyTime && v.Value > maxRate*float64(t-x.read)*1e-9
 		})
+		unsure := p.Started == 0 && (fell || g.instance != "") // which process the line belongs to
+		// sinceZero: a new line's values were counted since the last page.
+		sinceZero := fromZero && !(unsure && tooMany)
 		for _, v := range counters {
 			at, to := place{v.Quantity, v.Key, id}, total{v.Quantity, v.Model}
 			more := v.Value
@@ -225,7 +228,7 @@ func (x *Meter) Add(p *Page, t int64) {
 				continue
 			case ok:
 				more -= before
-			case !known && (!fromZero || p.Started == 0 && (fell || g.instance != "") && !young):
+			case !known && !sinceZero:
 				more = 0
 			}
 			x.last[at] = v.Value

@@ -62,7 +62,7 @@ class Block(torch.nn.Module):
 
 
 class Own(torch.nn.Module):
-    """A language model of these layers, for machines without transformers."""
+    """A language model of these layers, used if transformers is not installed."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts for a real GPU print: rows for docs/hardware.md, and the reason where there is none."""
+"""Output of the scripts that need a GPU: rows for docs/hardware.md, or why a row is missing."""
 
 import sys
 

@@ -118,12 +118,7 @@ func byOffset(rows []*pidRow) [][]*pidRow {
 		if row.device < 0 {
 			return nil
 		}
-		for a, b := row.pid-row.device, step; ; a, b = b, a%b {
-			if b == 0 {
-				step = a
-				break
-			}
-		}
+		step = gcd(row.pid-row.device, step)
 	}
 	if step < minOffset {
 		return nil
@@ -133,6 +128,14 @@ func byOffset(rows []*pidRow) [][]*pidRow {
 		by[row.pid/step] = append(by[row.pid/step], row)
 	}
 	return slices.Collect(maps.Values(by))
+}
+
+// gcd returns the greatest common divisor.
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // numbered returns the ranks in the order of their devices' process ids, if each has one process

@@ -107,7 +107,7 @@ class DeviceClock:
         else:
             left, right = anchors[0], anchors[1] if len(anchors) > 1 else anchors[0]
             at = left.event.elapsed_time(event) * 1e6
-        # elapsed_time is a float32 of milliseconds, so the nearer anchor is exacter.
+        # elapsed_time is a float32 of milliseconds, so the nearer anchor is more exact.
         rest = right.length - at if right is not left else -at
         if abs(rest) < abs(at):
             rest = event.elapsed_time(right.event) * 1e6

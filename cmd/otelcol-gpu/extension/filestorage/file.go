@@ -53,7 +53,7 @@ func (x files) GetClient(ctx context.Context, kind component.Kind, id component.
 }
 
 // checkSize returns an error for a file that lost its end: a read of the missing pages would end the
-// process. If damaged files are to be replaced, it renames the file, as contrib does.
+// process. With `recreate`, it renames the damaged file instead, as contrib does.
 func (x files) checkSize(kind component.Kind, id component.ID, name string) error {
 	parts := []string{strings.ToLower(kind.String()), id.Type().String(), id.Name()}
 	if name != "" {
@@ -64,19 +64,16 @@ func (x files) checkSize(kind component.Kind, id component.ID, name string) erro
 	if err != nil || info.Size() == 0 {
 		return nil //nolint:nilerr // nothing to read
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	fault := recovered(func() {
-		err = read(path, func(tx *bbolt.Tx) error {
-			if info.Size() < tx.Size() {
-				return fmt.Errorf("it has %d bytes of %d", info.Size(), tx.Size())
-			}
-			return nil
-		})
+	err = read(path, func(tx *bbolt.Tx) error {
+		if info.Size() < tx.Size() {
+			return fmt.Errorf("it has %d bytes of %d", info.Size(), tx.Size())
+		}
+		return nil
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) || errors.Is(err, os.ErrPermission) {
 		return nil // the queue reports it, too
 	}
-	if err = cmp.Or(fault, err); err == nil || !x.config.Recreate {
+	if err == nil || !x.config.Recreate {
 		return err
 	}
 	backup := path + time.Now().UTC().Format(".20060102T150405.000Z0700.backup")
@@ -85,14 +82,17 @@ func (x files) checkSize(kind component.Kind, id component.ID, name string) erro
 	return os.Rename(path, backup)
 }
 
-// read calls f with a file that is not in use.
-func read(path string, f func(*bbolt.Tx) error) error {
-	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Nanosecond})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	return db.View(f)
+// read calls f with a file that is not in use. A page that a truncated file lacks is an error.
+func read(path string, f func(*bbolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	damaged := recovered(func() {
+		var db *bbolt.DB
+		if db, err = bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Nanosecond}); err == nil {
+			defer db.Close()
+			err = db.View(f)
+		}
+	})
+	return cmp.Or(damaged, err)
 }
 
 // recovered returns what f panics with: the database panics on damaged files.
@@ -129,15 +129,11 @@ func (x files) Ready() error {
 
 // waiting returns the number of requests in a file, 0 if it is in use or not a queue.
 func waiting(path string) (n uint64) {
-	// A page that a truncated file lacks is a fault.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	_ = recovered(func() {
-		_ = read(path, func(tx *bbolt.Tx) error {
-			if b := tx.Bucket([]byte("default")); b != nil {
-				n = queuestorage.Waiting(b.Get([]byte(queuestorage.PositionKey)))
-			}
-			return nil
-		})
+	_ = read(path, func(tx *bbolt.Tx) error {
+		if b := tx.Bucket([]byte("default")); b != nil {
+			n = queuestorage.Waiting(b.Get([]byte(queuestorage.PositionKey)))
+		}
+		return nil
 	})
 	return n
 }
